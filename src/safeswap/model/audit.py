@@ -1,0 +1,61 @@
+"""The confidential record of what was done: enough to undo it, and therefore never to leave the building."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Exchange:
+    """One stage: these attributes were exchanged between these pairs of rows."""
+
+    attributes: tuple[str, ...]
+    pairs: Rows  # shape (k, 2): row positions in the file as it was read
+
+    def permutation(self, records: int) -> Rows:
+        """For each row the row from which its values came."""
+        source = np.arange(records, dtype=np.int64)
+        source[self.pairs[:, 0]] = self.pairs[:, 1]
+        source[self.pairs[:, 1]] = self.pairs[:, 0]
+        return source
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Audit:
+    """Who was paired with whom, and all that is needed to do it again.
+
+    ``repr`` shows totals only, since what is printed gets copied.
+    """
+
+    method: str
+    spec: Mapping[str, Any]
+    records: int
+    asked: int
+    feasible: int
+    made: int
+    exchanges: tuple[Exchange, ...]
+    key_id: str
+    releasable: bool
+    algorithm: str
+    replicate: int = 0
+    data_name: str = ""
+    compensating: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def touched(self) -> npt.NDArray[np.bool_]:
+        """Per record, whether it took part in any exchange."""
+        flags = np.zeros(self.records, dtype=np.bool_)
+        for exchange in self.exchanges:
+            flags[exchange.pairs.ravel()] = True
+        return flags
+
+    def __repr__(self) -> str:
+        stamp = "" if self.releasable else ", not for release"
+        return f"<Audit {self.method}: {self.made:,} of {self.asked:,} pairs, {self.records:,} records{stamp}>"

@@ -1,0 +1,53 @@
+"""The secret from which all randomness comes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+
+from safeswap.errors import SpecError
+
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Key:
+    """A 256-bit secret key. It never shows itself: ``repr`` gives its public identifier only.
+
+    >>> key = Key.generate()
+    >>> key == Key(key.secret), key.releasable
+    (True, True)
+    >>> Key.insecure(seed=1).releasable
+    False
+    """
+
+    secret: bytes = field(repr=False)
+    releasable: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != KEY_BYTES:
+            raise SpecError(
+                f"a key has {KEY_BYTES} bytes, this one has {len(self.secret)}",
+                code="bad-key",
+                hint="make one with `safeswap keygen` or Key.generate()",
+            )
+
+    @classmethod
+    def generate(cls) -> Key:
+        """A fresh key from the operating system's randomness."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def insecure(cls, *, seed: int) -> Key:
+        """A key from a small number, for teaching and tests: what it makes is stamped *not for release*."""
+        return cls(hashlib.sha256(b"safeswap insecure seed " + str(int(seed)).encode()).digest(), releasable=False)
+
+    @property
+    def id(self) -> str:
+        """A name for the key from which the key cannot be found; it stands in audit records."""
+        return hmac.new(self.secret, b"safeswap key id", hashlib.sha256).hexdigest()[:16]
+
+    def __repr__(self) -> str:
+        return f"<Key {self.id}{'' if self.releasable else ', not for release'}>"

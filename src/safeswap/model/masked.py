@@ -1,0 +1,41 @@
+"""A masked file together with what it came from and the confidential record of the masking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from safeswap.model.audit import Audit
+from safeswap.model.microdata import Microdata
+from safeswap.model.plan import Plan
+from safeswap.model.spec import MaskSpec
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Masked:
+    """What a method returns. Everything in here stays inside; ``release`` makes what may leave."""
+
+    original: Microdata
+    data: Microdata
+    spec: MaskSpec
+    plan: Plan
+    audit: Audit
+
+    def __repr__(self) -> str:
+        stamp = "" if self.audit.releasable else ", NOT FOR RELEASE (insecure seed)"
+        return (
+            f"<Masked by {self.audit.method}: {len(self.data):,} records, {self.audit.made:,} pairs exchanged{stamp}>"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only: safe to print inside the building."""
+        return {
+            "method": self.audit.method,
+            "spec": self.spec.as_dict(),
+            "records": len(self.data),
+            "asked": self.plan.asked,
+            "feasible": self.plan.feasible,
+            "made": self.audit.made,
+            "compensating": self.audit.compensating,
+            "for_release": self.audit.releasable,
+        }

@@ -1,0 +1,144 @@
+"""Records in columns, coded once to the smallest integers that hold their levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import InternalError
+from safeswap.model.schema import Schema
+
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+
+
+def smallest_code_type(levels: int) -> np.dtype[Any]:
+    """The narrowest unsigned type that can number ``levels`` levels.
+
+    >>> smallest_code_type(256), smallest_code_type(257)
+    (dtype('uint8'), dtype('uint16'))
+    """
+    for dtype in (np.uint8, np.uint16, np.uint32):
+        if levels <= np.iinfo(dtype).max + 1:
+            return np.dtype(dtype)
+    return np.dtype(np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """One column as integers: ``codes[i]`` is the position of record i's value in ``levels``.
+
+    A missing value is a level of its own, the last one, with code ``len(levels)``.
+    """
+
+    codes: Codes
+    levels: pa.Array
+    has_missing: bool
+
+    @property
+    def cardinality(self) -> int:
+        """The number of codes in use, missing counted as one."""
+        return len(self.levels) + self.has_missing
+
+
+@dataclass(frozen=True, eq=False)
+class Microdata:
+    """N records by v attributes, as an Arrow table with its schema. Treated as immutable.
+
+    ``origin`` is the caller's own dataframe where there was one, so that results go back in the caller's type.
+    """
+
+    table: pa.Table
+    schema: Schema
+    origin: Any = None
+    _coded: dict[str, Coded] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if tuple(self.table.column_names) != self.schema.names:
+            raise InternalError("table and schema name different columns", code="schema-mismatch")
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attribute names in column order."""
+        return self.schema.names
+
+    def coded(self, name: str) -> Coded:
+        """The column as small integers; computed once and kept."""
+        if name not in self._coded:
+            self.schema[name]  # an unknown attribute gets its own clear error
+            self._coded[name] = code_column(self.table.column(name))
+        return self._coded[name]
+
+    def coded_columns(self, names: Sequence[str]) -> tuple[list[Codes], list[int]]:
+        """Codes and cardinalities of several columns, as the kernels take them."""
+        columns = [self.coded(name) for name in names]
+        return [c.codes for c in columns], [c.cardinality for c in columns]
+
+    def with_columns(self, columns: Mapping[str, pa.ChunkedArray], coded: Mapping[str, Coded]) -> Microdata:
+        """A copy in which some columns are replaced; the others are shared, not copied."""
+        table = self.table
+        for name, column in columns.items():
+            position = table.column_names.index(name)
+            table = table.set_column(position, table.schema.field(position).with_type(column.type), column)
+        kept = {name: value for name, value in self._coded.items() if name not in columns}
+        return Microdata(table, self.schema, self.origin, {**kept, **coded})
+
+    def __repr__(self) -> str:
+        # A repr ends up in notebooks and logs: shape and names only, never a record.
+        names = ", ".join(self.attributes[:12]) + (", …" if len(self.attributes) > 12 else "")
+        title = f" {self.schema.name!r}" if self.schema.name else ""
+        return f"<Microdata{title}: {len(self):,} records × {len(self.attributes)} attributes: {names}>"
+
+
+def code_column(column: pa.ChunkedArray) -> Coded:
+    """Code a column by its distinct values.
+
+    >>> coded = code_column(pa.chunked_array([["b", "a", None, "b"]]))
+    >>> coded.codes.tolist(), coded.levels.to_pylist(), coded.has_missing
+    ([0, 1, 2, 0], ['b', 'a'], True)
+    """
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.string())
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    column = column.unify_dictionaries()
+    chunks = column.chunks
+    levels = chunks[0].dictionary if chunks else pa.array([], type=column.type.value_type)
+    has_missing = column.null_count > 0
+    dtype = smallest_code_type(len(levels) + has_missing)
+    codes = np.empty(len(column), dtype=dtype)
+    start = 0
+    for chunk in chunks:
+        indices = chunk.indices
+        if indices.null_count:
+            indices = (
+                indices.fill_null(len(levels))
+                if _holds(indices.type, len(levels))
+                else (indices.cast(pa.int64()).fill_null(len(levels)))
+            )
+        codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
+        start += len(chunk)
+    return _compacted(codes, levels, has_missing)
+
+
+def _holds(index_type: pa.DataType, value: int) -> bool:
+    return bool(value <= np.iinfo(index_type.to_pandas_dtype()).max)
+
+
+def _compacted(codes: Codes, levels: pa.Array, has_missing: bool) -> Coded:
+    """Drop repeated and null dictionary entries, which foreign files may hold; the usual case costs nothing."""
+    if levels.null_count == 0 and len(levels.unique()) == len(levels):
+        return Coded(codes, levels, has_missing)
+    unique = levels.drop_null().unique()
+    position = {value: i for i, value in enumerate(unique.to_pylist())}
+    lookup = np.array([position.get(v, len(unique)) for v in levels.to_pylist()] + [len(unique)], dtype=np.int64)
+    recoded = lookup[codes]
+    missing = bool((recoded == len(unique)).any())
+    return Coded(recoded.astype(smallest_code_type(len(unique) + missing)), unique, missing)

@@ -1,0 +1,120 @@
+"""What is known about a file apart from its records: attributes, kinds, levels, missing codes, hierarchies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from safeswap.errors import SpecError
+
+
+class Kind(StrEnum):
+    """What an attribute is, as a statistician would say it."""
+
+    NOMINAL = "nominal"
+    ORDINAL = "ordinal"
+    NUMERIC = "numeric"
+    IDENTIFIER = "identifier"
+    WEIGHT = "weight"
+    HOUSEHOLD = "household"
+    GEOGRAPHY = "geography"
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether cells can be formed from it as it is."""
+        return self in (Kind.NOMINAL, Kind.ORDINAL, Kind.GEOGRAPHY)
+
+
+class Attribute(BaseModel):
+    """One column and what is known about it.
+
+    ``levels`` are the values as text, in their order where the attribute is ordinal; empty means "those that occur".
+    ``missing`` lists the codes that stand for "no answer". ``hierarchy`` gives, from fine to coarse, a map from each
+    level to its parent. ``geography_level`` counts from the coarsest (0, e.g. state) downwards.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: Kind = Kind.NOMINAL
+    label: str = ""
+    letter: Annotated[str, Field(max_length=3)] = ""
+    levels: tuple[str, ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    hierarchy: tuple[dict[str, str], ...] = ()
+    geography_level: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _levels_are_distinct(self) -> Attribute:
+        if len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"attribute {self.name!r} lists a level twice")
+        return self
+
+
+class Schema(BaseModel):
+    """The attributes of a file, in column order, and the name of the data set.
+
+    >>> schema = Schema(name="toy", attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
+    >>> schema.names, schema.identifier.name, schema["Sex"].kind.value
+    (('id', 'Sex'), 'id', 'nominal')
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = ""
+    attributes: tuple[Attribute, ...]
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Schema:
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("an attribute name occurs twice")
+        if sum(a.kind is Kind.IDENTIFIER for a in self.attributes) > 1:
+            raise ValueError("there can be one identifier only")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attribute names in column order."""
+        return tuple(a.name for a in self.attributes)
+
+    @property
+    def identifier(self) -> Attribute | None:
+        """The record identifier, or None where records are known by their position."""
+        return next((a for a in self.attributes if a.kind is Kind.IDENTIFIER), None)
+
+    @property
+    def categorical(self) -> tuple[str, ...]:
+        """The names of the attributes from which cells are formed by default."""
+        return tuple(a.name for a in self.attributes if a.kind.is_categorical)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise SpecError(
+            f"there is no attribute {name!r}",
+            code="unknown-attribute",
+            hint="the attributes are: " + ", ".join(self.names[:20]) + (" …" if len(self.names) > 20 else ""),
+            attribute=name,
+        )
+
+    def iter_kind(self, kind: Kind) -> Iterator[Attribute]:
+        """The attributes of one kind, in column order."""
+        return (a for a in self.attributes if a.kind is kind)
+
+    def replace(self, *attributes: Attribute, name: str | None = None) -> Schema:
+        """A copy in which the named attributes are described anew."""
+        new = {a.name: a for a in attributes}
+        for unknown in new.keys() - set(self.names):
+            self[unknown]
+        return Schema(
+            name=self.name if name is None else name,
+            attributes=tuple(new.get(a.name, a) for a in self.attributes),
+        )

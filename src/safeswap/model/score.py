@@ -1,0 +1,91 @@
+"""Figures of risk and of distortion, each with the table behind it and a sentence that says what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import SpecError
+from safeswap.model.microdata import Microdata
+
+
+class Axis(StrEnum):
+    """On which side of the risk-utility map a measure stands."""
+
+    RISK = "risk"
+    DISTORTION = "distortion"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison:
+    """What a measure looks at: the file before and after, over stated attributes.
+
+    ``touched`` marks the records that took part in the masking, where that is known.
+    """
+
+    before: Microdata
+    after: Microdata
+    attributes: tuple[str, ...]
+    touched: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Score:
+    """One figure. Smaller is better on both axes."""
+
+    measure: str
+    axis: Axis
+    value: float
+    sentence: str
+    attributes: tuple[str, ...] = ()
+    detail: pa.Table | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; the detail table as rows."""
+        return {
+            "measure": self.measure,
+            "axis": self.axis.value,
+            "value": self.value,
+            "sentence": self.sentence,
+            "attributes": list(self.attributes),
+            "detail": self.detail.to_pylist() if self.detail is not None else None,
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Assessment:
+    """The scores of one release, in the order asked for."""
+
+    scores: tuple[Score, ...]
+
+    def __iter__(self) -> Iterator[Score]:
+        return iter(self.scores)
+
+    def __getitem__(self, measure: str) -> Score:
+        for score in self.scores:
+            if score.measure == measure:
+                return score
+        known = ", ".join(score.measure for score in self.scores)
+        raise SpecError(f"{measure!r} was not assessed", code="unknown-measure", hint=f"assessed were: {known}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for ``--json`` and for reports."""
+        return {"scores": [score.as_dict() for score in self.scores]}
+
+    def __repr__(self) -> str:
+        width = max((len(score.measure) for score in self.scores), default=0)
+        return "\n".join(f"{s.measure:<{width}}  {s.axis.value:<10}  {s.value:.6g}  {s.sentence}" for s in self.scores)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{s.measure}</td><td>{s.axis.value}</td><td style='text-align:right'>{s.value:.6g}</td>"
+            f"<td style='text-align:left'>{s.sentence}</td></tr>"
+            for s in self.scores
+        )
+        return f"<table><tr><th>measure</th><th>axis</th><th>value</th><th>meaning</th></tr>{rows}</table>"

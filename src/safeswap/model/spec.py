@@ -1,0 +1,144 @@
+"""What is asked for: one frozen specification per method, validated when made."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from safeswap.errors import SpecError
+
+Names = tuple[str, ...]
+
+
+class Role(StrEnum):
+    """What a swap does with an attribute."""
+
+    SWAP = "S"
+    FIXED = "F"
+    DIFFER = "D"
+    OTHER = "O"
+
+
+class MaskSpec(BaseModel):
+    """The base of all specifications: frozen, no unknown fields, errors of our own kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    method: ClassVar[str]
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error(type(self).__name__, error) from None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values with the method's name, from which ``registry.make_spec`` makes the same spec again."""
+        return {"method": self.method, **self.model_dump(mode="json", exclude_defaults=True)}
+
+    def replace(self, **values: Any) -> Self:
+        """A copy with some parameters changed, validated anew."""
+        return type(self)(**{**self.model_dump(exclude_unset=True), **values})
+
+
+def spec_error(title: str, error: ValidationError) -> SpecError:
+    """Turn pydantic's report into one plain sentence per problem."""
+    problems = [
+        (".".join(str(part) for part in item["loc"]), item["msg"].removeprefix("Value error, "))
+        for item in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    text = "; ".join(f"{where}: {what}" if where else what for where, what in problems)
+    return SpecError(
+        f"{title} is not valid: {text}",
+        code="bad-spec",
+        hint="see the reference page of the method for its parameters",
+        problems=[{"parameter": where, "problem": what} for where, what in problems],
+    )
+
+
+class Targeting(BaseModel):
+    """Draw records at risk more often: those in cells of fewer than ``n`` records over ``keys``.
+
+    Such a record is ``weight`` times as likely to be drawn next as one that is not at risk.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keys: Names = ()
+    n: Annotated[int, Field(ge=2)] = 3
+    weight: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 10.0
+
+
+class SwapSpec(MaskSpec):
+    """Exchange the values of the swap attributes between pairs of records.
+
+    Give ``rate`` (the fraction of *records* that take part, 2k/N for k pairs) or ``pairs`` (k itself).
+
+    >>> spec = SwapSpec(swap=["Race"], fixed=["Sex"], rate=0.05)
+    >>> spec.role("Race").value, spec.role("Sex").value, spec.role("Age").value
+    ('S', 'F', 'O')
+    >>> spec.pairs_for(1000)
+    25
+    """
+
+    method: ClassVar[str] = "swap"
+
+    swap: Annotated[Names, Field(description="attributes whose values are exchanged")]
+    fixed: Annotated[Names, Field(description="attributes that must be equal within a pair")] = ()
+    differ: Annotated[Names, Field(description="attributes that must differ within a pair")] = ()
+    rate: Annotated[
+        float | None,
+        Field(gt=0, le=1, description="share of records that take part in a swap, above 0 and at most 1"),
+    ] = None
+    pairs: Annotated[int | None, Field(ge=0, description="number of pairs, instead of a rate")] = None
+    true_swap: Annotated[
+        Literal["any", "all"],
+        Field(description="a pair counts if any, or all, of its swap attributes differ"),
+    ] = "any"
+    pairing: Annotated[
+        Literal["repaired", "uniform"],
+        Field(description="repaired: go on until the asked-for number or the true maximum; uniform: one random pass"),
+    ] = "repaired"
+    mode: Annotated[
+        Literal["simultaneous", "sequential"],
+        Field(description="all attributes of a pair together, or each attribute with pairs of its own"),
+    ] = "simultaneous"
+    on_shortfall: Annotated[
+        Literal["error", "take"],
+        Field(description="when fewer pairs are feasible: refuse, or take what there is"),
+    ] = "error"
+    targeting: Annotated[Targeting | None, Field(description="draw records at risk more often")] = None
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> SwapSpec:
+        if not self.swap:
+            raise ValueError("name at least one attribute to swap")
+        named = [*self.swap, *self.fixed, *self.differ]
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice:
+            raise ValueError(f"attribute {twice[0]!r} has two roles; give each attribute one")
+        if (self.rate is None) == (self.pairs is None):
+            raise ValueError("give either rate or pairs")
+        return self
+
+    def role(self, name: str) -> Role:
+        """The role of an attribute; those not named are Other."""
+        if name in self.swap:
+            return Role.SWAP
+        if name in self.fixed:
+            return Role.FIXED
+        return Role.DIFFER if name in self.differ else Role.OTHER
+
+    def pairs_for(self, records: int) -> int:
+        """How many pairs are asked for in a file of so many records."""
+        if self.pairs is not None:
+            return self.pairs
+        assert self.rate is not None  # noqa: S101  (the validator allows exactly one of the two)
+        # Rounded before the half is cut off: 0.29 × 100 must be 29 and not 28.999…
+        return int(round(self.rate * records, 6) // 2)
+
+    @property
+    def stages(self) -> tuple[Names, ...]:
+        """The groups of attributes that are exchanged together, in order."""
+        return (self.swap,) if self.mode == "simultaneous" else tuple((name,) for name in self.swap)
