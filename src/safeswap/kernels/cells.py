@@ -1,0 +1,216 @@
+"""Count the records in each cell: one integer per combination of values, an array or a hash table per file.
+
+A *cell* is one combination of values of a set of attributes. Columns come coded: unsigned integers below the
+attribute's cardinality. Cells are numbered in mixed radix, the first attribute being the most significant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.kernels import sparse
+from safeswap.kernels.threads import run_all, spans
+
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+Int64s = npt.NDArray[np.int64]
+
+MOST_CELLS = 1 << 62
+"""Above this many possible cells the codes are ranked on the way, so that they go on fitting 64 bits."""
+
+_BLOCK = 1 << 14  # records packed at a time: the codes stay in the cache from one column to the next
+_SMALL_TABLE = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """The occupied cells in ascending order of their code, and how many records each holds."""
+
+    codes: Codes
+    counts: Int64s
+    cells: int  # how many are possible
+
+
+@dataclass(frozen=True, eq=False)
+class JointCounts:
+    """The cells occupied before or after, in ascending order, with both counts."""
+
+    codes: Codes
+    before: Int64s
+    after: Int64s
+    cells: int
+
+
+def pack(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[Codes, int]:
+    """One integer per record that names its cell, in the narrowest unsigned type, and how many are possible.
+
+    Two records get the same integer exactly if they agree in every column. Where the product of the
+    cardinalities exceeds 2**62 the codes are replaced by their ranks among those that occur; the order of the
+    cells stays the same, but the integers then have a meaning within this call only.
+
+    >>> codes, cells = pack([np.array([0, 1, 1], np.uint8), np.array([2, 0, 2], np.uint8)], [2, 3])
+    >>> codes.tolist(), cells, codes.dtype.name
+    ([2, 3, 5], 6, 'uint8')
+    """
+    columns, radices = _checked(columns, cardinalities)
+    while prod(radices) > MOST_CELLS:
+        # The longest beginning that fits becomes one column of ranks, at most as many as there are records.
+        fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
+        if fit == 1 and radices[0] <= columns[0].size:
+            ranked, number = sparse.ranks(columns[1].astype(np.uint64))
+            columns[1], radices[1] = ranked, max(1, number)
+            continue
+        ranked, number = sparse.ranks(_packed(columns[:fit], radices[:fit]))
+        columns[:fit], radices[:fit] = [ranked], [max(1, number)]
+    return _packed(columns, radices), prod(radices)
+
+
+def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
+    """How many records each occupied cell holds.
+
+    >>> counts = cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3])
+    >>> counts.codes.tolist(), counts.counts.tolist(), counts.cells
+    ([2, 3], [1, 2], 6)
+    """
+    codes, cells = pack(columns, cardinalities)
+    return CellCounts(*_counted(codes, cells), cells)
+
+
+def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> npt.NDArray[np.int32]:
+    """For each record, how many records its cell holds.
+
+    >>> record_cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3]).tolist()
+    [1, 2, 2]
+    """
+    codes, cells = pack(columns, cardinalities)
+    if not is_dense(cells, codes.size):
+        return sparse.occurrences(codes)
+    counts = dense_counts(codes, cells)
+    out = np.empty(codes.size, np.int32)
+    run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), spans(codes.size))
+    return out
+
+
+def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
+    """Counts before and after over the same cells: those occupied in either. Both sides are coded alike.
+
+    >>> joint = joint_counts([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
+    >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
+    ([0, 1, 2], [1, 2, 0], [2, 0, 1])
+    """
+    if prod(max(1, int(c)) for c in cardinalities) > MOST_CELLS:
+        # Ranks have a meaning within one call only, so both sides are packed in one.
+        together = [np.concatenate(pair) for pair in zip(before, after, strict=True)]
+        codes, cells = pack(together, cardinalities)
+        sides = codes[: before[0].size], codes[before[0].size :]
+    else:
+        (first, cells), (second, _) = pack(before, cardinalities), pack(after, cardinalities)
+        sides = first, second
+    if is_dense(cells, max(side.size for side in sides)):
+        return _dense_joint(*sides, cells)
+    return _sparse_joint(*sides, cells)
+
+
+def is_dense(cells: int, records: int) -> bool:
+    """Whether an array over all possible cells is the cheaper way to count."""
+    return cells <= max(_SMALL_TABLE, 2 * records)
+
+
+def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
+    """The count of every possible cell, occupied or not.
+
+    >>> dense_counts(np.array([0, 2, 2], np.uint8), 4).tolist()
+    [1, 0, 2, 0]
+    """
+    runs = spans(codes.size)
+    if cells * len(runs) > max(_SMALL_TABLE, codes.size // 2):
+        runs = [(0, codes.size)]  # one large table per thread would cost more than the threads save
+    tables = np.zeros((len(runs), cells), np.int32)
+    run_all(lambda r: _count(codes[slice(*runs[r])], tables[r]), range(len(runs)))
+    total: npt.NDArray[np.int32] = tables[0]
+    for table in tables[1:]:
+        total += table
+    return total
+
+
+def _counted(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
+    if not is_dense(cells, codes.size):
+        return sparse.distinct(codes)
+    counts = dense_counts(codes, cells)
+    occupied = np.flatnonzero(counts)
+    return occupied.astype(codes.dtype), counts[occupied].astype(np.int64)
+
+
+def _dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
+    first, second = dense_counts(before, cells), dense_counts(after, cells)
+    occupied = np.flatnonzero(first | second)
+    return JointCounts(
+        occupied.astype(before.dtype),
+        first[occupied].astype(np.int64),
+        second[occupied].astype(np.int64),
+        cells,
+    )
+
+
+def _sparse_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
+    (first, first_counts), (second, second_counts) = sparse.distinct(before), sparse.distinct(after)
+    codes = np.union1d(first, second)
+    joint = JointCounts(codes, np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), cells)
+    joint.before[np.searchsorted(codes, first)] = first_counts
+    joint.after[np.searchsorted(codes, second)] = second_counts
+    return joint
+
+
+def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[list[Codes], list[int]]:
+    if not columns or len(columns) != len(cardinalities) or len({c.size for c in columns}) != 1:
+        raise ValueError("give at least one column, all of one length, and a cardinality for each")
+    if columns[0].size >= 1 << 31:
+        raise ValueError("more than 2**31 - 1 records do not fit one call")
+    # Few types only reach the compiled code: each combination of types costs a compilation.
+    plain = [np.ascontiguousarray(c, dtype=f"uint{8 * c.dtype.itemsize}") for c in columns]
+    return plain, [max(1, int(c)) for c in cardinalities]
+
+
+def _packed(columns: Sequence[Codes], radices: Sequence[int]) -> Codes:
+    codes = np.empty(columns[0].size, np.min_scalar_type(prod(radices) - 1))
+    # In the type of the codes: a radix that does not fit multiplies nothing but zeros.
+    factors = np.array(radices, np.uint64).astype(codes.dtype)
+    tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
+
+    def pack_run(run: tuple[int, int]) -> None:
+        for start in range(run[0], run[1], _BLOCK):
+            block = slice(start, min(start + _BLOCK, run[1]))
+            codes[block] = 0
+            for column, factor, top in zip(columns, factors, tops, strict=True):
+                if _fold(column[block], factor, top, codes[block]):
+                    raise ValueError("a column holds a code that is not below its cardinality")
+
+    run_all(pack_run, spans(codes.size))
+    return codes
+
+
+@numba.njit(cache=True, nogil=True)
+def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
+    outside = False
+    for i in range(column.size):
+        outside |= column[i] > top
+        codes[i] = codes[i] * factor + column[i]
+    return outside
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(codes, table):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        table[codes[i]] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_up(table, codes, out):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        out[i] = table[codes[i]]

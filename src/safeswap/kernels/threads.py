@@ -1,0 +1,44 @@
+"""Run kernels on several cores, with results that do not depend on how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+import numba
+
+T = TypeVar("T")
+
+_WORTH_A_THREAD = 1 << 17
+
+
+def _most_threads() -> int:
+    return int(vars(numba.config)["NUMBA_NUM_THREADS"])
+
+
+def spans(records: int) -> list[tuple[int, int]]:
+    """Cut the records into runs, one per thread that is worth starting (``NUMBA_NUM_THREADS`` at most).
+
+    >>> spans(10)
+    [(0, 10)]
+    """
+    count = max(1, min(_most_threads(), records // _WORTH_A_THREAD))
+    edges = [records * i // count for i in range(count + 1)]
+    return list(pairwise(edges))
+
+
+def run_all(work: Callable[[T], object], items: Sequence[T]) -> None:
+    """Call ``work`` on every item, in threads when there are several.
+
+    Threads of our own and not Numba's parallel loops: its usual pool breaks when two threads enter it at
+    once, and compiling for it takes several times as long. The kernels let go of the interpreter's lock.
+    """
+    if len(items) <= 1:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(len(items)) as pool:
+        for future in [pool.submit(work, item) for item in items]:
+            future.result()
