@@ -1,0 +1,1 @@
+"""Engines: where the records are and how they are moved."""

@@ -128,7 +128,7 @@ def draw_chunks(
 
 
 def _cipher(key: bytes) -> Any:
-    # Every block is encrypted once and on its own: here ECB is the pseudorandom permutation itself, not a mode for text.
+    # Each block is encrypted once and on its own: here ECB is the pseudorandom permutation itself, no mode for text.
     return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
 

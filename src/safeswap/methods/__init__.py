@@ -1,0 +1,1 @@
+"""Masking methods, one file each."""

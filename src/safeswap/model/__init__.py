@@ -1,0 +1,1 @@
+"""Frozen values: what the data are, what is asked, what was done. No input or output."""

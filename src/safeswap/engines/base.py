@@ -1,0 +1,70 @@
+"""The narrow door to an engine: count classes, draw pairs, exchange columns.
+
+Planning needs counts only and is the same for all engines; an engine never decides, it orders records by their keyed
+draw and moves values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.model.microdata import Microdata
+from safeswap.model.spec import Targeting
+
+Counts = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """Which records may be paired: same values of ``equal``, and a difference in each group of ``unequal``.
+
+    A group differs if any of its attributes does.
+    """
+
+    equal: Names
+    unequal: tuple[Names, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classes:
+    """Records counted by stratum and coordinates; classes of one stratum stand together."""
+
+    strata: Counts
+    coordinates: Counts
+    counts: Counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRequest:
+    """How many pairs to draw under which constraint, and the derived keys that decide the order."""
+
+    constraint: Constraint
+    wanted: int
+    repair: bool
+    draw_key: bytes = field(repr=False)
+    identity_key: bytes = field(repr=False)
+    targeting: Targeting | None = None
+
+
+class Engine(Protocol):
+    """What every engine can do."""
+
+    name: str
+
+    def classes(self, data: Microdata, constraint: Constraint) -> Classes:
+        """Count the records by what decides who may be paired with whom."""
+        ...
+
+    def pairs(self, data: Microdata, request: PairRequest) -> Rows:
+        """Disjoint pairs of rows, as many as wanted or, failing that, as there are."""
+        ...
+
+    def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+        """The data with the values of these attributes exchanged within each pair."""
+        ...

@@ -1,0 +1,36 @@
+"""From a file's identifiers to the blocks from which keyed draws are made."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.kernels import keyed
+from safeswap.model.microdata import Microdata
+
+
+def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | keyed.Words:
+    """Integers, or blocks, one per record. Without an identifier a record is known by its position."""
+    attribute = data.schema.identifier
+    if attribute is None:
+        return np.arange(len(data), dtype=np.int64)
+    column = data.table.column(attribute.name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) and column.type != pa.uint64():
+        values: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
+        return np.ascontiguousarray(values)
+    return _text_blocks(column, identity_key)
+
+
+def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> keyed.Words:
+    text = column.cast(pa.large_binary()) if pa.types.is_binary(column.type) else column.cast(pa.large_string())
+    parts = []
+    for chunk in text.chunks:
+        _, offsets, data = chunk.buffers()
+        start = chunk.offset
+        positions = np.frombuffer(offsets, dtype=np.int64)[start : start + len(chunk) + 1]
+        characters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+        parts.append(keyed.text_blocks(positions, characters, identity_key))
+    return np.concatenate(parts) if parts else np.zeros((0, 2), dtype=np.uint64)

@@ -1,0 +1,207 @@
+"""The engine for data that fit in memory: NumPy columns and Numba kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest, Rows
+from safeswap.engines.identity import record_identity
+from safeswap.kernels import cells, matching, order, pairing
+from safeswap.model.microdata import Coded, Codes, Microdata
+from safeswap.model.spec import Targeting
+
+_WHOLE_FILE = 100_000
+"""Up to so many records the whole order is made at once; above, only the prefix that is needed."""
+
+
+class MemoryEngine:
+    """Everything in one process; the reference that other engines must equal."""
+
+    name = "memory"
+
+    def classes(self, data: Microdata, constraint: Constraint) -> Classes:
+        """Count the records by stratum and coordinates."""
+        codes, sizes = _labels(data, constraint, None)
+        if prod(sizes) <= cells.MOST_CELLS:
+            counted = cells.cell_counts(codes, sizes)
+            labels = np.stack(np.unravel_index(counted.codes.astype(np.int64), sizes), axis=1).astype(np.int64)
+            counts = counted.counts
+        else:
+            first, _, counts = _distinct(codes, sizes)
+            labels = np.stack([column[first] for column in codes], axis=1).astype(np.int64)
+        return Classes(strata=labels[:, 0], coordinates=labels[:, 1:], counts=counts)
+
+    def pairs(self, data: Microdata, request: PairRequest) -> Rows:
+        """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
+        if request.wanted == 0:
+            return np.zeros((0, 2), dtype=np.int64)
+        identity = record_identity(data, request.identity_key)
+        if request.targeting is not None:
+            weights = _weights(data, request.targeting)
+            rows = order.weighted(identity, request.draw_key, weights)
+            found = _walk(data, request, rows)[0]
+        else:
+            rows, found = _walk_prefixes(data, request, identity)
+        if len(found) < request.wanted and request.repair:
+            found = _repair(data, request, rows, found)
+        paired: Rows = rows[found]
+        return paired
+
+    def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+        """Exchange values within each pair; all other columns are shared with the input."""
+        columns = {name: _exchanged(data.table.column(name), pairs) for name in attributes}
+        coded = {}
+        for name in attributes:
+            before = data.coded(name)
+            codes = before.codes.copy()
+            pairing.exchange(codes, pairs)
+            coded[name] = Coded(codes, before.levels, before.has_missing)
+        return data.with_columns(columns, coded)
+
+
+def _labels(data: Microdata, constraint: Constraint, rows: Rows | None) -> tuple[list[Codes], list[int]]:
+    """The stratum and the label in each coordinate, a column each, for all records or for some rows."""
+    records = len(data) if rows is None else len(rows)
+    codes: list[Codes] = []
+    sizes: list[int] = []
+    for names in (constraint.equal, *constraint.unequal):
+        columns, cardinalities = data.coded_columns(names)
+        if rows is not None:
+            columns = [column[rows] for column in columns]
+        label, size = cells.pack(columns, cardinalities) if names else (np.zeros(records, dtype=np.uint8), 1)
+        codes.append(label)
+        sizes.append(size)
+    return codes, sizes
+
+
+def _distinct(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Rows, Counts]:
+    """The classes, sorted by stratum: the first record of each, the class of each record, the counts."""
+    packed, _ = cells.pack(codes, sizes)
+    _, first, inverse, counts = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
+    return first, inverse, counts
+
+
+def _narrow(codes: Codes, size: int) -> tuple[pairing.Labels, int]:
+    """Labels as 32-bit integers that can number an array: renumbered where the possible ones are too many."""
+    if size <= max(4 * len(codes), 1 << 16) and size <= 1 << 32:
+        return codes.astype(np.uint32, copy=False), size
+    distinct, inverse = np.unique(codes, return_inverse=True)
+    return inverse.astype(np.uint32), len(distinct)
+
+
+def _walk(data: Microdata, request: PairRequest, rows: Rows) -> tuple[Rows, int]:
+    codes, sizes = _labels(data, request.constraint, rows)
+    columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
+    strata, number = columns[0]
+    coordinates = np.stack([column for column, _ in columns[1:]], axis=1)
+    found, looked_at, _ = pairing.walk(
+        strata if request.constraint.equal else np.zeros(0, dtype=np.uint32),
+        number,
+        coordinates,
+        request.wanted,
+    )
+    return found, looked_at
+
+
+def _walk_prefixes(
+    data: Microdata, request: PairRequest, identity: npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+) -> tuple[Rows, Rows]:
+    """Walk a short prefix to see how often a pair counts, then one that should suffice, longer ones if it does not."""
+    records = len(data)
+    share = 1.0 if records <= _WHOLE_FILE else _WHOLE_FILE / (2 * records)
+    while True:
+        rows = order.prefix(identity, request.draw_key, share)
+        found, looked_at = _walk(data, request, rows)
+        if len(found) >= request.wanted or share >= 1.0:
+            return rows, found
+        yield_per_record = (len(found) + 1) / (looked_at + 1)
+        needed = request.wanted / yield_per_record
+        # Three standard deviations of head room; a prefix that is a little too long costs little.
+        share = min(1.0, max(1.5 * share, (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records))
+
+
+def _weights(data: Microdata, targeting: Targeting) -> npt.NDArray[np.float64]:
+    """The weight of a record in a cell below ``n``, and 1 elsewhere."""
+    columns, cardinalities = data.coded_columns(targeting.keys or data.schema.categorical)
+    small = cells.record_cell_counts(columns, cardinalities) < targeting.n
+    return np.where(small, targeting.weight, 1.0)
+
+
+def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> Rows:
+    """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes.
+
+    ``rows`` is the whole keyed order. Adding a random pair never raises (pairs kept + best of the rest), so the largest
+    number that can be kept is found by bisection.
+    """
+    codes, sizes = _labels(data, request.constraint, rows)
+    class_of, classes = _canonical_classes(codes, sizes)
+    target = min(request.wanted, _best(classes, classes.counts))
+    kept = _bisect(
+        len(found),
+        lambda q: q + _best(classes, _without(classes.counts, class_of[found[:q].ravel()])) >= target,
+    )
+    rest = np.ones(len(rows), dtype=np.bool_)
+    rest[found[:kept].ravel()] = False
+    places = np.flatnonzero(rest)
+    counts = _without(classes.counts, class_of[found[:kept].ravel()])
+    moves = matching.largest_matching(classes.strata, classes.coordinates, counts).moves
+    dealt = places[pairing.deal(class_of[places].astype(np.uint32), moves, len(classes.counts))]
+    first = np.argsort(dealt.max(axis=1), kind="stable")[: target - kept]
+    repaired: Rows = np.concatenate([found[:kept], dealt[first]])
+    return repaired
+
+
+def _canonical_classes(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Classes]:
+    """Classes numbered by first appearance in the keyed order: neither row order nor names of levels play a part."""
+    first, inverse, counts = _distinct(codes, sizes)
+    strata_codes = codes[0][first]
+    earliest: dict[int, int] = {}
+    for place, stratum in sorted(zip(first.tolist(), strata_codes.tolist(), strict=True)):
+        earliest.setdefault(stratum, place)
+    stratum_place = np.array([earliest[s] for s in strata_codes.tolist()], dtype=np.int64)
+    arranged = np.lexsort((first, stratum_place))
+    number = np.empty(len(first), dtype=np.int64)
+    number[arranged] = np.arange(len(first))
+    coordinates = np.stack([column[first[arranged]] for column in codes[1:]], axis=1).astype(np.int64)
+    return number[inverse], Classes(
+        strata=stratum_place[arranged], coordinates=coordinates, counts=counts[arranged].astype(np.int64)
+    )
+
+
+def _best(classes: Classes, counts: Counts) -> int:
+    return matching.largest_total(classes.strata, classes.coordinates, counts)
+
+
+def _without(counts: Counts, members: Rows) -> Counts:
+    remaining: Counts = counts - np.bincount(members, minlength=len(counts))
+    return remaining
+
+
+def _bisect(most: int, holds: Callable[[int], bool]) -> int:
+    """The largest number up to ``most`` for which ``holds``; it holds for 0 and never again after it has failed."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+def _exchanged(column: pa.ChunkedArray, pairs: Rows) -> pa.ChunkedArray:
+    """The column with values exchanged; the values themselves are moved, never rebuilt from codes."""
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # what combining gives for an empty column
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], type=column.type)
+    if pa.types.is_dictionary(whole.type) and whole.null_count == 0:
+        indices = whole.indices.to_numpy().copy()
+        pairing.exchange(indices, pairs)
+        return pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(pa.array(indices), whole.dictionary, ordered=whole.type.ordered)]
+        )
+    source = np.arange(len(whole), dtype=np.int64)
+    pairing.exchange(source, pairs)
+    return pa.chunked_array([whole.take(pa.array(source))])

@@ -1,0 +1,261 @@
+"""The largest number of disjoint pairs, computed on counts of classes instead of on records.
+
+A class is a combination of labels in J coordinates within a stratum. Two records may be paired if they lie in the same
+stratum and their classes differ in every coordinate.
+
+* One coordinate, a stratum of n records whose largest class has m: the maximum is min(n // 2, n − m). It is reached by
+  laying the records out class by class and pairing i with i + n/2 (no class is longer than half), or, where one class
+  holds more than half, by pairing all others with members of it.
+* Several coordinates: a maximum b-matching in the graph of compatible classes. An upper bound comes from half-integral
+  duality (a label's records cannot be paired among themselves; a class can be paired with its neighbours only). A
+  greedy pass that takes the most crowded labels first mostly reaches it; where it does not, an integer programme
+  (HiGHS) decides.
+
+Classes come in a canonical order given by the caller, so that the result depends on neither row order nor label names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Counts = npt.NDArray[np.int64]
+
+_EXACT_CLASSES = 400
+"""Strata with more classes than this are left to the greedy pass; the result then says whether it is proved."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Moves (class a, class b, number of pairs), their total, and whether no larger total exists."""
+
+    moves: Counts
+    total: int
+    proved: bool
+
+
+def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Matching:
+    """The most pairs that the classes allow. ``strata`` must be sorted, ``coordinates`` has a row per class.
+
+    >>> one = largest_matching(np.zeros(3, int), np.array([[0], [1], [2]]), np.array([5, 2, 1]))
+    >>> one.total, one.proved
+    (3, True)
+    """
+    bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
+    if coordinates.shape[1] == 1:
+        moves = _one_coordinate(bounds, counts)
+        return Matching(moves, int(moves[:, 2].sum()), True)
+    labels = _dense_labels(coordinates)
+    moves, short = _greedy_strata(bounds, labels, counts)
+    if not len(short):
+        return Matching(moves, int(moves[:, 2].sum()), True)
+    proved = True
+    for start, end in ((bounds[s], bounds[s + 1]) for s in short):
+        if end - start > _EXACT_CLASSES:
+            proved = False
+            continue
+        exact = _integer_programme(labels[start:end], counts[start:end])
+        exact[:, :2] += start
+        moves = np.concatenate([moves[(moves[:, 0] < start) | (moves[:, 0] >= end)], exact])
+    return Matching(moves, int(moves[:, 2].sum()), proved)
+
+
+def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> int:
+    """The number of pairs only; for one coordinate without building the moves.
+
+    >>> largest_total(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080]))
+    7080
+    """
+    if coordinates.shape[1] > 1:
+        return largest_matching(strata, coordinates, counts).total
+    if not len(strata):
+        return 0
+    starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
+    size = np.add.reduceat(counts, starts)
+    largest = np.maximum.reduceat(counts, starts)
+    return int(np.minimum(size // 2, size - largest).sum())
+
+
+@njit(cache=True, nogil=True)
+def _one_coordinate(bounds: Counts, counts: Counts) -> Counts:
+    moves = np.empty((2 * len(counts) + 1, 3), dtype=np.int64)
+    made = 0
+    left = np.empty(len(counts), dtype=np.int64)
+    for s in range(len(bounds) - 1):
+        start, end = bounds[s], bounds[s + 1]
+        left[start:end] = counts[start:end]
+        total = left[start:end].sum()
+        largest = start + np.argmax(left[start:end])
+        if 2 * left[largest] > total:
+            # One class holds more than half: everyone else is paired with a member of it.
+            left[largest] = total - left[largest]
+        elif total % 2:
+            left[largest] -= 1
+        made = _rotate(left, start, end, left[start:end].sum() // 2, moves, made)
+    return moves[:made].copy()
+
+
+@njit(cache=True, nogil=True)
+def _rotate(left: Counts, start: int, end: int, half: int, moves: Counts, made: int) -> int:
+    """Pair place i with place i + half where classes lie one after another; both pointers only ever move forwards."""
+    a = start
+    used_a = 0
+    b = start
+    used_b = half
+    while b < end and used_b >= left[b]:
+        used_b -= left[b]
+        b += 1
+    remaining = half
+    while remaining > 0:
+        while used_a >= left[a]:
+            a += 1
+            used_a = 0
+        while used_b >= left[b]:
+            b += 1
+            used_b = 0
+        x = min(left[a] - used_a, left[b] - used_b, remaining)
+        moves[made, 0] = a
+        moves[made, 1] = b
+        moves[made, 2] = x
+        made += 1
+        used_a += x
+        used_b += x
+        remaining -= x
+    return made
+
+
+def _dense_labels(coordinates: Counts) -> Counts:
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in coordinates.T], axis=1).astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _upper_bound(labels: Counts, counts: Counts) -> int:
+    """No matching is larger: half of all; all but one label; neighbours of a class plus half of the uninvolved."""
+    classes, coordinates = labels.shape
+    total = counts.sum()
+    bound: int = total // 2
+    for j in range(coordinates):
+        sizes = np.zeros(labels[:, j].max() + 1, dtype=np.int64)
+        for c in range(classes):
+            sizes[labels[c, j]] += counts[c]
+        bound = min(bound, total - sizes.max())
+    for c in range(classes):
+        neighbours = 0
+        for d in range(classes):
+            compatible = True
+            for j in range(coordinates):
+                if labels[c, j] == labels[d, j]:
+                    compatible = False
+                    break
+            if compatible:
+                neighbours += counts[d]
+        bound = min(bound, neighbours + (total - neighbours - counts[c]) // 2)
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def _greedy_strata(bounds: Counts, labels: Counts, counts: Counts) -> tuple[Counts, Counts]:
+    """Greedy moves in every stratum, and the strata in which they stay below the upper bound."""
+    levels = 0
+    for j in range(labels.shape[1]):
+        if len(labels):
+            levels = max(levels, labels[:, j].max() + 1)
+    crowd = np.zeros((labels.shape[1], levels), dtype=np.int64)
+    moves = np.empty((max(64, 2 * len(counts)), 3), dtype=np.int64)
+    made = 0
+    short = np.empty(len(bounds), dtype=np.int64)
+    shorts = 0
+    for s in range(len(bounds) - 1):
+        start, end = bounds[s], bounds[s + 1]
+        before = made
+        moves, made = _greedy(labels[start:end], counts[start:end], crowd, moves, made, start)
+        if moves[before:made, 2].sum() < _upper_bound(labels[start:end], counts[start:end]):
+            short[shorts] = s
+            shorts += 1
+    return moves[:made].copy(), short[:shorts].copy()
+
+
+@njit(cache=True, nogil=True)
+def _greedy(labels: Counts, counts: Counts, crowd: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
+    """Pair the class with the most crowded label with its most crowded partner, a part of it at a time.
+
+    ``crowd`` counts the records left per coordinate and label; it comes and goes as zeros.
+    """
+    left = counts.copy()
+    closed = np.zeros(len(counts), dtype=np.bool_)  # classes without any partner left
+    for c in range(len(counts)):
+        _shift(crowd, labels, c, counts[c])
+    while True:
+        a = _most_crowded(labels, left, crowd, closed, -1)
+        if a < 0:
+            break
+        b = _most_crowded(labels, left, crowd, closed, a)
+        if b < 0:
+            closed[a] = True
+            continue
+        x = max(1, min(left[a], left[b]) // 8)
+        for c in (a, b):
+            left[c] -= x
+            _shift(crowd, labels, c, -x)
+        if made == len(moves):
+            moves = np.concatenate((moves, np.empty_like(moves)))
+        moves[made, 0] = a + offset
+        moves[made, 1] = b + offset
+        moves[made, 2] = x
+        made += 1
+    for c in range(len(counts)):
+        _shift(crowd, labels, c, -left[c])
+    return moves, made
+
+
+@njit(cache=True, nogil=True)
+def _shift(crowd: Counts, labels: Counts, c: int, x: int) -> None:
+    for j in range(labels.shape[1]):
+        crowd[j, labels[c, j]] += x
+
+
+@njit(cache=True, nogil=True)
+def _most_crowded(labels: Counts, left: Counts, crowd: Counts, closed: npt.NDArray[np.bool_], partner: int) -> int:
+    best = -1
+    best_crowd = np.int64(-1)
+    for c in range(len(left)):
+        if left[c] == 0 or closed[c]:
+            continue
+        largest = np.int64(0)
+        compatible = True
+        for j in range(labels.shape[1]):
+            if partner >= 0 and labels[c, j] == labels[partner, j]:
+                compatible = False
+                break
+            largest = max(largest, crowd[j, labels[c, j]])
+        if compatible and (largest > best_crowd or (largest == best_crowd and left[c] > left[best])):
+            best = c
+            best_crowd = largest
+    return best
+
+
+def _integer_programme(labels: Counts, counts: Counts) -> Counts:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array
+
+    classes = len(counts)
+    a, b = np.triu_indices(classes, k=1)
+    compatible = (labels[a] != labels[b]).all(axis=1)
+    a, b = a[compatible], b[compatible]
+    if not len(a):
+        return np.zeros((0, 3), dtype=np.int64)
+    edges = np.arange(len(a))
+    incidence = coo_array((np.ones(2 * len(a)), (np.r_[a, b], np.r_[edges, edges])), shape=(classes, len(a)))
+    solution = milp(
+        -np.ones(len(a)),
+        integrality=np.ones(len(a)),
+        bounds=Bounds(0, np.minimum(counts[a], counts[b])),
+        constraints=LinearConstraint(incidence.tocsr(), ub=counts),
+        options={"mip_rel_gap": 0.0},
+    )
+    amounts = np.rint(solution.x).astype(np.int64)
+    used = amounts > 0
+    return np.stack([a[used], b[used], amounts[used]], axis=1).astype(np.int64)

@@ -1,0 +1,112 @@
+"""Records in the order of their keyed draws, a prefix of it at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from safeswap.kernels import keyed
+
+Rows = npt.NDArray[np.int64]
+
+_WORTH_BUCKETS = 20_000
+
+
+def prefix(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, share: float) -> Rows:
+    """The rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
+
+    >>> rows = prefix(np.arange(1000), bytes(32), 1.0)
+    >>> sorted(rows.tolist()) == list(range(1000)), len(prefix(np.arange(1000), bytes(32), 0.1)) < 200
+    (True, True)
+    """
+    threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+    rows: list[Rows] = []
+    values: list[keyed.Words] = []
+    for start, draws in keyed.draw_chunks(identity, key):
+        found = np.flatnonzero(draws <= threshold)
+        rows.append(found + start)
+        values.append(draws[found])
+    if not rows:
+        return np.zeros(0, dtype=np.int64)
+    return _sorted(np.concatenate(rows), np.concatenate(values), identity, key)
+
+
+def weighted(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
+    """All rows in the order of a weighted draw without replacement (an exponential race).
+
+    At every step a record is drawn with probability proportional to its weight among those not yet drawn
+    (Efraimidis & Spirakis 2006).
+    """
+    draws = np.concatenate([values.copy() for _, values in keyed.draw_chunks(identity, key)])
+    uniform = (draws >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    arrival = -np.log1p(-uniform) / weights
+    order: Rows = np.argsort(arrival)
+    if (np.diff(arrival[order]) == 0).any():
+        full = keyed.encrypt(_blocks(identity), key)
+        order = np.lexsort((full[:, 1], full[:, 0], arrival))
+    return order
+
+
+def _blocks(identity: npt.NDArray[np.int64] | keyed.Words) -> keyed.Words:
+    return keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
+
+
+def _sorted(rows: Rows, values: keyed.Words, identity: npt.NDArray[np.int64] | keyed.Words, key: bytes) -> Rows:
+    if len(rows) < _WORTH_BUCKETS:
+        order = np.argsort(values)
+        ordered: Rows = rows[order]
+        met = bool((np.diff(values[order]) == 0).any())
+    else:
+        ordered, met = bucket_sort(rows, values)
+    if met:
+        # Two draws of 64 bits met; the whole cipher text, which is unique, decides. Row numbers must not.
+        full = keyed.encrypt(_blocks(identity[rows]), key)
+        ordered = rows[np.lexsort((full[:, 1], full[:, 0], values))]
+    return ordered
+
+
+@njit(cache=True, nogil=True)
+def bucket_sort(rows: Rows, values: keyed.Words) -> tuple[Rows, bool]:
+    """Rows by their values, and whether two values are equal.
+
+    Draws are uniform, so dealing them into buckets by their leading bits leaves a handful in each: linear time. Values
+    that are not uniform are sorted just as correctly, only slower.
+    """
+    n = len(rows)
+    shift = np.uint64(0)
+    while (values.max() >> shift) >= np.uint64(n // 4 + 1):
+        shift += np.uint64(1)
+    start = np.zeros((values.max() >> shift) + np.uint64(2), dtype=np.int64)
+    for value in values:
+        start[(value >> shift) + np.uint64(1)] += 1
+    for b in range(1, len(start)):
+        start[b] += start[b - 1]
+    place = start[:-1].copy()
+    sorted_rows = np.empty_like(rows)
+    sorted_values = np.empty_like(values)
+    for i in range(n):
+        bucket = values[i] >> shift
+        sorted_rows[place[bucket]] = rows[i]
+        sorted_values[place[bucket]] = values[i]
+        place[bucket] += 1
+    met = False
+    for b in range(len(start) - 1):
+        met |= _insertion_sort(sorted_rows, sorted_values, start[b], start[b + 1])
+    return sorted_rows, met
+
+
+@njit(cache=True, nogil=True)
+def _insertion_sort(rows: Rows, values: keyed.Words, start: int, end: int) -> bool:
+    met = False
+    for i in range(start + 1, end):
+        value, row = values[i], rows[i]
+        j = i - 1
+        while j >= start and values[j] > value:
+            values[j + 1] = values[j]
+            rows[j + 1] = rows[j]
+            j -= 1
+        values[j + 1] = value
+        rows[j + 1] = row
+        met |= j >= start and values[j] == value
+    return met

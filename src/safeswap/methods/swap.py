@@ -1,0 +1,253 @@
+"""Data swapping: exchange the values of some attributes between random pairs of records.
+
+Sources: Dalenius & Reiss 1982; Gomatam & Karr 2003 (NISS TR 131); Gomatam, Karr & Sanil 2003 (NISS TR 132);
+Gomatam, Karr, Liu & Sanil 2003 (NISS WebSwap).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from safeswap.engines.base import Constraint, Engine, Names, PairRequest, Rows
+from safeswap.errors import InfeasibleError, SpecError
+from safeswap.kernels import cells, keyed, matching
+from safeswap.model.audit import Audit, Exchange
+from safeswap.model.invariant import (
+    ChangedRecords,
+    DisjointPairs,
+    Invariant,
+    KeptMargin,
+    PairsAgree,
+    PairsDiffer,
+    ReplaysFromAudit,
+    SameRows,
+    UntouchedColumns,
+)
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.plan import Plan, Relaxation
+from safeswap.model.spec import SwapSpec
+
+
+class Swap:
+    """Exchange values between pairs of records."""
+
+    name: ClassVar[str] = "swap"
+    title: ClassVar[str] = "Data swapping between random pairs of records"
+    spec_type: ClassVar[type[SwapSpec]] = SwapSpec
+    sources: ClassVar[tuple[str, ...]] = (
+        "Dalenius & Reiss 1982, Data-swapping: a technique for disclosure control",
+        "Gomatam & Karr 2003, Distortion measures for categorical data swapping, NISS TR 131",
+        "Gomatam, Karr & Sanil 2003, A risk-utility framework for categorical data swapping, NISS TR 132",
+    )
+
+    def plan(self, data: Microdata, spec: SwapSpec, *, engine: Engine) -> Plan:
+        """How many pairs the data allow; with what binds and what would help where that is too few."""
+        check_attributes(data, spec)
+        asked = spec.pairs_for(len(data))
+        totals = {names: largest_number(data, constraint_of(spec, names), engine) for names in spec.stages}
+        tightest = min(totals, key=lambda names: totals[names])
+        feasible = totals[tightest]
+        if asked <= feasible:
+            return Plan(method=self.name, records=len(data), asked=asked, feasible=feasible)
+        relaxed = relaxations(data, spec, tightest, feasible=feasible, asked=asked, engine=engine)
+        return Plan(
+            method=self.name,
+            records=len(data),
+            asked=asked,
+            feasible=feasible,
+            binds=_binding(relaxed, tightest, feasible, len(data)),
+            relaxations=tuple(Relaxation(change=change, feasible=number) for change, _, number in relaxed),
+        )
+
+    def apply(self, data: Microdata, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+        """Draw the pairs and exchange. Short of pairs, refuse or take what there is, as the spec says."""
+        plan = self.plan(data, spec, engine=engine)
+        if not plan.is_feasible and spec.on_shortfall == "error":
+            raise shortfall(plan)
+        exchanges = []
+        masked = data
+        for stage, names in enumerate(spec.stages):
+            pairs = draw(data, spec, names, stage=stage, key=key, engine=engine, replicate=replicate)
+            if len(pairs) < plan.asked and spec.on_shortfall == "error":
+                raise uniform_shortfall(plan, len(pairs))
+            masked = engine.exchange(masked, names, pairs)
+            exchanges.append(Exchange(attributes=names, pairs=pairs))
+        audit = Audit(
+            method=self.name,
+            spec=spec.as_dict(),
+            records=len(data),
+            asked=plan.asked,
+            feasible=plan.feasible,
+            made=min(len(exchange.pairs) for exchange in exchanges),
+            exchanges=tuple(exchanges),
+            key_id=key.id,
+            releasable=key.releasable,
+            algorithm=keyed.ALGORITHM,
+            replicate=replicate,
+            data_name=data.schema.name,
+            compensating=compensating(data, masked, tuple(exchanges)),
+        )
+        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+
+    def invariants(self, data: Microdata, spec: SwapSpec) -> tuple[Invariant, ...]:
+        """Margins kept, columns untouched, pairs as asked for."""
+        untouched = tuple(name for name in data.attributes if name not in spec.swap)
+        promises: list[Invariant] = [
+            SameRows(),
+            UntouchedColumns(untouched),
+            *(KeptMargin((name,)) for name in spec.swap),
+            DisjointPairs(),
+            PairsDiffer(spec.swap, spec.true_swap),
+            ChangedRecords(),
+            ReplaysFromAudit(),
+        ]
+        promises += [KeptMargin((*names, *spec.fixed)) for names in spec.stages if len(names) + len(spec.fixed) > 1]
+        if spec.fixed:
+            promises.append(PairsAgree(spec.fixed))
+        promises += [PairsDiffer((name,), "all") for name in spec.differ]
+        return tuple(promises)
+
+
+def check_attributes(data: Microdata, spec: SwapSpec) -> None:
+    """Refuse unknown attributes and identifiers, and swap attributes that have one value only."""
+    for name in (*spec.swap, *spec.fixed, *spec.differ, *(spec.targeting.keys if spec.targeting else ())):
+        attribute = data.schema[name]
+        if attribute is data.schema.identifier:
+            raise SpecError(
+                f"{name!r} is the record identifier and can have no role in a swap",
+                code="identifier-role",
+                hint="leave it out of the specification; it stays with its record",
+                attribute=name,
+            )
+    for name in spec.swap:
+        if spec.pairs_for(len(data)) and data.coded(name).cardinality < 2:
+            raise InfeasibleError(
+                f"{name!r} has the same value in every record: exchanging it changes nothing",
+                code="constant-attribute",
+                hint="swap another attribute",
+                attribute=name,
+            )
+
+
+def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
+    """Who may be paired with whom when these attributes are exchanged."""
+    swap_groups = (names,) if spec.true_swap == "any" else tuple((name,) for name in names)
+    return Constraint(equal=spec.fixed, unequal=(*swap_groups, *((name,) for name in spec.differ)))
+
+
+def largest_number(data: Microdata, constraint: Constraint, engine: Engine) -> int:
+    """The true maximum of pairs, from counts."""
+    classes = engine.classes(data, constraint)
+    return matching.largest_total(classes.strata, classes.coordinates, classes.counts)
+
+
+def draw(
+    data: Microdata, spec: SwapSpec, names: Names, *, stage: int, key: Key, engine: Engine, replicate: int
+) -> Rows:
+    """The pairs of one stage."""
+    request = PairRequest(
+        constraint=constraint_of(spec, names),
+        wanted=spec.pairs_for(len(data)),
+        repair=spec.pairing == "repaired",
+        draw_key=stage_key(data, key, stage=stage, replicate=replicate),
+        identity_key=keyed.derive(key.secret, "identity"),
+        targeting=spec.targeting,
+    )
+    return engine.pairs(data, request)
+
+
+def stage_key(data: Microdata, key: Key, *, stage: int, replicate: int) -> bytes:
+    """The key behind the draws of a stage: the same for every spec, so that candidates of one replicate compare like
+    with like, and a study needs one order per replicate instead of one per candidate."""
+    return keyed.derive(key.secret, "data", data.schema.name, len(data), "swap", "pairs", stage, replicate)
+
+
+def relaxations(
+    data: Microdata, spec: SwapSpec, names: Names, *, feasible: int, asked: int, engine: Engine
+) -> list[tuple[str, str, int]]:
+    """Single changes of the spec as (what to do, which attribute it frees, pairs then feasible), cheapest first.
+
+    Cheapest is what just suffices: least of the protection asked for is given up. What does not suffice comes last.
+    """
+    found = []
+
+    def try_out(change: str, frees: str, relaxed: Constraint) -> None:
+        found.append((change, frees, largest_number(data, relaxed, engine)))
+
+    whole = constraint_of(spec, names)
+    for name in spec.fixed:
+        fixed = tuple(other for other in spec.fixed if other != name)
+        try_out(f"no longer hold {name} fixed", name, Constraint(equal=fixed, unequal=whole.unequal))
+    for name in spec.differ:
+        groups = tuple(group for group in whole.unequal if group != (name,))
+        try_out(f"no longer require {name} to differ", name, Constraint(equal=whole.equal, unequal=groups))
+    if spec.true_swap == "all" and len(names) > 1:
+        for name in names:
+            groups = tuple(group for group in whole.unequal if group != (name,))
+            try_out(f"do not swap {name}", name, Constraint(equal=whole.equal, unequal=groups))
+        anyone = constraint_of(spec.replace(true_swap="any"), names)
+        try_out('count a pair if any swap attribute differs (true_swap="any")', "", anyone)
+    found.sort(key=lambda item: (item[2] < asked, item[2] if item[2] >= asked else -item[2]))
+    rate = 2 * feasible / max(len(data), 1)
+    return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:.6g} of {len(data):,} records)", "", feasible)]
+
+
+def _binding(relaxed: list[tuple[str, str, int]], names: Names, feasible: int, records: int) -> Names:
+    """The attribute whose constraint costs most pairs; the swap attributes themselves where no other does."""
+    freeing = [(number, name) for _, name, number in relaxed if name and number > feasible]
+    if freeing:
+        return (max(freeing)[1],)
+    return () if feasible == records // 2 else names
+
+
+def shortfall(plan: Plan) -> InfeasibleError:
+    """The refusal, with all that is needed to ask for something that can be had."""
+    *changes, lower = (relaxation.change for relaxation in plan.relaxations)
+    enough = [change for change, r in zip(changes, plan.relaxations, strict=False) if r.feasible >= plan.asked]
+    return InfeasibleError(
+        plan.sentence,
+        code="shortfall",
+        hint="; or ".join([*enough[:3], lower, 'on_shortfall="take" to make as many as there are']),
+        asked=plan.asked,
+        feasible=plan.feasible,
+        binds=list(plan.binds),
+        relaxations=[{"change": r.change, "feasible": r.feasible} for r in plan.relaxations],
+    )
+
+
+def uniform_shortfall(plan: Plan, made: int) -> InfeasibleError:
+    """One random pass gave fewer pairs than asked for, though more may exist."""
+    return InfeasibleError(
+        f"{plan.asked:,} pairs asked for, one uniform pass gave {made:,}",
+        code="uniform-shortfall",
+        hint='pairing="repaired" goes on until the asked-for number or the maximum is reached; or lower the rate; '
+        'or on_shortfall="take" to make as many as there are',
+        asked=plan.asked,
+        feasible=made,
+        binds=list(plan.binds),
+        maximum=plan.feasible,
+    )
+
+
+def compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
+    """Records that changed although the table did not: moved records less the net change of the cells.
+
+    Only the records that took part are looked at, so the cost follows the number of pairs.
+    """
+    rows = exchanges[0].pairs.ravel()
+    if len(exchanges) > 1:
+        rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
+    names = tuple(dict.fromkeys((*before.schema.categorical, *(n for e in exchanges for n in e.attributes))))
+    columns_before, cardinalities = before.coded_columns(names)
+    columns_after, _ = after.coded_columns(names)
+    joint = cells.joint_counts([c[rows] for c in columns_before], [c[rows] for c in columns_after], cardinalities)
+    changed = np.zeros(len(rows), dtype=np.bool_)
+    for was, now in zip(columns_before, columns_after, strict=True):
+        if was is not now:
+            changed |= was[rows] != now[rows]
+    net = int(np.abs(joint.after - joint.before).sum()) // 2
+    return int(changed.sum()) - net
