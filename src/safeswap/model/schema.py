@@ -33,7 +33,8 @@ class Attribute(BaseModel):
 
     ``levels`` are the values as text, in their order where the attribute is ordinal; empty means "those that occur".
     ``missing`` lists the codes that stand for "no answer". ``hierarchy`` gives, from fine to coarse, a map from each
-    level to its parent. ``geography_level`` counts from the coarsest (0, e.g. state) downwards.
+    level to its parent. ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a
+    kind that was guessed from the data and that nobody has confirmed yet.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +48,7 @@ class Attribute(BaseModel):
     missing: tuple[str, ...] = ()
     hierarchy: tuple[dict[str, str], ...] = ()
     geography_level: Annotated[int, Field(ge=0)] | None = None
+    inferred: bool = False
 
     @model_validator(mode="after")
     def _levels_are_distinct(self) -> Attribute:
