@@ -1,0 +1,115 @@
+"""Tables that are made from the code, so that they cannot fall behind it.
+
+::
+
+    ```{error-table}      every error class with its exit code and HTTP status
+    ```{method-table}     every registered method with its sources
+    ```{measure-table}    every registered measure
+    ```{parameter-table} swap    the parameters of a method
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sphinx.application import Sphinx
+
+
+def first_sentence(thing: object) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n", maxsplit=1)[0].split())
+
+
+class CodeTable(SphinxDirective):
+    """A table with a heading and one row per thing."""
+
+    heading: tuple[str, ...]
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """The cells of each row, as the page would write them."""
+        raise NotImplementedError
+
+    def run(self) -> list[nodes.Node]:
+        """The table as nodes."""
+        group = nodes.tgroup(cols=len(self.heading))
+        group += [nodes.colspec(colwidth=1) for _ in self.heading]
+        group += nodes.thead("", self.row(self.heading))
+        group += nodes.tbody("", *(self.row(cells) for cells in self.rows()))
+        return [nodes.table("", group)]
+
+    def row(self, cells: Sequence[str]) -> nodes.row:
+        """One row."""
+        return nodes.row("", *(nodes.entry("", *self.parse_text_to_nodes(cell)) for cell in cells))
+
+
+class ErrorTable(CodeTable):
+    """Class, exit code and HTTP status of each kind of error."""
+
+    heading = ("error", "exit code", "HTTP status", "meaning")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """In the order of ``ERROR_CLASSES``."""
+        from safeswap.errors import ERROR_CLASSES
+
+        for error in ERROR_CLASSES:
+            yield f"`{error.__name__}`", str(error.exit_code), str(error.http_status), first_sentence(error)
+
+
+class MethodTable(CodeTable):
+    """Name, title, specification and sources of each method."""
+
+    heading = ("method", "what it does", "specification", "sources")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """In the order of the registry."""
+        from safeswap import registry
+
+        for name, method in registry.methods().items():
+            yield f"`{name}`", method.title, f"`{method.spec_type.__name__}`", "; ".join(method.sources)
+
+
+class MeasureTable(CodeTable):
+    """Name, title, parameters and sources of each measure."""
+
+    heading = ("measure", "axis", "what it says", "parameters", "sources")
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """In the order of the registry."""
+        from safeswap import registry
+
+        for name, measure in registry.measures().items():
+            parameters = ", ".join(f"`{key}={json.dumps(value)}`" for key, value in measure.parameters.items())
+            yield f"`{name}`", measure.axis.value, measure.title, parameters, "; ".join(measure.sources)
+
+
+class ParameterTable(CodeTable):
+    """The parameters of a method, from its specification type."""
+
+    heading = ("parameter", "default", "meaning")
+    required_arguments = 1
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """In the order of the specification."""
+        from safeswap import registry
+
+        for name, field in registry.method(self.arguments[0]).spec_type.model_fields.items():
+            default = field.get_default(call_default_factory=True)
+            shown = "required" if field.is_required() else f"`{json.dumps(default)}`"
+            yield f"`{name}`", shown, field.description or ""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directives."""
+    app.add_directive("error-table", ErrorTable)
+    app.add_directive("method-table", MethodTable)
+    app.add_directive("measure-table", MeasureTable)
+    app.add_directive("parameter-table", ParameterTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
