@@ -44,7 +44,7 @@ def test_the_version_is_the_same_everywhere():
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_names_no_place_to_fetch_from(name):
-    assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|--trusted-host|\s@\s", lock(name))
+    assert not re.search(r"https?://|file://|--(extra-)?index|--find-links|--trusted-host|\s@\s", lock(name))
 
 
 @pytest.mark.parametrize("name", LOCKS)
