@@ -53,6 +53,24 @@ def dissimilarity(before: Counts, after: Counts) -> float:
     return total_variation(before, after)
 
 
+def dissimilarity_within(areas: Index, before: Counts, after: Counts) -> tuple[Floats, Floats]:
+    """D of each area 0, 1, …, and the area's weight: its mean share of the records before and after.
+
+    An area that is empty on one side only has D = 1, one that is empty on both sides D = 0.
+
+    >>> areas, before, after = np.array([0, 0, 1, 1]), np.array([4, 0, 2, 2]), np.array([3, 1, 2, 2])
+    >>> distances, weights = dissimilarity_within(areas, before, after)
+    >>> distances.tolist(), weights.tolist()
+    ([0.25, 0.0], [0.5, 0.5])
+    """
+    f_total, g_total = _sums(areas, before), _sums(areas, after)
+    f = before / np.where(f_total > 0, f_total, 1.0)[areas]
+    g = after / np.where(g_total > 0, g_total, 1.0)[areas]
+    one_sided = (f_total == 0) != (g_total == 0)
+    distances = np.where(one_sided, 1.0, np.minimum(1.0, 0.5 * _sums(areas, np.abs(f - g))))
+    return distances, (f_total / max(1.0, f_total.sum()) + g_total / max(1.0, g_total.sum())) / 2
+
+
 def entropy(counts: Counts) -> float:
     """Shannon's entropy −Σ p log p in nats.
 

@@ -1,0 +1,1 @@
+"""Figures of risk and of distortion, one file each."""

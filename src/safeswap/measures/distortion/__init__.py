@@ -1,0 +1,1 @@
+"""How far a masked file is from the original."""

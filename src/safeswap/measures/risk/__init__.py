@@ -1,0 +1,1 @@
+"""How much an intruder could still learn from a masked file."""

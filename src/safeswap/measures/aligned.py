@@ -1,0 +1,103 @@
+"""The two files of a comparison, coded alike: the same code means the same value before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import SpecError
+from safeswap.model.levels import level_texts
+from safeswap.model.microdata import Coded, Codes, smallest_code_type
+from safeswap.model.score import Comparison
+
+if TYPE_CHECKING:
+    from safeswap.kernels.cells import JointCounts
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AlignedColumn:
+    """One attribute before and after. ``changed`` was found by comparing the two columns, not by asking the audit.
+
+    A missing value has the code ``len(levels)``.
+    """
+
+    name: str
+    before: Codes
+    after: Codes
+    levels: pa.Array
+    cardinality: int
+    changed: bool
+
+
+# Many measures look at one comparison: what they share is kept for as long as the comparison lives.
+_COLUMNS: WeakKeyDictionary[Comparison, dict[str, AlignedColumn]] = WeakKeyDictionary()
+_JOINT: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
+
+
+def aligned(comparison: Comparison, name: str) -> AlignedColumn:
+    """The attribute in both files, coded alike; computed once per comparison."""
+    known = _COLUMNS.setdefault(comparison, {})
+    if name not in known:
+        known[name] = _align(name, comparison.before.coded(name), comparison.after.coded(name))
+    return known[name]
+
+
+def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) -> JointCounts:
+    """Counts before and after over the cells of these attributes, kept with the comparison if asked."""
+    from safeswap.kernels import cells
+
+    known = _JOINT.setdefault(comparison, {})
+    if names in known:
+        return known[names]
+    columns = [aligned(comparison, name) for name in names]
+    joint = cells.joint_counts(
+        [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]
+    )
+    if keep:
+        known[names] = joint
+    return joint
+
+
+def require_same_records(comparison: Comparison) -> None:
+    """Refuse files of different length to measures that go record by record."""
+    if len(comparison.before) != len(comparison.after):
+        raise SpecError(
+            f"the files have {len(comparison.before):,} and {len(comparison.after):,} records and cannot be "
+            "compared record by record",
+            code="different-length",
+            hint="use measures of cell counts, such as hellinger or total_variation",
+        )
+
+
+def _align(name: str, before: Coded, after: Coded) -> AlignedColumn:
+    levels, first, second = before.levels, before.codes, after.codes
+    if not levels.equals(after.levels):
+        levels, first, second = _recoded(before, after)
+    missing = before.has_missing or after.has_missing
+    return AlignedColumn(
+        name=name,
+        before=first,
+        after=second,
+        levels=levels,
+        cardinality=len(levels) + missing,
+        changed=not (first is second or np.array_equal(first, second)),
+    )
+
+
+def _recoded(before: Coded, after: Coded) -> tuple[pa.Array, Codes, Codes]:
+    """Both sides over the union of their levels, those of the first file coming first."""
+    own, other = before.levels, after.levels
+    if own.type != other.type:
+        # A file that was written and read again may hold the same values in another type: go by their text.
+        own, other = pa.array(level_texts(own), pa.string()), pa.array(level_texts(other), pa.string())
+    new = other.filter(pc.invert(pc.is_in(other, value_set=own)))
+    levels = pa.concat_arrays([own, new])
+    dtype = smallest_code_type(len(levels) + 1)
+    here = np.append(np.arange(len(own)), len(levels)).astype(dtype)
+    there = np.append(pc.index_in(other, value_set=levels).to_numpy(), len(levels)).astype(dtype)
+    return levels, here[before.codes], there[after.codes]

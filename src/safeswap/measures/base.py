@@ -1,0 +1,147 @@
+"""What every measure offers. A new measure is one file with one class of this shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Protocol
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from safeswap.errors import SpecError
+from safeswap.model.schema import Kind
+from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.spec import spec_error
+
+RESERVED = frozenset('+,=:{}"')
+"""Characters that part the text form of a measure; a name with one of them is written as JSON instead."""
+
+
+class Measure(Protocol):
+    """One figure of risk or of distortion.
+
+    ``needs`` names what the comparison must hold besides the two files (``"touched"``: which records took part).
+    ``text`` is the measure with its parameters as one word, from which ``registry.measure`` makes it again.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    axis: ClassVar[Axis]
+    needs: ClassVar[frozenset[str]]
+    sources: ClassVar[tuple[str, ...]]
+
+    @property
+    def text(self) -> str:
+        """Name and parameters, e.g. ``n_rule:n=5``."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters, defaults included, as plain values."""
+        ...
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure, the table behind it and a sentence that says what it means."""
+        ...
+
+
+def _parted(value: Any) -> Any:
+    return tuple(part for part in value.split("+") if part) if isinstance(value, str) else value
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != len(names):
+        raise ValueError("an attribute is named twice")
+    return names
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_distinct)]
+"""Attribute names; as text they are joined by ``+``."""
+
+
+class ParametricMeasure(BaseModel):
+    """The part that all measures share: frozen parameters with errors of our own kind, and the text form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    axis: ClassVar[Axis]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    sources: ClassVar[tuple[str, ...]]
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error(f"measure {self.name!r}", error) from None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters, defaults included, as plain values."""
+        return self.model_dump(mode="json")
+
+    @property
+    def text(self) -> str:
+        """Name and parameters that are not the defaults, e.g. ``n_rule:n=5,keys=Age+Sex``."""
+        given = self.model_dump(mode="json", exclude_defaults=True)
+        if not given:
+            return self.name
+        names = [name for value in given.values() if isinstance(value, list) for name in value]
+        if any(not name or RESERVED & set(name) for name in names):
+            return f"{self.name}:{json.dumps(given, ensure_ascii=False)}"
+        return f"{self.name}:" + ",".join(f"{key}={_as_word(value)}" for key, value in given.items())
+
+    def _score(self, value: float, sentence: str, attributes: tuple[str, ...], detail: Any) -> Score:
+        return Score(
+            measure=self.text,
+            axis=self.axis,
+            value=value,
+            sentence=sentence,
+            attributes=attributes,
+            detail=detail,
+        )
+
+
+def _as_word(value: Any) -> str:
+    if isinstance(value, list):
+        return "+".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The attributes that a measure looks at: those stated for it, else those of the comparison.
+
+    Where neither says anything these are the categorical ones. A numeric attribute that is stated by name is taken
+    with each of its values as a level; the identifier never is, since each record would be a cell of its own.
+    """
+    schema = comparison.before.schema
+    names = stated or comparison.attributes or schema.categorical
+    if not names:
+        raise SpecError(
+            "there is no categorical attribute to form cells from",
+            code="no-categorical-attribute",
+            hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
+        )
+    for name in names:
+        comparison.after.schema[name]
+        if schema[name].kind is Kind.IDENTIFIER:
+            raise SpecError(
+                f"{name!r} is the identifier: every record would be a cell of its own",
+                code="identifier-in-measure",
+                hint="leave it out of the attributes to compare",
+                attribute=name,
+            )
+    return names
+
+
+def left_out(comparison: Comparison, chosen: tuple[str, ...]) -> str:
+    """A sentence that names the numeric attributes which cells were not formed from, or nothing.
+
+    Said only where "all attributes" were meant: who names some attributes knows that others are not among them.
+    """
+    schema = comparison.before.schema
+    numeric = [a.name for a in schema.iter_kind(Kind.NUMERIC) if a.name not in chosen]
+    if not numeric or set(chosen) != set(schema.categorical):
+        return ""
+    shown = ", ".join(numeric[:8]) + (f" and {len(numeric) - 8} more" if len(numeric) > 8 else "")
+    return f" Not compared, since numeric: {shown}."

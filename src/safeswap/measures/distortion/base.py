@@ -1,0 +1,133 @@
+"""What the distortion measures share: over all attributes jointly, or as the mean over every small table."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Annotated, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import Field
+
+from safeswap.errors import SpecError
+from safeswap.measures.aligned import aligned, joint_counts
+from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out
+from safeswap.measures.tables import distortion_tables
+from safeswap.model.score import Axis, Comparison, Score
+
+MOST_TABLES = 1_000
+"""Above this many two-way tables the detail of a joint measure does not list them; ``distortion_tables`` does."""
+
+GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
+
+_TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
+
+
+class DistortionMeasure(ParametricMeasure):
+    """A measure of tables: the mean over every table of ``ways`` attributes, with one line per table."""
+
+    axis: ClassVar[Axis] = Axis.DISTORTION
+
+    attributes: Annotated[Names, Field(description="attributes to compare; all categorical ones if empty")] = ()
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        return chosen_attributes(comparison, self.attributes)
+
+    def _tables(self, comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
+        table = distortion_tables(comparison, ways=ways, measures=[self.name], attributes=names)
+        return table.rename_columns(["attributes", "changed", "value"])
+
+
+class JointDistortion(DistortionMeasure):
+    """A divergence of cell counts, over all attributes jointly or over every small table."""
+
+    ways: Annotated[
+        int | None,
+        Field(ge=1, le=3, description="mean over all tables of 1, 2 or 3 attributes instead of all jointly"),
+    ] = None
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail lists the tables behind it."""
+        names = self._names(comparison)
+        if self.ways is not None:
+            detail = self._tables(comparison, names, self.ways)
+            value = self._mean(detail)
+            over = f"on average over {detail.num_rows:,} {_TABLES_OF[self.ways]} tables"
+        else:
+            value = self._joint(comparison, names)
+            detail = self._joint_detail(comparison, names, value)
+            over = f"in the joint table of {_listed(names)}"
+        sentence = self._meaning(value, over) + worst(detail) + left_out(comparison, names)
+        return self._score(value, sentence, names, detail)
+
+    def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
+        raise NotImplementedError
+
+    def _meaning(self, value: float, over: str) -> str:
+        raise NotImplementedError
+
+    def _mean(self, detail: pa.Table) -> float:
+        return float(np.mean(detail["value"].to_numpy()))
+
+    def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
+        if not any(aligned(comparison, name).changed for name in names):
+            return 0.0
+        joint = joint_counts(comparison, names, keep=True)
+        return self._divergence(joint.before, joint.after)
+
+    def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
+        changed = any(aligned(comparison, name).changed for name in names)
+        first = {"attributes": [list(names)], "changed": [changed], "value": [value]}
+        types = [pa.list_(pa.string()), pa.bool_(), pa.float64()]
+        table = pa.table({name: pa.array(first[name], kind) for name, kind in zip(first, types, strict=True)})
+        if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
+            return table
+        return pa.concat_tables([table, self._tables(comparison, names, 2)])
+
+
+class AssociationChange(DistortionMeasure):
+    """The change of a measure of association, the mean over all two-way tables."""
+
+    absolute: Annotated[bool, Field(description="take changes without their sign before the mean")] = False
+
+    association: ClassVar[str]
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail has one line per two-way table."""
+        names = self._names(comparison)
+        if len(names) < 2:
+            raise SpecError(
+                f"{self.name} is a measure of two-way tables and needs two attributes",
+                code="bad-ways",
+                hint="name at least two attributes",
+            )
+        detail = self._tables(comparison, names, 2)
+        values = detail["value"].to_numpy()
+        value = float(np.mean(np.abs(values) if self.absolute else values))
+        sentence = self._meaning(value, detail.num_rows) + worst(detail) + left_out(comparison, names)
+        return self._score(value, sentence, names, detail)
+
+    def _meaning(self, value: float, tables: int) -> str:
+        over = f"on average over {tables:,} two-way table{'s' if tables > 1 else ''}"
+        if self.absolute:
+            return f"Association ({self.association}) changed by {value:.4f} {over}, up or down."
+        if value == 0:
+            return f"Association ({self.association}) is unchanged {over}."
+        return f"Association ({self.association}) {'weakened' if value > 0 else 'grew'} by {abs(value):.4f} {over}."
+
+
+def worst(detail: pa.Table) -> str:
+    """Names the small table that changed most, where there are several and one changed."""
+    sizes = np.array([len(names) for names in detail["attributes"].to_pylist()])
+    values = np.abs(detail["value"].to_numpy())
+    values[sizes == sizes.max()] *= 1 if (sizes == sizes.max()).sum() > 1 else 0
+    if detail.num_rows < 3 or values.max() == 0:
+        return ""
+    row = int(values.argmax())
+    names = " × ".join(detail["attributes"][row].as_py())
+    return f" Largest among the {_TABLES_OF[sizes[row]]} tables: {names} ({detail['value'][row].as_py():.4f})."
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"all {len(names)} attributes" if len(names) > 4 else " × ".join(names)

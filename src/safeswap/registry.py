@@ -1,0 +1,202 @@
+"""Where methods and measures are found by name: one door for those built in and for those that plug-ins bring.
+
+A plug-in is any installed package that declares an entry point in the group ``safeswap.methods`` or
+``safeswap.measures``, with the name of the method or measure and the class behind it. What is built in is declared
+here in the same form and loaded by the same code, when it is asked for and not before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+from safeswap.errors import EngineError, SpecError
+
+if TYPE_CHECKING:
+    from safeswap.measures.base import Measure
+    from safeswap.methods.base import Method
+    from safeswap.model.spec import MaskSpec
+
+METHODS = "safeswap.methods"
+MEASURES = "safeswap.measures"
+
+_BUILT_IN = {
+    METHODS: {
+        "swap": "safeswap.methods.swap:Swap",
+    },
+    MEASURES: {
+        "hellinger": "safeswap.measures.distortion.hellinger:Hellinger",
+        "total_variation": "safeswap.measures.distortion.total_variation:TotalVariation",
+        "entropy_change": "safeswap.measures.distortion.entropy_change:EntropyChange",
+        "adV": "safeswap.measures.distortion.cramers_v:CramersVChange",
+        "adC": "safeswap.measures.distortion.contingency_c:ContingencyCChange",
+        "D": "safeswap.measures.distortion.dissimilarity:Dissimilarity",
+        "ordinal": "safeswap.measures.distortion.ordinal:OrdinalDisplacement",
+        "share_changed": "safeswap.measures.distortion.share_changed:ShareChanged",
+        "n_rule": "safeswap.measures.risk.n_rule:NRule",
+    },
+}
+_LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}
+
+
+def method_names() -> tuple[str, ...]:
+    """The names of all methods; nothing is loaded.
+
+    >>> "swap" in method_names()
+    True
+    """
+    return tuple(_declared(METHODS))
+
+
+def measure_names() -> tuple[str, ...]:
+    """The names of all measures; nothing is loaded.
+
+    >>> measure_names()[:2]
+    ('hellinger', 'total_variation')
+    """
+    return tuple(_declared(MEASURES))
+
+
+def methods() -> dict[str, Method]:
+    """All methods by name.
+
+    >>> methods()["swap"].name
+    'swap'
+    """
+    return {name: method(name) for name in method_names()}
+
+
+def measures() -> dict[str, Measure]:
+    """All measures by name, each with its default parameters.
+
+    >>> measures()["n_rule"].parameters["n"]
+    3
+    """
+    return {name: measure(name) for name in measure_names()}
+
+
+def method(name: str) -> Method:
+    """The method of that name.
+
+    >>> method("swap").spec_type.__name__
+    'SwapSpec'
+    """
+    found: Method = _made(_find(METHODS, name, "method"), {})
+    return found
+
+
+def measure(text: str | Measure, **parameters: Any) -> Measure:
+    """The measure of that name, with parameters stated here or in the text.
+
+    >>> measure("n_rule:n=5,keys=Age+Sex") == measure("n_rule", n=5, keys=("Age", "Sex"))
+    True
+    >>> measure("cramers_v").name
+    'adV'
+    """
+    if not isinstance(text, str):
+        return text
+    name, colon, rest = text.strip().partition(":")
+    stated = _parameters(name, rest) if colon else {}
+    found: Measure = _made(_find(MEASURES, _LONG_NAMES.get(name, name), "measure"), {**stated, **parameters})
+    return found
+
+
+def make_spec(values: Mapping[str, Any]) -> MaskSpec:
+    """A specification from plain values, as ``MaskSpec.as_dict`` gives them.
+
+    >>> make_spec({"method": "swap", "swap": ["Race"], "rate": 0.05}).rate
+    0.05
+    """
+    name = values.get("method")
+    if not isinstance(name, str):
+        raise SpecError(
+            "a specification names its method",
+            code="bad-spec",
+            hint="add method = one of: " + ", ".join(method_names()),
+        )
+    return method(name).spec_type(**{key: value for key, value in values.items() if key != "method"})
+
+
+def _declared(group: str) -> dict[str, EntryPoint]:
+    """Built-ins first, then plug-ins; none can take the place of another."""
+    found = {name: EntryPoint(name, value, group) for name, value in _BUILT_IN[group].items()}
+    for entry in _installed(group):
+        if found.get(entry.name, entry).value != entry.value:
+            raise EngineError(
+                f"two packages bring {entry.name!r} ({found[entry.name].value} and {entry.value})",
+                code="name-taken-twice",
+                hint="remove one of them, or ask its author for another name",
+                group=group,
+                name=entry.name,
+            )
+        found[entry.name] = entry
+    return found
+
+
+def _installed(group: str) -> Iterable[EntryPoint]:
+    return sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value))
+
+
+def _find(group: str, name: str, what: str) -> EntryPoint:
+    declared = _declared(group)
+    if name in declared:
+        return declared[name]
+    known = [*declared, *(_LONG_NAMES if group == MEASURES else ())]
+    lower = {candidate.lower(): candidate for candidate in known}
+    close = [lower[match] for match in get_close_matches(name.lower(), lower, n=3)]
+    raise SpecError(
+        f"there is no {what} {name!r}",
+        code=f"unknown-{what}",
+        hint=f"did you mean {' or '.join(close)}?" if close else f"the {what}s are: " + ", ".join(declared),
+        name=name,
+        close=close,
+    )
+
+
+def _made(entry: EntryPoint, parameters: dict[str, Any]) -> Any:
+    try:
+        loaded = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise EngineError(
+            f"{entry.name!r} cannot be loaded from {entry.value}",
+            code="plug-in-broken",
+            hint="reinstall the package that brings it, or remove it",
+            reason=type(error).__name__,
+        ) from error
+    if parameters and not isinstance(loaded, type):
+        raise SpecError(f"{entry.name!r} takes no parameters", code="bad-spec", hint="give its name alone")
+    made = loaded(**parameters) if isinstance(loaded, type) else loaded
+    if getattr(made, "name", None) != entry.name:
+        raise EngineError(
+            f"{entry.value} was declared as {entry.name!r} and calls itself otherwise",
+            code="plug-in-broken",
+            hint="the name in the entry point and the name in the class must agree",
+        )
+    return made
+
+
+def _parameters(name: str, text: str) -> dict[str, Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = None
+        if isinstance(values, dict):
+            return values
+        raise _bad_text(name)
+    pairs = [part.partition("=") for part in text.split(",")]
+    keys = [key.strip() for key, _, _ in pairs]
+    if not all(equals and key.strip() for key, equals, _ in pairs) or len(set(keys)) != len(keys):
+        raise _bad_text(name)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _bad_text(name: str) -> SpecError:
+    return SpecError(
+        f"the parameters of measure {name!r} cannot be read",
+        code="bad-spec",
+        hint=f"write them as {name}:parameter=value,other=value, names joined by +, or as JSON after the colon",
+    )
