@@ -79,7 +79,7 @@ class MethodTable(CodeTable):
 class MeasureTable(CodeTable):
     """Name, title, parameters and sources of each measure."""
 
-    heading = ("measure", "axis", "what it says", "parameters", "sources")
+    heading = ("measure", "axis", "full name", "parameters", "sources")
 
     def rows(self) -> Iterable[Sequence[str]]:
         """In the order of the registry."""

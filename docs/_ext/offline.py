@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OUTSIDE = r"""["'(]?\s*(?:https?:)?//[^\s"')>]+"""
+OUTSIDE = r"""["'(\s]*(?:https?:)?//[^\s"')>]+"""
 LOADS = {
     ".html": re.compile(rf"""<(?!a\b)[a-z][^<>]*?\s(?:src|srcset|href|data|poster|action)\s*=\s*{OUTSIDE}""", re.I),
     ".css": re.compile(rf"""(?:@import\s+|url){OUTSIDE}""", re.I),
