@@ -101,7 +101,7 @@ lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/ (with Pyth
 clean:  ## remove everything that make made
 	rm -rf $(VENV) build dist docs/_build docs/reference/generated demo-output \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests bench docs tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
 help:  ## this list
