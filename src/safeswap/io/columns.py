@@ -1,0 +1,134 @@
+"""Any Arrow table into the form the rest of the package relies on, and the levels nobody uses out of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import InputError
+from safeswap.model.microdata import code_column
+
+
+def settled(table: pa.Table, *, file: str = "") -> pa.Table:
+    """The table with distinct names, flat columns, valid text, and nothing written in its margins.
+
+    Types that few functions of Arrow know (views, run-end encoding, extensions) become their plain counterparts; the
+    values stay as they are. Metadata go: they may hold anything, an index or unused categories among it.
+
+    >>> table = pa.table({"a": pa.array(["x"], type=pa.string_view())}, metadata={"made by": "somebody"})
+    >>> settled(table).schema.to_string()
+    'a: string'
+    """
+    _check_names(table.column_names, file)
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        plain = _plain(column, name, file)
+        _check_text(plain, name, file)
+        columns.append(plain.unify_dictionaries())
+    fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _check_names(names: list[str], file: str) -> None:
+    where = {"file": file} if file else {}
+    if not names:
+        raise InputError("there are no columns", code="no-columns", hint="give data with named columns", **where)
+    seen: set[str] = set()
+    for position, name in enumerate(names, start=1):
+        if not name:
+            raise InputError(
+                f"column {position:,} has no name",
+                code="unnamed-column",
+                hint="name every column",
+                column=position,
+                **where,
+            )
+        if name in seen:
+            raise InputError(
+                f"two columns are called {name!r}",
+                code="duplicate-column",
+                hint="give every column a name of its own",
+                column=name,
+                columns=[i for i, other in enumerate(names, start=1) if other == name],
+                **where,
+            )
+        seen.add(name)
+
+
+def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):
+        storage = column.type.storage_type
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], type=storage)
+    if pa.types.is_run_end_encoded(column.type):
+        column = pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], type=column.type.value_type)
+    kind = column.type
+    if pa.types.is_nested(kind) or (pa.types.is_dictionary(kind) and pa.types.is_nested(kind.value_type)):
+        raise InputError(
+            f"column {name!r} holds lists or structures, not single values",
+            code="nested-column",
+            hint="spread it over several columns, or leave it out",
+            column=name,
+            **({"file": file} if file else {}),
+        )
+    target = _plain_type(kind)
+    return column if target == kind else column.cast(target)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind) and _plain_type(kind.value_type) != kind.value_type:
+        return pa.dictionary(kind.index_type, _plain_type(kind.value_type), ordered=kind.ordered)
+    return kind
+
+
+def _check_text(column: pa.ChunkedArray, name: str, file: str) -> None:
+    """Text in foreign files need not be text; better to find out here than in the middle of something."""
+    values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(values) or pa.types.is_large_string(values)):
+        return
+    try:
+        for chunk in column.chunks:
+            (chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk).validate(full=True)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"column {name!r} holds text that is not UTF-8",
+            code="wrong-encoding",
+            hint="write the file anew with text in UTF-8",
+            column=name,
+            **({"file": file} if file else {}),
+        ) from None
+
+
+def without_unused_levels(table: pa.Table) -> pa.Table:
+    """The same values; dictionaries hold only what occurs, in order of first appearance in the old dictionary.
+
+    A dictionary can name categories that no record has (any more): they would tell what was taken out.
+
+    >>> column = pa.DictionaryArray.from_arrays(pa.array([1, 1]), pa.array(["gone", "here"]))
+    >>> without_unused_levels(pa.table({"a": column}))["a"].chunk(0).dictionary.to_pylist()
+    ['here']
+    """
+    for position, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(position, field, _compact(table.column(position)))
+    return table
+
+
+def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    coded = code_column(column)
+    used = np.flatnonzero(np.bincount(coded.codes, minlength=len(coded.levels) + 1)[: len(coded.levels)])
+    if used.size == len(coded.levels) and column.num_chunks == 1 and len(column.chunk(0).dictionary) == used.size:
+        return column
+    lookup = np.full(len(coded.levels) + 1, -1, dtype=np.int64)
+    lookup[used] = np.arange(used.size)
+    codes = lookup[coded.codes]
+    kind = column.type
+    indices = pa.array(codes, mask=codes < 0 if coded.has_missing else None).cast(kind.index_type)
+    compacted = pa.DictionaryArray.from_arrays(indices, coded.levels.take(pa.array(used)), ordered=kind.ordered)
+    return pa.chunked_array([compacted])

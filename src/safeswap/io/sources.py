@@ -1,0 +1,141 @@
+"""What kind of file a path leads to, found from its first bytes and, failing that, from its name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from enum import StrEnum
+from pathlib import Path
+
+from safeswap.errors import InputError
+
+
+class Format(StrEnum):
+    """The file formats that can be read."""
+
+    DELIMITED = "delimited text"
+    GZIP = "gzip"
+    PARQUET = "Parquet"
+    ARROW = "Arrow IPC"
+    ARROW_STREAM = "Arrow IPC stream"
+    STATA = "Stata"
+    SPSS = "SPSS"
+    SAS = "SAS"
+    SAS_TRANSPORT = "SAS transport"
+
+
+_MAGIC: tuple[tuple[bytes, Format], ...] = (
+    (b"\x1f\x8b", Format.GZIP),
+    (b"PAR1", Format.PARQUET),
+    (b"ARROW1", Format.ARROW),
+    (b"<stata_dta>", Format.STATA),
+    (b"$FL2", Format.SPSS),
+    (b"$FL3", Format.SPSS),
+    (b"HEADER RECORD*******LIB", Format.SAS_TRANSPORT),
+    (bytes(12) + b"\xc2\xea\x81\x60\xb3\x14\x11\xcf\xbd\x92\x08\x00\x09\xc7\x31\x8c", Format.SAS),
+)
+
+_SUFFIX: dict[str, Format] = {
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+    ".arrows": Format.ARROW_STREAM,
+    ".dta": Format.STATA,
+    ".sav": Format.SPSS,
+    ".zsav": Format.SPSS,
+    ".sas7bdat": Format.SAS,
+    ".xpt": Format.SAS_TRANSPORT,
+    ".gz": Format.GZIP,
+}
+
+_NOT_READ: tuple[tuple[bytes, str], ...] = (
+    (b"PARE", "an encrypted Parquet file"),
+    (b"FEA1", "a Feather file of the old version 1"),
+    (b"PK\x03\x04", "a zip archive or a spreadsheet"),
+    (b"\xd0\xcf\x11\xe0", "an old spreadsheet"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"BZh", "a bzip2 file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"\xfd7zXZ\x00", "an xz file"),
+)
+
+
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """The path, if it leads to a regular file that holds something; otherwise the error that says why not."""
+    found = Path(path)
+    try:
+        facts = found.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"there is no file {found.name!r}", code="missing-file", hint="check the path", file=str(found)
+        ) from None
+    except (OSError, ValueError) as error:
+        raise unreadable(found, error) from None
+    if stat.S_ISDIR(facts.st_mode):
+        raise InputError(f"{found.name!r} is a directory", code="is-directory", hint="give one file", file=str(found))
+    if not stat.S_ISREG(facts.st_mode):
+        raise InputError(
+            f"{found.name!r} is not a regular file",
+            code="not-a-file",
+            hint="copy what it gives to a file first",
+            file=str(found),
+        )
+    if facts.st_size == 0:
+        raise InputError(
+            f"{found.name!r} is empty", code="empty-file", hint="give a file with a header and records", file=str(found)
+        )
+    return found
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    """The system's refusal to open or read a file, in our words."""
+    number = getattr(error, "errno", None)
+    reason = os.strerror(number) if number else "the path is not valid"
+    return InputError(
+        f"{path.name!r} cannot be read: {reason}",
+        code="unreadable-file",
+        hint="check the path and the permissions of the file",
+        file=str(path),
+    )
+
+
+def format_of(path: Path) -> Format:
+    """The format of a file: its first bytes decide where they can, its suffix otherwise; the rest is text.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "survey.txt"
+    ...     _ = path.write_bytes(b"PAR1 and so on")
+    ...     format_of(path).value
+    'Parquet'
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    for magic, found in _MAGIC:
+        if head.startswith(magic):
+            return found
+    for magic, what in _NOT_READ:
+        if head.startswith(magic):
+            raise InputError(
+                f"{path.name!r} is {what}, which is not read here",
+                code="unknown-format",
+                hint="export the data as CSV or Parquet",
+                file=str(path),
+            )
+    return _SUFFIX.get(path.suffix.lower(), Format.DELIMITED)
+
+
+def corrupt(path: Path, found: Format) -> InputError:
+    """A file that claims a format and does not keep to it."""
+    return InputError(
+        f"{path.name!r} is not a whole and valid {found.value} file",
+        code="corrupt-file",
+        hint="it may be cut short or damaged: make it or fetch it again",
+        file=str(path),
+        format=found.value,
+    )

@@ -1,0 +1,174 @@
+"""Delimited text comes in exactly as it stands, or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import unicodedata
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from safeswap.errors import InputError
+from safeswap.io.delimited import Delimited, read_delimited
+from safeswap.io.limits import Limits
+from safeswap.io.write import write_csv
+
+AWKWARD = [
+    "007", "1.0", "1", "-0.0", "NaN", "nan", "NA", "null", "9223372036854775808", " lead", "trail ", '"', '""', "a\"b",
+    "a,b", "a;b", "a\tb", "a|b", "line\nbreak", "cr\rhere", "crlf\r\n", "\ufeffbom", "'quoted'", "=1+1", "\\", "#",
+    unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é"), "\u2028", "\x85", "\x1c", "😀",
+]  # fmt: skip
+VALUES = st.one_of(
+    st.none(), st.just(""), st.sampled_from(AWKWARD), st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6) | st.sampled_from(
+    AWKWARD
+)
+
+
+def read_bytes(folder: Path, data: bytes, *, name: str = "file.csv", **options: object) -> Delimited:
+    path = folder / name
+    path.write_bytes(data)
+    return read_delimited(path, limits=Limits(), **options)  # type: ignore[arg-type]
+
+
+def values(table: pa.Table) -> dict[str, list[object]]:
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    rows = draw(st.integers(1, 12))
+    columns = [pa.array(draw(st.lists(VALUES, min_size=rows, max_size=rows)), type=pa.string()) for _ in names]
+    return pa.table(columns, names=names)
+
+
+@given(table=tables(), delimiter=st.sampled_from([",", ";", "\t", "|"]))
+@example(table=pa.table({"\ufeffa": ["\ufeff", None]}), delimiter=",")
+@example(table=pa.table({"'a": ["'"], "b'": [None]}), delimiter=",")
+@example(table=pa.table({"a;b": ["1;2"], "c;d": ["3;4"]}), delimiter=",")
+def test_text_survives_writing_and_reading_exactly(
+    tmp_path_factory: pytest.TempPathFactory, table: pa.Table, delimiter: str
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "file.csv"
+    write_csv(table, path, delimiter=delimiter)
+    again = read_delimited(path, limits=Limits()).table
+    assert again.column_names == table.column_names
+    assert values(again) == values(table)
+
+
+@given(data=st.text(st.sampled_from('ab",\n\r;é '), min_size=1, max_size=60), block=st.sampled_from([16, 64, 4096]))
+@example(data='a,b\n"x"y,z\n', block=4096)
+@example(data='a,b\nx"y,"z\n1,2"\n', block=16)
+def test_whatever_is_read_is_what_the_strict_reader_of_the_standard_library_reads(
+    tmp_path_factory: pytest.TempPathFactory, data: str, block: int
+) -> None:
+    folder = tmp_path_factory.mktemp("csv")
+    try:
+        found = read_bytes(folder, data.encode(), delimiter=",", quote='"', block_bytes=block).table
+    except InputError:
+        return
+    rows = list(csv.reader(io.StringIO(data, newline=""), strict=True))
+    header = next(row for row in rows if row)
+    body = rows[rows.index(header) + 1 :]
+    expected = [row or [""] for row in body if row or len(header) == 1]
+    assert found.column_names == header
+    assert [[v or "" for v in row.values()] for row in found.to_pylist()] == expected
+
+
+def test_unquoted_empty_is_missing_and_quoted_empty_is_text(tmp_path: Path) -> None:
+    assert values(read_bytes(tmp_path, b'a,b\n,""\n"",\n').table) == {"a": [None, ""], "b": ["", None]}
+
+
+def test_a_single_column_keeps_its_blank_lines_as_missing(tmp_path: Path) -> None:
+    assert values(read_bytes(tmp_path, b'a\n\nx\n""\n').table) == {"a": [None, "x", ""]}
+
+
+def test_blank_lines_between_records_carry_nothing(tmp_path: Path) -> None:
+    assert values(read_bytes(tmp_path, b"\n\na,b\n\n1,2\n\n").table) == {"a": ["1"], "b": ["2"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "delimiter"),
+    [
+        (b"a,b\n1,2\n", ","),
+        (b"a;b\n1,5;2\n", ";"),
+        (b"a\tb\n1\t2\n", "\t"),
+        (b"a|b\n1|2\n", "|"),
+        (b"a,b;c\n1;2\n", ";"),
+        (b'"a,b";c\n1;2\n', ";"),
+        (b"alone\n1,2,3\n".replace(b",", b"-"), ","),
+    ],
+)
+def test_the_delimiter_is_found(tmp_path: Path, data: bytes, delimiter: str) -> None:
+    assert read_bytes(tmp_path, data).layout.dialect.delimiter == delimiter
+
+
+def test_a_stated_delimiter_is_taken_at_its_word(tmp_path: Path) -> None:
+    assert read_bytes(tmp_path, b"a:b,c\n1:2,3\n", delimiter=":").table.column_names == ["a", "b,c"]
+
+
+def test_a_file_called_tsv_is_parted_by_tabs(tmp_path: Path) -> None:
+    assert read_bytes(tmp_path, b"a,b\tc,d\n1,2\t3,4\n", name="x.tsv").table.column_names == ["a,b", "c,d"]
+
+
+def test_a_file_that_two_delimiters_part_evenly_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_bytes(tmp_path, b"a,b;c\n1,2;3\n")
+    assert caught.value.code == "ambiguous-delimiter"
+
+
+def test_single_quotes_are_found_when_the_header_has_them(tmp_path: Path) -> None:
+    assert values(read_bytes(tmp_path, b"'a','b'\n'x,y','it''s'\n").table) == {"a": ["x,y"], "b": ["it's"]}
+
+
+def test_quotes_can_be_letters(tmp_path: Path) -> None:
+    data = b'a,b\n5" pipe,"\n'
+    assert values(read_bytes(tmp_path, data, quote="").table) == {"a": ['5" pipe'], "b": ['"']}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_an_encoding_with_a_mark_is_found(tmp_path: Path, encoding: str) -> None:
+    assert values(read_bytes(tmp_path, "a,b\nnaïve,😀\n".encode(encoding)).table) == {"a": ["naïve"], "b": ["😀"]}
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-16-le", "utf-16-be", "cp850", "utf-8-sig"])
+def test_an_encoding_can_be_stated(tmp_path: Path, encoding: str) -> None:
+    data = "a,b\nnaïve,ß\n".encode(encoding)
+    assert values(read_bytes(tmp_path, data, encoding=encoding).table) == {"a": ["naïve"], "b": ["ß"]}
+
+
+def test_gzip_is_read_whatever_the_file_is_called(tmp_path: Path) -> None:
+    data = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
+    for name in ("x.csv.gz", "x.csv"):
+        assert values(read_bytes(tmp_path, data, name=name).table) == {"a": ["1", "3"], "b": ["2", "4"]}
+
+
+def test_repeating_columns_come_as_categories_and_others_as_text(tmp_path: Path) -> None:
+    data = "id,Sex\n" + "".join(f"{i},{'MF'[i % 2]}\n" for i in range(50))
+    table = read_bytes(tmp_path, data.encode()).table
+    assert pa.types.is_string(table.schema.field("id").type)
+    assert pa.types.is_dictionary(table.schema.field("Sex").type)
+
+
+def test_records_longer_than_a_block_are_read(tmp_path: Path) -> None:
+    long = "x" * 10_000
+    found = read_bytes(tmp_path, f"a,b\n1,{long}\n2,{long}\n".encode(), block_bytes=256).table
+    assert values(found) == {"a": ["1", "2"], "b": [long, long]}
+
+
+def test_a_header_longer_than_the_beginning_looked_at_is_read(tmp_path: Path) -> None:
+    names = [f"a rather long column name, number {i}" for i in range(12_000)]
+    data = ",".join(f'"{n}"' for n in names) + "\n" + ",".join("1" for _ in names) + "\n"
+    assert read_bytes(tmp_path, data.encode()).table.column_names == names
+
+
+def test_the_line_of_a_record_counts_blank_lines_and_lines_within_values(tmp_path: Path) -> None:
+    found = read_bytes(tmp_path, b'a,b\n1,"x\ny"\n\n2,z\n3,z\n')
+    assert found.lines([2, 0, 1]) == [6, 2, 5]
