@@ -25,7 +25,8 @@ def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int6
 
 
 def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> keyed.Words:
-    text = column.cast(pa.large_binary()) if pa.types.is_binary(column.type) else column.cast(pa.large_string())
+    # Bytes need not be text: they are taken as they are. All else is known by how it prints.
+    text = column.cast(pa.large_binary() if _is_bytes(column.type) else pa.large_string())
     parts = []
     for chunk in text.chunks:
         _, offsets, data = chunk.buffers()
@@ -34,3 +35,12 @@ def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> keyed.Words:
         characters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
         parts.append(keyed.text_blocks(positions, characters, identity_key))
     return np.concatenate(parts) if parts else np.zeros((0, 2), dtype=np.uint64)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )

@@ -1,0 +1,120 @@
+"""What a risk-utility study tries, and what its figures are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import comb
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from safeswap.model.spec import Names, SwapSpec, spec_error
+
+Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class ConstraintSet(BaseModel):
+    """One collection of constraints under which swaps are tried."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fixed: Names = ()
+    differ: Names = ()
+
+    @model_validator(mode="after")
+    def _does_not_contradict_itself(self) -> ConstraintSet:
+        both = sorted(set(self.fixed) & set(self.differ))
+        if both:
+            raise ValueError(f"{both[0]!r} cannot be both equal and different within a pair")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The constraints in a few words; empty where there are none."""
+        return ", ".join([*(f"{name} equal" for name in self.fixed), *(f"{name} different" for name in self.differ)])
+
+
+class StudySpec(BaseModel):
+    """Every choice of 1 to ``up_to`` swap attributes × rates × constraint sets × replicates, and how to measure them.
+
+    >>> study = StudySpec(attributes=("A", "B", "C"), rates=(0.01, 0.1), replicates=5)
+    >>> study.number_of_candidates(("A", "B", "C"))
+    60
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attributes: Annotated[
+        Names, Field(description="attributes that may be swapped; none named: all categorical ones")
+    ] = ()
+    up_to: Annotated[int, Field(ge=1, description="how many attributes may be swapped together")] = 2
+    rates: Annotated[
+        tuple[Rate, ...], Field(min_length=1, description="shares of records that take part in a swap")
+    ] = (
+        0.01,
+        0.02,
+        0.10,
+    )
+    constraints: Annotated[tuple[ConstraintSet, ...], Field(min_length=1)] = (ConstraintSet(),)
+    true_swap: Literal["any", "all"] = "any"
+    pairing: Literal["repaired", "uniform"] = "repaired"
+    replicates: Annotated[int, Field(ge=1, le=1_000_000, description="keyed draws per specification")] = 1
+    others: Annotated[
+        tuple[dict[str, Any], ...], Field(description="further candidates: specifications of any method")
+    ] = ()
+    risk: Annotated[Names, Field(min_length=1, description="risk measures; the first is the map's upward axis")] = (
+        "n_rule",
+    )
+    distortion: Annotated[
+        Names, Field(min_length=1, description="distortion measures; the first is the map's sideways axis")
+    ] = ("hellinger", "total_variation", "entropy_change")
+    keys: Annotated[Names, Field(description="attributes that form the cells; none named: all categorical ones")] = ()
+    objective: Annotated[str, Field(description="how one candidate is chosen")] = "linear:a=1"
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error("study", error) from None
+
+    @field_validator("rates")
+    @classmethod
+    def _rates_ascend(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(sorted(set(rates)))
+
+    @property
+    def measures(self) -> Names:
+        """All measures asked for, risk first, each once."""
+        return tuple(dict.fromkeys((*self.risk, *self.distortion)))
+
+    def groups(self, attributes: Names) -> Iterator[tuple[Names, ConstraintSet]]:
+        """The choices of swap attributes and constraints; an attribute that is constrained is not swapped."""
+        for constraint in self.constraints:
+            free = [name for name in attributes if name not in (*constraint.fixed, *constraint.differ)]
+            for size in range(1, min(self.up_to, len(free)) + 1):
+                for names in combinations(free, size):
+                    yield names, constraint
+
+    def number_of_groups(self, attributes: Names) -> int:
+        """How many choices there are, without making them."""
+        total = 0
+        for constraint in self.constraints:
+            free = len(set(attributes) - {*constraint.fixed, *constraint.differ})
+            total += sum(comb(free, size) for size in range(1, min(self.up_to, free) + 1))
+        return total
+
+    def number_of_candidates(self, attributes: Names) -> int:
+        """How many candidates the study has, known before it runs."""
+        return (self.number_of_groups(attributes) * len(self.rates) + len(self.others)) * self.replicates
+
+    def swap_spec(self, names: Names, constraint: ConstraintSet, rate: float) -> SwapSpec:
+        """The specification of one candidate, ready to run."""
+        return SwapSpec(
+            swap=names,
+            fixed=constraint.fixed,
+            differ=constraint.differ,
+            rate=rate,
+            true_swap=self.true_swap,
+            pairing=self.pairing,
+        )

@@ -1,0 +1,1 @@
+"""Many candidates, their figures, the frontier and the choice."""

@@ -1,0 +1,142 @@
+"""How one candidate is chosen from the map.
+
+An objective gives each point (risk, distortion) a cost; the cheapest allowed point is chosen.
+
+==================  ======================================================================================
+``linear:a=2``      Risk = a·Utility + c with utility the negative of distortion: smallest c = risk + a·distortion
+``cap_risk:0.01``   least distortion among the points whose risk is at most 0.01
+``cap_distortion:0.05``  least risk among the points whose distortion is at most 0.05
+a function          of (risk, distortion), smaller is better
+==================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.errors import SpecError
+
+Floats = npt.NDArray[np.float64]
+
+
+class Objective(Protocol):
+    """The cost of each point, infinite where it is not allowed."""
+
+    @property
+    def sentence(self) -> str:
+        """The rule in plain words."""
+        ...
+
+    def cost(self, risk: Floats, distortion: Floats) -> Floats:
+        """Smaller is better."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A fixed exchange rate between risk and distortion.
+
+    >>> Linear(2.0).cost(np.array([0.1]), np.array([0.3])).tolist()
+    [0.7]
+    """
+
+    a: float
+
+    @property
+    def sentence(self) -> str:
+        """The rule in plain words."""
+        return f"smallest risk + {self.a:g} × distortion"
+
+    def cost(self, risk: Floats, distortion: Floats) -> Floats:
+        """The intercept c of the line through the point."""
+        return risk + self.a * distortion
+
+
+@dataclass(frozen=True)
+class CapRisk:
+    """Least distortion among what is safe enough."""
+
+    most: float
+
+    @property
+    def sentence(self) -> str:
+        """The rule in plain words."""
+        return f"least distortion with risk at most {self.most:g}"
+
+    def cost(self, risk: Floats, distortion: Floats) -> Floats:
+        """The distortion, or infinity above the cap."""
+        return np.where(risk <= self.most, distortion, np.inf)
+
+
+@dataclass(frozen=True)
+class CapDistortion:
+    """Least risk among what is useful enough."""
+
+    most: float
+
+    @property
+    def sentence(self) -> str:
+        """The rule in plain words."""
+        return f"least risk with distortion at most {self.most:g}"
+
+    def cost(self, risk: Floats, distortion: Floats) -> Floats:
+        """The risk, or infinity above the cap."""
+        return np.where(distortion <= self.most, risk, np.inf)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A function of the user's own."""
+
+    function: Callable[[float, float], float]
+
+    @property
+    def sentence(self) -> str:
+        """The rule in plain words."""
+        return f"smallest value of {getattr(self.function, '__name__', 'the stated function')}(risk, distortion)"
+
+    def cost(self, risk: Floats, distortion: Floats) -> Floats:
+        """The function, point by point."""
+        return np.array([self.function(float(r), float(d)) for r, d in zip(risk, distortion, strict=True)])
+
+
+_RULES: dict[str, tuple[str, Callable[[float], Objective]]] = {
+    "linear": ("a", Linear),
+    "cap_risk": ("most", CapRisk),
+    "cap_distortion": ("most", CapDistortion),
+}
+
+
+def as_objective(stated: str | Objective | Callable[[float, float], float]) -> Objective:
+    """An objective from its text form, from a function, or itself.
+
+    >>> as_objective("linear:a=2"), as_objective("cap_risk:0.01")
+    (Linear(a=2.0), CapRisk(most=0.01))
+    """
+    if isinstance(stated, str):
+        return _parsed(stated)
+    if hasattr(stated, "cost"):
+        return stated  # type: ignore[return-value]
+    return Stated(stated)
+
+
+def _parsed(text: str) -> Objective:
+    rule, _, argument = text.partition(":")
+    if rule in _RULES:
+        name, make = _RULES[rule]
+        try:
+            value = float(argument.removeprefix(f"{name}="))
+        except ValueError:
+            value = float("nan")
+        if value >= 0:
+            return make(value)
+    raise SpecError(
+        f"{text!r} is not an objective",
+        code="bad-objective",
+        hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
+    )
