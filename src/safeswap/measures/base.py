@@ -13,7 +13,7 @@ from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.spec import spec_error
 
 RESERVED = frozenset('+,=:{}"')
-"""Characters that part the text form of a measure; a name with one of them is written as JSON instead."""
+"""Characters that part the text form of a measure; a name that holds one is written as JSON instead."""
 
 
 class Measure(Protocol):
@@ -87,7 +87,8 @@ class ParametricMeasure(BaseModel):
         if not given:
             return self.name
         names = [name for value in given.values() if isinstance(value, list) for name in value]
-        if any(not name or RESERVED & set(name) for name in names):
+        # Blanks around a name would be lost, like a name that looks like two.
+        if any(not name or name != name.strip() or RESERVED & set(name) for name in names):
             return f"{self.name}:{json.dumps(given, ensure_ascii=False)}"
         return f"{self.name}:" + ",".join(f"{key}={_as_word(value)}" for key, value in given.items())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,13 @@ def test_columns_that_do_not_fit_together_are_refused() -> None:
     for columns, cardinalities in [([], []), ([column], [1, 1]), ([column, column[:2]], [1, 1])]:
         with pytest.raises(ValueError, match="all of one length"):
             cells.pack(columns, cardinalities)
+
+
+@pytest.mark.parametrize("cardinality", [60, 2**50], ids=["dense", "sparse"])
+def test_kernels_may_be_called_from_many_threads_at_once(cardinality: int) -> None:
+    files = [np.random.default_rng(seed).integers(0, cardinality, 300_000, dtype=np.uint64) % 50 for seed in range(6)]
+    expected = [np.bincount(codes.astype(np.int64))[codes] for codes in files]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda codes: cells.record_cell_counts([codes], [cardinality]), files))
+    for mine, plain in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, plain)
