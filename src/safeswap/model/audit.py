@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Rows = npt.NDArray[np.int64]
 
@@ -25,6 +26,18 @@ class Exchange:
         source[self.pairs[:, 0]] = self.pairs[:, 1]
         source[self.pairs[:, 1]] = self.pairs[:, 0]
         return source
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Replacement:
+    """One stage of a method that does not exchange: these rows of an attribute held these values before.
+
+    ``before`` is in the order of ``rows``; the type of the column before may differ from the one after.
+    """
+
+    attribute: str
+    rows: Rows
+    before: pa.Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,13 +60,16 @@ class Audit:
     replicate: int = 0
     data_name: str = ""
     compensating: int = 0
+    replacements: tuple[Replacement, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def touched(self) -> npt.NDArray[np.bool_]:
-        """Per record, whether it took part in any exchange."""
+        """Per record, whether it took part in any exchange or replacement."""
         flags = np.zeros(self.records, dtype=np.bool_)
         for exchange in self.exchanges:
             flags[exchange.pairs.ravel()] = True
+        for replacement in self.replacements:
+            flags[replacement.rows] = True
         return flags
 
     def __repr__(self) -> str:
