@@ -37,12 +37,12 @@ def check_identifier(
     absent = missing_positions(column, missing)
     if absent.size:
         raise InputError(
-            f"{absent.size:,} records have no identifier {name!r}, the first in {_words(absent, lines)}",
+            f"{absent.size:,} records have no identifier {name!r}, the first in {positions_told(absent, lines)}",
             code="missing-identifier",
             hint="give every record an identifier, or name no identifier column",
             column=name,
             **where,
-            **_positions(absent, lines),
+            **positions_of(absent, lines),
         )
     if is_unique(column):
         return
@@ -51,12 +51,13 @@ def check_identifier(
     shared = np.flatnonzero(counts[codes] > 1)
     first = np.flatnonzero(codes == codes[shared[0]])
     raise InputError(
-        f"{shared.size:,} records share their identifier {name!r} with another, the first in {_words(first, lines)}",
+        f"{shared.size:,} records share their identifier {name!r} with another, "
+        f"the first in {positions_told(first, lines)}",
         code="duplicate-identifier",
         hint="an identifier must be unique; name another column, or none to know records by their position",
         column=name,
         **where,
-        **_positions(first, lines),
+        **positions_of(first, lines),
     )
 
 
@@ -90,13 +91,15 @@ def is_unique(column: pa.ChunkedArray) -> bool:
     return pl.Series(column).n_unique() == len(column)
 
 
-def _positions(positions: Any, lines: Lines | None) -> dict[str, list[int]]:
+def positions_of(positions: Any, lines: Lines | None) -> dict[str, list[int]]:
+    """The first few positions as fields of an error: record numbers from 1, and lines where there are lines."""
     shown = positions[:_SHOWN].tolist()
     found = {"records": [position + 1 for position in shown]}
     return {**found, "lines": lines(shown)} if lines else found
 
 
-def _words(positions: Any, lines: Lines | None) -> str:
-    found = _positions(positions, lines)
+def positions_told(positions: Any, lines: Lines | None) -> str:
+    """The first few positions in words."""
+    found = positions_of(positions, lines)
     numbers = ", ".join(f"{n:,}" for n in found.get("lines", found["records"]))
     return f"{'lines' if lines else 'records'} {numbers}" + (" …" if positions.size > _SHOWN else "")

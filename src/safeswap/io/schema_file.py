@@ -1,0 +1,133 @@
+"""A schema as a TOML file that people can read, correct and keep under version control."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from safeswap.errors import InputError
+from safeswap.io.atomic import PRIVATE_FILE, atomic_write
+from safeswap.io.sources import existing_file, unreadable
+from safeswap.model.schema import Attribute, Schema
+
+FORMAT = "safeswap-schema-1"
+_LARGEST = 64 * 2**20
+_AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_TABLE = re.compile(r"\s*\[\[\s*(?:attributes|\"attributes\"|'attributes')\s*\]\]")
+
+_HEADER = """\
+# What is known about a data set. One [[attributes]] block per column, in column order.
+# kind: nominal, ordinal, numeric, identifier, weight, household or geography.
+# inferred = true marks a kind that was guessed: check it, correct it, and take the line out.
+# levels: the values as text, from low to high where the attribute is ordinal. missing: codes that mean "no answer".
+# labels: what a value means. hierarchy: from fine to coarse, each level's parent.
+
+"""
+
+
+def write_schema(
+    schema: Schema, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE
+) -> None:
+    """Write a schema; ``read_schema`` gives the same one back.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "toy.schema.toml"
+    ...     schema = Schema(name="toy", attributes=(Attribute(name="Sex", labels={"1": "male"}),))
+    ...     write_schema(schema, path)
+    ...     read_schema(path) == schema
+    True
+    """
+    import tomli_w
+
+    content: dict[str, Any] = {"format": FORMAT, "name": schema.name}
+    content["attributes"] = [_plain(attribute) for attribute in schema.attributes]
+    with atomic_write(path, force=force, mode=mode) as part:
+        part.write_bytes((_HEADER + tomli_w.dumps(content)).encode("utf-8"))
+
+
+def _plain(attribute: Attribute) -> dict[str, Any]:
+    # The kind is always written: it is what people look for.
+    stated = attribute.model_dump(mode="json", exclude_defaults=True)
+    return {"name": attribute.name, "kind": attribute.kind.value, **stated}
+
+
+def read_schema(path: str | os.PathLike[str]) -> Schema:
+    """Read a schema file; an error names the line.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "toy.schema.toml"
+    ...     _ = path.write_text('[[attributes]]\\nname = "Sex"\\nkind = "nominable"\\n')
+    ...     read_schema(path)
+    Traceback (most recent call last):
+    safeswap.errors.InputError: line 1 of 'toy.schema.toml', attribute 1, kind: ...
+    """
+    file = existing_file(path)
+    text = _text(file)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad_toml(file, str(error)) from None
+    except RecursionError:
+        raise _bad(file, "the file is nested too deeply", line=1) from None
+    stated = content.pop("format", FORMAT)
+    if stated != FORMAT:
+        raise _bad(file, f"the format is not {FORMAT!r}", line=1)
+    try:
+        return Schema.model_validate(content)
+    except ValidationError as error:
+        raise _invalid(file, text, error) from None
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise _bad(file, "the file is too large for a schema", line=1)
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise _bad(file, "the file is not UTF-8 text", line=1) from None
+    except OSError as error:
+        raise unreadable(file, error) from None
+
+
+def _bad_toml(file: Path, message: str) -> InputError:
+    # Only the position is taken over: the parser's own words may quote the file.
+    if (position := _AT_LINE.search(message)) is None:
+        return _bad(file, "the file ends in the middle of something", line=0)
+    line, column = int(position[1]), int(position[2])
+    return _bad(file, f"line {line} of {file.name!r} is not valid TOML", line=line, column=column)
+
+
+def _invalid(file: Path, text: str, error: ValidationError) -> InputError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = first["loc"]
+    line, place = 1, ""
+    if where[:1] == ("attributes",) and len(where) > 1:
+        number = int(where[1])
+        line = _line_of_attribute(text, number)
+        place = ", ".join([f", attribute {number + 1}", *(str(part) for part in where[2:3])])
+    else:
+        place = "".join(f", {part}" for part in where[:1])
+    what = first["msg"].removeprefix("Value error, ")
+    return _bad(file, f"line {line} of {file.name!r}{place}: {what}", line=line)
+
+
+def _line_of_attribute(text: str, number: int) -> int:
+    found = [i for i, line in enumerate(text.split("\n"), start=1) if _TABLE.match(line)]
+    return found[number] if number < len(found) else 1
+
+
+def _bad(file: Path, message: str, **position: int) -> InputError:
+    return InputError(
+        message,
+        code="bad-schema-file",
+        hint="`safeswap describe` can write a schema file to start from",
+        file=str(file),
+        **{name: value for name, value in position.items() if value},
+    )
