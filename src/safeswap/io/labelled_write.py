@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from safeswap.errors import OutputError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.write import Writable, as_table
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
@@ -112,11 +111,9 @@ def write_sav(
 
 
 def _schema_of(data: Writable) -> Schema:
-    if isinstance(data, Masked):
-        return data.data.schema
-    if isinstance(data, Microdata):
-        return data.schema
-    return Schema(attributes=tuple(Attribute(name=name) for name in data.column_names))
+    if isinstance(data, pa.Table):
+        return Schema(attributes=tuple(Attribute(name=name) for name in data.column_names))
+    return data.schema if isinstance(data, Microdata) else data.data.schema
 
 
 def _values(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> Any:

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from safeswap.errors import OutputError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.columns import without_unused_levels
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 
-Writable: TypeAlias = pa.Table | Microdata | Masked
+
+class Result(Protocol):
+    """What a method returns, as far as a writer needs to know: the data, and nothing of how they came about."""
+
+    @property
+    def data(self) -> Microdata:
+        """The masked microdata."""
+
+
+Writable: TypeAlias = pa.Table | Microdata | Result
 _PLAIN_NAME = re.compile(r"[^\W_][\w.\- ]*", re.ASCII)
 
 
 def as_table(data: Writable) -> pa.Table:
     """The Arrow table of whatever holds one."""
-    if isinstance(data, Masked):
-        return data.data.table
-    return data.table if isinstance(data, Microdata) else data
+    if isinstance(data, pa.Table):
+        return data
+    return data.table if isinstance(data, Microdata) else data.data.table
 
 
 def write_csv(
