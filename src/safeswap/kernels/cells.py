@@ -24,7 +24,7 @@ Int64s = npt.NDArray[np.int64]
 MOST_CELLS = 1 << 62
 """Above this many possible cells the codes are ranked on the way, so that they go on fitting 64 bits."""
 
-_BLOCK = 1 << 14  # records packed at a time: the codes stay in the cache from one column to the next
+_BLOCK_BYTES = 1 << 18  # codes made at a time: they stay in the cache from one column to the next
 _SMALL_TABLE = 1 << 16
 
 
@@ -52,7 +52,8 @@ def pack(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[Codes,
 
     Two records get the same integer exactly if they agree in every column. Where the product of the
     cardinalities exceeds 2**62 the codes are replaced by their ranks among those that occur; the order of the
-    cells stays the same, but the integers then have a meaning within this call only.
+    cells stays the same, but the integers then have a meaning within this call only. A single column that is as
+    narrow as can be is returned as it is.
 
     >>> codes, cells = pack([np.array([0, 1, 1], np.uint8), np.array([2, 0, 2], np.uint8)], [2, 3])
     >>> codes.tolist(), cells, codes.dtype.name
@@ -114,7 +115,7 @@ def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities:
         sides = first, second
     if is_dense(cells, max(side.size for side in sides)):
         return _dense_joint(*sides, cells)
-    return _sparse_joint(*sides, cells)
+    return JointCounts(*sparse.joint(*sides), cells)
 
 
 def is_dense(cells: int, records: int) -> bool:
@@ -158,15 +159,6 @@ def _dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
     )
 
 
-def _sparse_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
-    (first, first_counts), (second, second_counts) = sparse.distinct(before), sparse.distinct(after)
-    codes = np.union1d(first, second)
-    joint = JointCounts(codes, np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), cells)
-    joint.before[np.searchsorted(codes, first)] = first_counts
-    joint.after[np.searchsorted(codes, second)] = second_counts
-    return joint
-
-
 def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[list[Codes], list[int]]:
     if not columns or len(columns) != len(cardinalities) or len({c.size for c in columns}) != 1:
         raise ValueError("give at least one column, all of one length, and a cardinality for each")
@@ -178,14 +170,19 @@ def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[li
 
 
 def _packed(columns: Sequence[Codes], radices: Sequence[int]) -> Codes:
-    codes = np.empty(columns[0].size, np.min_scalar_type(prod(radices) - 1))
+    dtype = np.min_scalar_type(prod(radices) - 1)
+    if len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
+        return columns[0]
+    codes = np.empty(columns[0].size, dtype)
     # In the type of the codes: a radix that does not fit multiplies nothing but zeros.
     factors = np.array(radices, np.uint64).astype(codes.dtype)
     tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
 
+    records = _BLOCK_BYTES // codes.itemsize
+
     def pack_run(run: tuple[int, int]) -> None:
-        for start in range(run[0], run[1], _BLOCK):
-            block = slice(start, min(start + _BLOCK, run[1]))
+        for start in range(run[0], run[1], records):
+            block = slice(start, min(start + records, run[1]))
             codes[block] = 0
             for column, factor, top in zip(columns, factors, tops, strict=True):
                 if _fold(column[block], factor, top, codes[block]):

@@ -1,8 +1,8 @@
 """Group records by a 64-bit code when the possible codes are too many for an array: partition, then hash.
 
-Codes are scrambled by a bijection, spread over partitions by their top bits, and numbered inside each
-partition by an open-addressing table that fits the cache. Spreading is stable and its positions are computed
-beforehand, so that the result depends neither on the number of threads nor on their timing.
+Codes are scrambled by a bijection, spread over partitions by their top bits, and numbered inside each partition by an
+open-addressing table that fits the cache. Spreading is stable and its positions are computed beforehand, so that the
+result depends neither on the number of threads nor on their timing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from safeswap.kernels.threads import run_all, spans
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
+Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 
@@ -27,28 +28,26 @@ _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 _PARTITION_RECORDS = 1 << 13  # the table of a partition then fits the second-level cache
 _MOST_BITS = 12
-_SMALLEST_TABLE = 1 << 10
+_LARGEST_FIRST_TABLE = 1 << 14  # a cell that holds most records needs no large table: it grows where it must
+_DIGIT_BITS = 11
 
 
 @dataclass(frozen=True, eq=False)
-class _Spread:
-    """Records by partition, in file order inside: partition p is ``keys[starts[p]:starts[p + 1]]``."""
+class _Grouped:
+    """Records by partition, in file order inside: partition p lies from ``starts[p]`` to ``starts[p + 1]``.
+
+    ``places`` has one entry per record: where the name of its cell stands. The names of the cells of a partition, as
+    scrambled codes, stand at the beginning of its stretch of ``names``; there are ``found[p]`` of them.
+    """
 
     codes: Codes
     shift: np.uint64
     runs: list[tuple[int, int]]
+    cursors: Int64s  # for each run of records and partition, where the run's first record of it lies
     starts: Int64s
-    cursors: Int64s  # for each run and partition, where the run's first record of it lies
-    keys: UInt64s
-
-
-@dataclass(frozen=True, eq=False)
-class _Numbered:
-    """Distinct scrambled codes and their counts, at the beginning of each partition's stretch."""
-
+    places: UInt64s
     names: UInt64s
-    counts: npt.NDArray[np.int32]
-    found: Int64s  # per partition, how many are distinct
+    found: Int64s
 
 
 def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
@@ -58,22 +57,40 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     >>> values.tolist(), counts.tolist()
     ([3, 7], [1, 2])
     """
-    spread = _spread(codes)
-    values, counts, _ = _gathered(spread, _numbered(spread, give_counts=False))
-    order = np.argsort(values)
-    return values[order], counts[order]
+    grouped = _grouped(codes)
+    counts = _tallied(grouped, grouped.starts[:-1], grouped.starts[1:])
+    values, places = _ascending(grouped)
+    return values, counts[places].astype(np.int64)
 
 
-def occurrences(codes: Codes) -> npt.NDArray[np.int32]:
+def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
+    """The codes that occur on either side, in ascending order, and how often each occurs on both.
+
+    >>> values, first, second = joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
+    >>> values.tolist(), first.tolist(), second.tolist()
+    ([3, 7, 9], [1, 2, 0], [0, 1, 1])
+    """
+    grouped = _grouped(np.concatenate([before, after]))
+    # Spreading is stable: in each partition the records of the first side come first.
+    sizes = np.zeros(grouped.found.size, np.int64)
+    _partition_sizes(before, grouped.shift, sizes)
+    splits = grouped.starts[:-1] + sizes
+    first = _tallied(grouped, grouped.starts[:-1], splits)
+    second = _tallied(grouped, splits, grouped.starts[1:])
+    values, places = _ascending(grouped)
+    return values, first[places].astype(np.int64), second[places].astype(np.int64)
+
+
+def occurrences(codes: Codes) -> Int32s:
     """For each record, how many records have its code.
 
     >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
     [2, 1, 2]
     """
-    spread = _spread(codes)
-    _numbered(spread, give_counts=True)
+    grouped = _grouped(codes)
+    counts = _tallied(grouped, grouped.starts[:-1], grouped.starts[1:])
     out = np.empty(codes.size, np.int32)
-    _bring_back(spread, out)
+    _in_file_order(grouped, counts, out)
     return out
 
 
@@ -84,16 +101,15 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     >>> rank.tolist(), number
     ([1, 0, 1], 2)
     """
-    spread = _spread(codes)
-    values, _, positions = _gathered(spread, _numbered(spread, give_counts=False))
-    rank_at = np.empty(codes.size, np.uint64)
-    rank_at[positions[np.argsort(values)]] = np.arange(values.size, dtype=np.uint64)
-    place = np.empty(codes.size, np.uint64)
-    _bring_back(spread, place)
-    return rank_at[place], values.size
+    grouped = _grouped(codes)
+    _, places = _ascending(grouped)
+    rank_at, out = np.empty(codes.size, np.uint64), np.empty(codes.size, np.uint64)
+    rank_at[places] = np.arange(places.size, dtype=np.uint64)
+    _in_file_order(grouped, rank_at, out)
+    return out, places.size
 
 
-def _spread(codes: Codes) -> _Spread:
+def _grouped(codes: Codes) -> _Grouped:
     bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
     shift, runs = np.uint64(64 - bits), spans(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
@@ -102,43 +118,51 @@ def _spread(codes: Codes) -> _Spread:
     cursors = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
     keys, moving = np.empty(codes.size, np.uint64), cursors.copy()
     run_all(lambda r: _spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
-    return _Spread(codes, shift, runs, starts, cursors, keys)
+    names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
+    stretches = _stretches(starts, runs)
+    run_all(lambda s: _number_partitions(starts, s[0], s[1], keys, names, found), stretches)
+    return _Grouped(codes, shift, runs, cursors, starts, keys, names, found)
 
 
-def _numbered(spread: _Spread, *, give_counts: bool) -> _Numbered:
-    """Number the cells; ``spread.keys`` then holds per record its cell's count, or the place of its name."""
-    size, starts = spread.keys.size, spread.starts
-    names, counts = np.empty(size, np.uint64), np.empty(size, np.int32)
-    found = np.zeros(starts.size - 1, np.int64)
-    edges = np.searchsorted(starts[:-1], [first for first, _ in spread.runs] + [size])
-    edges[0], edges[-1] = 0, found.size
-    run_all(
-        lambda r: _number_partitions(starts, edges[r], edges[r + 1], spread.keys, names, counts, found, give_counts),
-        range(len(spread.runs)),
-    )
-    return _Numbered(names, counts, found)
+def _stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Cut the partitions into as many stretches as there are runs, of about the same number of records."""
+    edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
+    return [(edges[i], edges[i + 1]) for i in range(len(runs))]
 
 
-def _gathered(spread: _Spread, numbered: _Numbered) -> tuple[UInt64s, Int64s, Int64s]:
-    """Distinct codes, counts, and the places at which they stood, in partition order."""
-    found = numbered.found
+def _tallied(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
+    """At the place of each name, how many of its records lie from ``first[p]`` to ``last[p]`` of its partition."""
+    counts = np.empty(grouped.places.size, np.int32)
+    stretches = _stretches(grouped.starts, grouped.runs)
+    run_all(lambda s: _tally(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts), stretches)
+    return counts
+
+
+def _ascending(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
+    """The distinct codes in ascending order, and the places of their names."""
+    found = grouped.found
     within = np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
-    places = np.repeat(spread.starts[:-1], found) + within
-    keys = numbered.names[places]
-    keys ^= keys >> _HALF
-    keys *= _INVERSE
-    keys ^= keys >> _HALF
-    return keys, numbered.counts[places].astype(np.int64), places
+    places = np.repeat(grouped.starts[:-1], found) + within
+    codes = grouped.names[places]
+    codes ^= codes >> _HALF
+    codes *= _INVERSE
+    codes ^= codes >> _HALF
+    digits = -(-int(codes.max(initial=0)).bit_length() // _DIGIT_BITS)
+    ordered: tuple[UInt64s, Int64s] = _sorted_by_digits(codes, places, digits)
+    return ordered
 
 
-def _bring_back(spread: _Spread, out: npt.NDArray[Any]) -> None:
-    moving = spread.cursors.copy()
+def _in_file_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """For each record the value at its place; ``grouped.places`` is used up."""
+    # Looked up in partition order, where the values of a partition are near each other, and then brought home.
+    run_all(lambda run: _look_up(grouped.places[slice(*run)], at_place), grouped.runs)
+    moving = grouped.cursors.copy()
 
     def bring(r: int) -> None:
-        run = slice(*spread.runs[r])
-        _collect_run(spread.codes[run], spread.shift, moving[r], spread.keys, out[run])
+        run = slice(*grouped.runs[r])
+        _collect_run(grouped.codes[run], grouped.shift, moving[r], grouped.places, out[run])
 
-    run_all(bring, range(len(spread.runs)))
+    run_all(bring, range(len(grouped.runs)))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -165,8 +189,14 @@ def _spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def _look_up(places, at_place):  # type: ignore[no-untyped-def]
+    for i in range(places.size):
+        places[i] = at_place[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
 def _collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
-    """Bring values from partition order back to record order, by the very walk that spread the records."""
+    """Bring values from partition order back to file order, by the very walk that spread the records."""
     for i in range(codes.size):
         part = _scramble(codes[i]) >> shift
         out[i] = values[cursor[part]]
@@ -176,7 +206,10 @@ def _collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-
 @numba.njit(cache=True, nogil=True)
 def _number(keys, names):  # type: ignore[no-untyped-def]
     """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
-    slots = np.zeros(_SMALLEST_TABLE, np.int32)  # number + 1, so that 0 is an empty slot
+    size = 2
+    while size < 2 * keys.size and size < _LARGEST_FIRST_TABLE:
+        size *= 2
+    slots = np.zeros(size, np.int32)  # number + 1, so that 0 is an empty slot
     mask = np.uint64(slots.size - 1)
     found = 0
     for i in range(keys.size):
@@ -201,13 +234,37 @@ def _number(keys, names):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _number_partitions(starts, first, last, keys, names, counts, found, give_counts):  # type: ignore[no-untyped-def]
+def _number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
     for part in range(first, last):
-        lo, hi = starts[part], starts[part + 1]
-        here, tally = keys[lo:hi], counts[lo:hi]
-        found[part] = _number(here, names[lo:hi])
-        tally[: found[part]] = 0
-        for i in range(here.size):
-            tally[here[i]] += 1
-        for i in range(here.size):
-            here[i] = np.uint64(tally[here[i]]) if give_counts else np.uint64(lo) + here[i]
+        here = keys[starts[part] : starts[part + 1]]
+        found[part] = _number(here, names[starts[part] : starts[part + 1]])
+        here += np.uint64(starts[part])
+
+
+@numba.njit(cache=True, nogil=True)
+def _tally(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
+    for part in range(first_part, last_part):
+        counts[starts[part] : starts[part] + found[part]] = 0
+        for i in range(first[part], last[part]):
+            counts[places[i]] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _sorted_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
+    """Both in ascending order of the code: one stable pass per digit, the lowest first. Overwrites its arguments."""
+    other_codes, other_places = np.empty_like(codes), np.empty_like(places)
+    mask = np.uint64((1 << _DIGIT_BITS) - 1)
+    for digit in range(digits):
+        shift = np.uint64(digit * _DIGIT_BITS)
+        cursor = np.zeros((1 << _DIGIT_BITS) + 1, np.int64)
+        for code in codes:
+            cursor[((code >> shift) & mask) + _ONE] += 1
+        cursor = np.cumsum(cursor)
+        for i in range(codes.size):
+            bucket = (codes[i] >> shift) & mask
+            other_codes[cursor[bucket]] = codes[i]
+            other_places[cursor[bucket]] = places[i]
+            cursor[bucket] += 1
+        codes, other_codes = other_codes, codes
+        places, other_places = other_places, places
+    return codes, places

@@ -79,6 +79,10 @@ def test_hashing_agrees_with_sorting(seed: int, records: int, values: int) -> No
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(found_counts, counts)
     np.testing.assert_array_equal(sparse.occurrences(codes), counts[inverse])
+    codes_of_both, first, second = sparse.joint(codes, codes[: records // 2])
+    np.testing.assert_array_equal(codes_of_both, expected)
+    np.testing.assert_array_equal(first, counts)
+    np.testing.assert_array_equal(second, np.bincount(inverse[: records // 2], minlength=expected.size))
     rank, number = sparse.ranks(codes)
     np.testing.assert_array_equal(rank, inverse)
     assert number == expected.size
