@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from safeswap.model.audit import Audit, Exchange
+from safeswap.model.equality import Flags, Integers, aligned_columns, as_codes, different, same_memory
 from safeswap.model.microdata import Microdata
-
-Flags = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
-
-_BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 class Evidence:
@@ -65,10 +60,13 @@ class Evidence:
         for exchange in self.audit.exchanges:
             if exchange.pairs.ndim != 2 or exchange.pairs.shape[1] != 2:
                 return "the audit holds something that is not a list of pairs"
-            if len(exchange.pairs) and not 0 <= exchange.pairs.min() <= exchange.pairs.max() < len(self.before):
-                return "the audit names rows that are not in the file"
-            if unknown := set(exchange.attributes) - set(self.before.attributes):
-                return f"the audit names an attribute that is not in the file: {min(unknown)}"
+        named = {name for exchange in self.audit.exchanges for name in exchange.attributes}
+        named |= {replacement.attribute for replacement in self.audit.replacements}
+        if unknown := named - set(self.before.attributes):
+            return f"the audit names an attribute that is not in the file: {min(unknown)}"
+        lists = [*(e.pairs for e in self.audit.exchanges), *(r.rows for r in self.audit.replacements)]
+        if any(rows.size and not 0 <= rows.min() <= rows.max() < len(self.before) for rows in lists):
+            return "the audit names rows that are not in the file"
         return ""
 
     def changed(self, name: str) -> Flags | None:
@@ -128,81 +126,3 @@ def exchanged(values: npt.NDArray[Any], pairs: Integers) -> npt.NDArray[Any]:
     result[pairs[:, 0]] = values[pairs[:, 1]]
     result[pairs[:, 1]] = values[pairs[:, 0]]
     return result
-
-
-def same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    """Whether two columns are views of the very same bytes; then no comparison could tell them apart."""
-    if one.type != other.type or one.num_chunks != other.num_chunks:
-        return False
-    return all(_place(a) == _place(b) for a, b in zip(one.chunks, other.chunks, strict=True))
-
-
-def _place(array: pa.Array) -> tuple[Any, ...]:
-    place: tuple[Any, ...] = (array.offset, len(array), *(b.address if b else None for b in array.buffers()))
-    return (*place, *_place(array.dictionary)) if pa.types.is_dictionary(array.type) else place
-
-
-def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Two columns in a form in which equality is equality of bits, dictionaries resolved to common codes."""
-    if pa.types.is_dictionary(before.type) and pa.types.is_dictionary(after.type):
-        common = _common_codes(before, after)
-        if common is not None:
-            return common
-    return bitwise(before), bitwise(after)
-
-
-def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column whose equality is equality of bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return bitwise(column.cast(kind.value_type))
-    if pa.types.is_floating(kind):
-        bits = _BITS[kind.bit_width]
-        return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], type=bits)
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(pa.large_string())
-    return column.cast(pa.string()) if pa.types.is_null(kind) else column
-
-
-def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """The indices of two dictionary columns where both use one and the same clean dictionary, else None."""
-    if not before.num_chunks or not after.num_chunks:
-        return None
-    if any(chunk.dictionary.null_count for side in (before, after) for chunk in side.chunks):
-        return None
-    before, after = before.unify_dictionaries(), after.unify_dictionaries()
-    levels, others = bitwise(_levels(before)), bitwise(_levels(after))
-    if levels.type != others.type or not levels.equals(others) or len(levels.unique()) != len(levels):
-        return None
-    indices = [pa.chunked_array([chunk.indices for chunk in side.chunks]) for side in (before, after)]
-    if indices[0].type != indices[1].type:
-        indices = [side.cast(pa.int64()) for side in indices]
-    return indices[0], indices[1]
-
-
-def _levels(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([column.chunk(0).dictionary])
-
-
-def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
-    """Per row, whether the value differs; missing equals missing only. Another type differs everywhere."""
-    if before.type != after.type:
-        return np.ones(len(before), dtype=np.bool_)
-    flags: Flags = pc.fill_null(pc.not_equal(before, after), fill_value=True).to_numpy()
-    if before.null_count and after.null_count:
-        both = pc.and_(before.is_null(), after.is_null()).to_numpy()
-        flags = flags & ~both
-    return flags
-
-
-def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Integers, Integers]:
-    """Two aligned columns as integers that are equal where the values are; missing is a value of its own."""
-    if before.type != after.type:  # no value of one type is a value of the other
-        return as_codes(before, before)[0], ~as_codes(after, after)[0]
-    if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
-        return before.to_numpy().astype(np.int64), after.to_numpy().astype(np.int64)
-    together = pa.chunked_array([*before.chunks, *after.chunks], type=before.type)
-    encoded = together.dictionary_encode().unify_dictionaries()
-    parts = [chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks]
-    codes = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-    return codes[: len(before)], codes[len(before) :]

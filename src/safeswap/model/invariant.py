@@ -23,8 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.model.audit import Audit, Exchange
-from safeswap.model.evidence import Evidence, Flags, Integers, exchanged
+from safeswap.model.equality import Flags, Integers, aligned_columns, different
+from safeswap.model.evidence import Evidence, exchanged
 from safeswap.model.microdata import Microdata
+from safeswap.model.undo import undo
 
 Names = tuple[str, ...]
 
@@ -260,19 +262,26 @@ class ChangedRecords(Invariant):
 
 @dataclass(frozen=True)
 class ReplaysFromAudit(Invariant):
-    """The audit tells all: its exchanges make the file after from the file before, and undone give it back."""
+    """The audit tells all: with it the file before can be had from the file after.
+
+    Exchanges must also lead forwards, from the file before to the file after.
+    """
 
     @property
     def sentence(self) -> str:
         """What is promised."""
-        return "The audit record leads from the file before to the file after and back, exactly."
+        return "The audit record explains every change, and undone it gives the file before back, exactly."
 
     def problem(self, evidence: Evidence) -> str:
         """The columns for which it does not."""
-        exchanges = evidence.audit.exchanges
+        replaced = {replacement.attribute for replacement in evidence.audit.replacements}
         for name in evidence.before.attributes:
-            stages = [evidence.pairs(e) for e in exchanges if name in e.attributes]
+            stages = [evidence.pairs(e) for e in evidence.audit.exchanges if name in e.attributes]
             if not stages and evidence.changed(name) is None:
+                continue
+            if name in replaced:
+                if not _restores(evidence, name):
+                    return f"the audit record does not give {name} back"
                 continue
             # All rows that changed or took part are in the codes, so what they do not show has not happened.
             before, after = evidence.codes(name)
@@ -281,6 +290,16 @@ class ReplaysFromAudit(Invariant):
             if not np.array_equal(_replayed(after, stages[::-1]), before):
                 return f"the audit record does not give {name} back"
         return ""
+
+
+def _restores(evidence: Evidence, name: str) -> bool:
+    """Whether undoing gives the column back, tried on the file itself."""
+    before = evidence.before.table.column(name)
+    try:
+        after = undo(evidence.after, evidence.audit).table.column(name)
+    except pa.ArrowInvalid:  # what was not replaced does not fit the type that was
+        return False
+    return not different(*aligned_columns(before, after)).any()
 
 
 def _replayed(codes: Integers, stages: list[Integers]) -> Integers:

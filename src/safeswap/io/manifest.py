@@ -1,0 +1,129 @@
+"""The manifest of a public bundle: which files belong to it, and the SHA-256 of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safeswap.errors import InputError, UnsafeRelease
+
+MANIFEST = "manifest.json"
+MANIFEST_FORMAT = "safeswap-bundle-1"
+DATA_FORMATS = ("csv", "parquet", "dta", "sav")
+DOCUMENTS = ("dictionary.json", "dictionary.csv", "report.html")
+
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What was written: facts anybody may know, and size and SHA-256 per file."""
+
+    data_format: str
+    facts: dict[str, Any]
+    files: dict[str, tuple[int, str]]
+
+    def to_bytes(self) -> bytes:
+        """The one way in which this manifest is written, with a sum over itself at its end.
+
+        >>> manifest = Manifest(data_format="csv", facts={}, files={"data.csv": (3, "00")})
+        >>> Manifest.from_bytes(manifest.to_bytes()) == manifest
+        True
+        """
+        files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in sorted(self.files.items())}
+        content = {"format": MANIFEST_FORMAT, "data_format": self.data_format, "facts": self.facts, "files": files}
+        body = json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True)
+        return _sealed(body).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """The manifest again; anything but what ``to_bytes`` wrote is refused."""
+        try:
+            content = json.loads(data)
+            files = {name: (int(f["bytes"]), str(f["sha256"])) for name, f in content["files"].items()}
+            manifest = cls(data_format=str(content["data_format"]), facts=dict(content["facts"]), files=files)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise damaged("it is not a manifest", file=MANIFEST) from None
+        if manifest.to_bytes() != data:
+            raise damaged("its own sum does not fit", file=MANIFEST)
+        return manifest
+
+
+def _sealed(body: str) -> str:
+    seal = hashlib.sha256(body.encode()).hexdigest()
+    return body.removesuffix("\n}") + f',\n "zz_sha256_of_the_above": "{seal}"\n}}\n'
+
+
+def allowed_files(data_format: str) -> frozenset[str]:
+    """The files that a bundle consists of; there are no others.
+
+    >>> sorted(allowed_files("csv"))
+    ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
+    """
+    return frozenset({f"data.{data_format}", MANIFEST, *DOCUMENTS})
+
+
+def sum_file(path: Path) -> tuple[int, str]:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return path.stat().st_size, digest
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a bundle, which must be where it belongs and of a sensible size."""
+    path = directory / MANIFEST
+    if not directory.is_dir():
+        raise InputError(
+            f"there is no directory {directory.name!r}",
+            code="no-bundle",
+            hint="give the directory that `safeswap release` wrote",
+            file=str(directory),
+        )
+    if not path.is_file() or path.is_symlink():
+        raise InputError(
+            f"{directory.name!r} has no {MANIFEST} and is no bundle",
+            code="no-manifest",
+            hint="give the directory that `safeswap release` wrote",
+            file=str(directory),
+        )
+    if path.stat().st_size > _MOST_BYTES:
+        raise damaged("it is far too large", file=MANIFEST)
+    manifest = Manifest.from_bytes(path.read_bytes())
+    if manifest.data_format not in DATA_FORMATS:
+        raise damaged("it names an unknown format", file=MANIFEST)
+    return manifest
+
+
+def check_files(directory: Path, manifest: Manifest) -> None:
+    """Every file of the manifest is there, is what it was, and there is nothing else."""
+    allowed = allowed_files(manifest.data_format)
+    if set(manifest.files) | {MANIFEST} != allowed:
+        raise damaged("it does not list the files of a bundle", file=MANIFEST)
+    present = {path.name for path in directory.iterdir()}
+    for name in sorted(present - allowed):
+        raise UnsafeRelease(
+            f"the bundle holds a file that does not belong to it: {name!r}",
+            code="foreign-file",
+            hint="remove it, or fetch the bundle again",
+            file=name,
+        )
+    for name, expected in sorted(manifest.files.items()):
+        path = directory / name
+        if name not in present or path.is_symlink() or not path.is_file():
+            raise damaged("it is missing", file=name)
+        if sum_file(path) != expected:
+            raise damaged("it is not what was released", file=name)
+
+
+def damaged(what: str, *, file: str) -> UnsafeRelease:
+    """The error for a bundle that is not as it left."""
+    return UnsafeRelease(
+        f"{file} of the bundle is damaged or was changed: {what}",
+        code="bundle-changed",
+        hint="fetch the bundle again from its source",
+        file=file,
+    )

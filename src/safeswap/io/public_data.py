@@ -1,0 +1,147 @@
+"""The data file of a public bundle, in the form in which each format can hold it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import SpecError, UnsafeRelease
+from safeswap.io.manifest import DATA_FORMATS
+from safeswap.model.release import Release
+from safeswap.model.schema import Kind
+
+_STATA_TIME = b"<timestamp>\x11"
+_NO_STATA_TIME = b"01 Jan 1960 00:00"
+_SPSS_TIME = 92
+_NO_SPSS_TIME = b"01 Jan 7000:00:00"
+
+
+def check_format(data_format: str) -> None:
+    """Refuse a format that cannot be written, before anything is done."""
+    if data_format not in DATA_FORMATS:
+        raise SpecError(
+            f"there is no format {data_format!r}", code="unknown-format", hint="use one of " + ", ".join(DATA_FORMATS)
+        )
+
+
+def write_data(release: Release, path: Path, data_format: str) -> None:
+    """Write the released records; same release, same bytes."""
+    table = storable(release.table, data_format)
+    if data_format == "csv":
+        _write_csv(table, path)
+    elif data_format == "parquet":
+        _write_parquet(table, path, numbered=[a.name for a in release.schema.iter_kind(Kind.IDENTIFIER)])
+    else:
+        _write_labelled(table, release, path, data_format)
+
+
+def storable(table: pa.Table, data_format: str) -> pa.Table:
+    """The table with what a format has no exact type for as text.
+
+    >>> import datetime
+    >>> table = pa.table({"t": [datetime.time(12, 30)], "n": [1], "b": [True]})
+    >>> storable(table, "csv").to_pydict()
+    {'t': ['12:30:00.000000'], 'n': [1], 'b': [True]}
+    >>> storable(table, "dta").to_pydict()
+    {'t': ['12:30:00.000000'], 'n': [1], 'b': ['true']}
+    """
+    for position, each in enumerate(table.schema):
+        if _is_bytes(each.type):
+            raise UnsafeRelease(
+                f"column {each.name!r} holds bytes, which cannot be looked through before a release",
+                code="binary-column",
+                hint="drop the column",
+                column=each.name,
+            )
+        if not _is_held(each.type, data_format):
+            table = table.set_column(position, each.name, table.column(position).cast(pa.string()))
+    return table
+
+
+def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
+    """A table as Stata or SPSS give it back: numbers are doubles, NaN is missing, a missing text is an empty one.
+
+    >>> as_labelled(pa.table({"n": [1, None], "t": ["a ", None]}), "sav").to_pydict()
+    {'n': [1.0, None], 't': ['a', '']}
+    """
+    columns = []
+    for column in storable(table, data_format).columns:
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
+            numbers = plain.cast(pa.float64())
+            columns.append(pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers))
+        else:
+            texts = plain.cast(pa.string()).fill_null("")
+            columns.append(pc.utf8_rtrim(texts, characters=" ") if data_format == "sav" else texts)
+    return pa.table(columns, names=table.column_names)
+
+
+def as_stored(release: Release, data_format: str) -> pa.Table:
+    """The released table as a reader of the file must find it."""
+    if data_format in ("dta", "sav"):
+        return as_labelled(release.table, data_format)
+    return storable(release.table, data_format)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _is_held(kind: pa.DataType, data_format: str) -> bool:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    is_text = pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if data_format in ("dta", "sav"):
+        return bool(is_number or is_text)
+    known = is_number or is_text or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
+    return bool(known or data_format == "parquet")
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    import polars as pl
+
+    frame = pl.DataFrame(pl.from_arrow(table))
+    with path.open("wb") as file:
+        file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
+        frame.write_csv(file, include_header=False)
+
+
+def _quoted(name: str) -> str:
+    plain = name.isascii() and name.replace("_", "a").isalnum()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _write_parquet(table: pa.Table, path: Path, *, numbered: list[str]) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(
+        table,
+        path,
+        store_schema=False,
+        # Identifiers count upwards, which the delta encoding keeps in almost no space.
+        use_dictionary=[name for name in table.column_names if name not in numbered],
+        column_encoding=dict.fromkeys(numbered, "DELTA_BINARY_PACKED"),
+        # Bounds of other types come back in other types, and could not be compared.
+        write_statistics=[each.name for each in table.schema if _is_held(each.type, "csv")],
+    )
+
+
+def _write_labelled(table: pa.Table, release: Release, path: Path, data_format: str) -> None:
+    from safeswap.io.labelled_write import write_dta, write_sav
+
+    writer = write_dta if data_format == "dta" else write_sav
+    writer(table, path, schema=release.schema)
+    _without_time(path, data_format)
+
+
+def _without_time(path: Path, data_format: str) -> None:
+    """Take out the time of writing, by which the bytes would differ from one run to the next."""
+    with path.open("r+b") as file:
+        head = file.read(4096)
+        if data_format == "sav":
+            place, time = _SPSS_TIME, _NO_SPSS_TIME
+        else:
+            place, time = head.index(_STATA_TIME) + len(_STATA_TIME), _NO_STATA_TIME
+        file.seek(place)
+        file.write(time)

@@ -1,0 +1,74 @@
+"""The report that goes with a release: one HTML file that needs nothing else and runs nothing."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.io.dictionary import type_in_words
+from safeswap.model.levels import level_texts
+from safeswap.model.release import Release
+from safeswap.model.schema import Attribute
+
+MOST_LINES = 30
+"""Longer tables are for the data dictionary."""
+
+
+def public_report(release: Release) -> bytes:
+    """The report as HTML; every text in it is escaped, and no number of records is below the tolerance."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(files("safeswap.io").joinpath("templates/public_report.html").read_text("utf-8"))
+    attributes = release.schema.attributes
+    text = template.render(
+        title=release.facts.title or "Public-use file",
+        facts=release.facts,
+        rate="" if release.facts.rate is None else f"{release.facts.rate:.4g}",
+        records=_count_in_words(release.table.num_rows, release.facts.tolerance),
+        columns=[_line(a, release.table.column(a.name)) for a in attributes],
+        frequencies=[_frequencies(release, a) for a in attributes if a.kind.is_categorical],
+    )
+    return text.encode()
+
+
+def _line(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, Any]:
+    return {
+        "name": attribute.name,
+        "label": attribute.label,
+        "kind": attribute.kind.value,
+        "type": type_in_words(column.type),
+        "values": f"{len(attribute.levels):,}" if attribute.levels else "",
+    }
+
+
+def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
+    """The most frequent values in the order of the dictionary, and missing last."""
+    column = release.table.column(attribute.name)
+    counted = column.value_counts()
+    values, counts = counted.field("values"), counted.field("counts").to_pylist()
+    number = {
+        text: count
+        for text, count, known in zip(level_texts(values), counts, pc.is_valid(values).to_pylist(), strict=True)
+        if known
+    }
+    # By count and then by name: a tie must not be broken by the order of the rows.
+    most = sorted(number, key=lambda text: (-number[text], text))[:MOST_LINES]
+    shown = [t for t in attribute.levels or sorted(most) if t in set(most)]
+    largest = max(number.values(), default=0)
+    lines = [_frequency(attribute.labels.get(t, t), number[t], largest, release.facts.tolerance) for t in shown]
+    if column.null_count:
+        lines.append(_frequency("(missing)", column.null_count, largest, release.facts.tolerance))
+    return {"name": attribute.label or attribute.name, "lines": lines, "more": len(number) - len(shown)}
+
+
+def _frequency(text: str, count: int, largest: int, tolerance: int) -> dict[str, Any]:
+    width = min(100.0, round(100 * count / largest, 1)) if largest and count >= tolerance else 0
+    return {"value": text, "count": _count_in_words(count, tolerance), "width": width}
+
+
+def _count_in_words(count: int, tolerance: int) -> str:
+    return f"{count:,}" if count >= tolerance else f"fewer than {tolerance}"

@@ -1,0 +1,245 @@
+"""From a masked file to a public bundle and its confidential record: checked, looked through, both or neither."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safeswap.errors import OutputError, UnsafeRelease
+from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
+from safeswap.io.audit import AUDIT, write_audit
+from safeswap.io.bundle import Bundle, fill_bundle, public_directory
+from safeswap.io.lineage import Differencing, Fingerprint, difference, earlier_releases, fingerprint
+from safeswap.io.public_data import check_format
+from safeswap.io.remarks import Remark, name_remarks, refuse_if_any
+from safeswap.model.audit import Rows
+from safeswap.model.invariant import Finding, Invariant, verify
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.release import (
+    Identifiers,
+    PublicFacts,
+    prepare_release,
+    refuse_insecure,
+    released_names,
+)
+from safeswap.model.schema import Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a release is to look, and what is told about it.
+
+    The share of records that took part is told only with ``publish_rate``, the officer's decision. ``second_release``
+    is needed where the same records have been released before.
+    """
+
+    method: str
+    data_format: str = "csv"
+    identifiers: Identifiers = "new"
+    drop: tuple[str, ...] = ()
+    title: str = ""
+    date: str = ""
+    tolerance: int = 3
+    publish_rate: bool = False
+    second_release: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What a release came to: where it is, what was verified, what the last look remarked."""
+
+    public: Path
+    audit: Path
+    records: int
+    manifest_sha256: str
+    findings: tuple[Finding, ...]
+    remarks: tuple[Remark, ...]
+    differencing: tuple[Differencing, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for ``--json``."""
+        return {
+            "public": str(self.public),
+            "audit": str(self.audit),
+            "records": self.records,
+            "manifest_sha256": self.manifest_sha256,
+            "verified": [finding.as_dict() for finding in self.findings],
+            "remarks": [remark.as_dict() for remark in self.remarks],
+            "differencing": [each.as_dict() for each in self.differencing],
+        }
+
+
+def check_and_write(
+    masked: Masked,
+    *,
+    public: str | os.PathLike[str],
+    audit: str | os.PathLike[str],
+    key: Key,
+    invariants: Iterable[Invariant],
+    terms: Terms,
+) -> Published:
+    """Verify every promise, write the bundle, look through it, write the audit record, and give both their names.
+
+    ``public`` is the directory of the bundle. ``audit`` is a directory that holds one sub-directory per release; it
+    must not lie within the other. The audit record gets its name first and the bundle last: a bundle without a record
+    cannot come to be, whatever happens in between.
+    """
+    _refuse_stamped(masked, key)
+    check_format(terms.data_format)
+    names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
+    refuse_if_any(name_remarks(names))
+    target, root = Path(public), Path(audit)
+    _refuse_nested(target, root)
+    invariants = tuple(invariants)
+    with _confidential_root(root), public_directory(target, force=terms.force) as part:
+        findings = _verified(masked, invariants)
+        facts = _public_facts(masked, invariants, names, terms)
+        context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
+        release, rows = prepare_release(
+            masked.data, key=key, facts=facts, context=context, identifiers=terms.identifiers, drop=terms.drop
+        )
+        bundle = fill_bundle(release, part, data_format=terms.data_format)
+        lineage = fingerprint(masked.original)
+        differencing = _compared(masked, root, lineage, bundle, terms)
+        notes = _notes(bundle, findings=findings, lineage=lineage, differencing=differencing)
+        notes |= {"release_key_id": key.id, "terms": asdict(terms)}
+        record = root / f"release-{bundle.manifest_sha256[:16]}"
+        _write_record(masked, record, rows, notes)
+    return Published(
+        public=target,
+        audit=record,
+        records=len(masked.data),
+        manifest_sha256=bundle.manifest_sha256,
+        findings=findings,
+        remarks=bundle.remarks,
+        differencing=differencing,
+    )
+
+
+def _refuse_stamped(masked: Masked, key: Key) -> None:
+    if not masked.audit.releasable:
+        refuse_insecure(replace(key, releasable=False))
+    refuse_insecure(key)
+
+
+def _refuse_nested(public: Path, audit: Path) -> None:
+    """The confidential record must not end up in what is handed out, nor the other way round."""
+    one, other = public.resolve(), audit.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise OutputError(
+            "the public directory and the audit directory lie within each other",
+            code="nested-directories",
+            hint="keep the audit record where the original data are, away from what is published",
+            public=str(public),
+            audit=str(audit),
+        )
+
+
+@contextmanager
+def _confidential_root(root: Path) -> Iterator[None]:
+    """The audit directory, made if need be, and without the new record should the release fail in the end."""
+    made = not root.exists()
+    before = set() if made else {path.name for path in root.iterdir()}
+    if made:
+        _make_private(root)
+    try:
+        yield
+    except BaseException:
+        for path in root.iterdir():
+            if path.name not in before and path.name.startswith("release-"):
+                shutil.rmtree(path, ignore_errors=True)
+        if made and not any(root.iterdir()):
+            root.rmdir()
+        raise
+
+
+def _make_private(root: Path) -> None:
+    try:
+        root.mkdir(mode=PRIVATE_DIRECTORY)
+    except OSError as error:
+        raise OutputError(
+            f"the audit directory {root.name!r} cannot be made: {os.strerror(error.errno or 0)}",
+            code="no-directory",
+            hint="make the directory first",
+            file=str(root),
+        ) from None
+
+
+def _verified(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding, ...]:
+    findings = verify(invariants, before=masked.original, after=masked.data, audit=masked.audit)
+    broken = [finding for finding in findings if not finding.ok]
+    if broken:
+        raise UnsafeRelease(
+            f"what was promised does not hold: {broken[0].problem}",
+            code="invariant-broken",
+            hint="nothing was released; mask the file again, and report it if it happens again",
+            findings=[finding.as_dict() for finding in broken],
+        )
+    return findings
+
+
+def _public_facts(masked: Masked, invariants: Sequence[Invariant], names: tuple[str, ...], terms: Terms) -> PublicFacts:
+    # New numbers stand where identifiers stood: of these nothing is as it was.
+    renumbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
+    unchanged = tuple(name for name in names if masked.data.schema[name].kind not in renumbered)
+    promises = (invariant.for_users_of(unchanged) for invariant in invariants)
+    sentences = dict.fromkeys(promise.sentence for promise in promises if promise is not None)
+    records = len(masked.data)
+    return PublicFacts(
+        method=terms.method,
+        records=records,
+        kept=tuple(sentences),
+        title=terms.title,
+        date=terms.date,
+        rate=round(2 * masked.audit.made / records, 6) if terms.publish_rate and records else None,
+        tolerance=terms.tolerance,
+        version=version("safeswap"),
+    )
+
+
+def _canonical(masked: Masked) -> str:
+    return json.dumps(dict(masked.audit.spec), sort_keys=True, default=str)
+
+
+def _compared(
+    masked: Masked, root: Path, lineage: Fingerprint, bundle: Bundle, terms: Terms
+) -> tuple[Differencing, ...]:
+    """What earlier releases of the same records and this one would tell together; refused unless asked for."""
+    own = f"release-{bundle.manifest_sha256[:16]}"
+    earlier = [d for d in earlier_releases(root, lineage, attributes=masked.data.attributes) if d.name != own]
+    differencing = tuple(difference(masked, directory, lineage) for directory in earlier)
+    if differencing and not terms.second_release:
+        raise UnsafeRelease(
+            "these records have been released before. " + " ".join(each.sentence for each in differencing),
+            code="second-release",
+            hint="publish the earlier release, or state that a second one is wanted (second_release)",
+            differencing=[each.as_dict() for each in differencing],
+        )
+    return differencing
+
+
+def _notes(
+    bundle: Bundle, *, findings: Sequence[Finding], lineage: Fingerprint, differencing: Sequence[Differencing]
+) -> dict[str, Any]:
+    return {
+        "public_manifest_sha256": bundle.manifest_sha256,
+        "lineage": asdict(lineage),
+        "verified": [finding.as_dict() for finding in findings],
+        "remarks": [remark.as_dict() for remark in bundle.remarks],
+        "differencing": [each.as_dict() for each in differencing],
+    }
+
+
+def _write_record(masked: Masked, directory: Path, rows: Rows, notes: dict[str, Any]) -> None:
+    # A record of this name is one of the same bytes released, left by a run that was cut short: it is replaced.
+    with atomic_directory(directory, force=directory.exists(), marker=AUDIT, mode=PRIVATE_DIRECTORY) as part:
+        write_audit(masked, part, row_order=rows, notes=notes)

@@ -1,0 +1,95 @@
+"""Orders that only the holder of the key can foresee: of records, of households, of anything with a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows = npt.NDArray[np.int64]
+Names = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+
+
+def keyed_order(names: Names, key: bytes) -> Rows:
+    """The positions of ``names`` (integers, or 16-byte blocks) in the order of their draws under a derived key.
+
+    The order is a function of the key and the names alone: rows that come in another order end up in the same one.
+
+    >>> order = keyed_order(np.array([30, 10, 20]), bytes(32))
+    >>> other = keyed_order(np.array([10, 20, 30]), bytes(32))
+    >>> np.array([30, 10, 20])[order].tolist() == np.array([10, 20, 30])[other].tolist()
+    True
+    """
+    import polars as pl
+
+    # The row number stands in the low bits of its draw, so that one sort of plain integers does it all.
+    bits = np.uint64(max(1, (len(names) - 1).bit_length()))
+    packed = pl.Series(_packed(names, key, bits)).sort().to_numpy()
+    rows: Rows = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+    drawn = packed >> bits
+    ties = np.flatnonzero(drawn[1:] == drawn[:-1])
+    return _untied(names, key, rows, drawn, ties) if len(ties) else rows
+
+
+def _packed(names: Names, key: bytes, bits: np.uint64) -> npt.NDArray[np.uint64]:
+    from safeswap.kernels.keyed import draw_chunks
+
+    packed = np.empty(len(names), dtype=np.uint64)
+    for start, draws in draw_chunks(names, key):
+        end = start + len(draws)
+        packed[start:end] = (draws >> bits << bits) | np.arange(start, end, dtype=np.uint64)
+    return packed
+
+
+def _untied(names: Names, key: bytes, rows: Rows, drawn: npt.NDArray[np.uint64], ties: Rows) -> Rows:
+    """Put the few rows whose shortened draws are equal in the order of their whole ones."""
+    from safeswap.kernels.keyed import encrypt, integer_blocks
+
+    places = np.union1d(ties, ties + 1)
+    tied = rows[places]
+    blocks = names[tied] if names.ndim == 2 else integer_blocks(names[tied].view(np.int64))
+    words = encrypt(blocks.view(np.uint64), key)
+    rows[places] = tied[np.lexsort((words[:, 1], words[:, 0], drawn[places]))]
+    return rows
+
+
+def names_of(column: pa.ChunkedArray, mac_key: bytes) -> Names:
+    """What each value of an identifying column is called in keyed draws: whole numbers as they are, the rest as text.
+
+    >>> names_of(pa.chunked_array([["7", "8"]]), bytes(32))[:, 0].tolist()
+    [7, 8]
+    >>> names_of(pa.chunked_array([[7.0, 8.0]]), bytes(32)).tolist()
+    [7, 8]
+    """
+    from safeswap.kernels.keyed import text_blocks
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return names_of(column.cast(kind.value_type), mac_key)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        whole = _whole_numbers(column)
+        if whole is not None:
+            return whole
+    if not len(column):
+        return np.empty(0, dtype=np.int64)
+    text = _as_text(column).combine_chunks()
+    offsets = np.frombuffer(text.buffers()[1], dtype=np.int64)[text.offset : text.offset + len(text) + 1]
+    data = np.frombuffer(text.buffers()[2] or b"", dtype=np.uint8)
+    return text_blocks(offsets, data, mac_key)
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return pa.chunked_array([[value.hex() for value in column.to_pylist()]], type=pa.large_string())
+    return column.cast(pa.large_string())
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[Any] | None:
+    try:
+        numbers: npt.NDArray[Any] = np.ascontiguousarray(pc.cast(column, pa.int64()).to_numpy())
+    except pa.ArrowInvalid:  # a fraction, or beyond 64 bits with sign
+        return None
+    return numbers
