@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError
 from safeswap.model.microdata import code_column
 
+_MANY_RECORDS = 1_000_000
+
 
 def settled(table: pa.Table, *, file: str = "") -> pa.Table:
     """The table with distinct names, flat columns, valid text, and nothing written in its margins.
@@ -103,6 +105,21 @@ def _check_text(column: pa.ChunkedArray, name: str, file: str) -> None:
             column=name,
             **({"file": file} if file else {}),
         ) from None
+
+
+def distinct_count(column: pa.ChunkedArray) -> int:
+    """How many different values a column has, missing ones left out.
+
+    >>> distinct_count(pa.chunked_array([["a", "b"], ["a", None]]))
+    2
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if len(column) < _MANY_RECORDS:
+        return int(pc.count_distinct(column, mode="only_valid").as_py())
+    import polars as pl  # counts with all cores, several times as fast as Arrow, but takes a moment to import
+
+    return pl.Series(column).n_unique() - bool(column.null_count)
 
 
 def without_unused_levels(table: pa.Table) -> pa.Table:
