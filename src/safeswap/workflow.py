@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from safeswap.errors import SpecError
+from safeswap.errors import InputError, SpecError
+from safeswap.model.audit import Audit
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -19,6 +21,8 @@ from safeswap.model.spec import MaskSpec, SwapSpec
 
 if TYPE_CHECKING:
     from safeswap.engines.base import Engine
+    from safeswap.io.publish import Published
+    from safeswap.io.scan import Verification
 
 DEFAULT_MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change", "adV", "adC", "share_changed")
 
@@ -135,6 +139,8 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
     """Put a file and its masked version side by side, as measures look at them."""
     import numpy as np
 
+    from safeswap.model.equality import aligned_columns, different
+
     if isinstance(after, Masked):
         before = after
     if isinstance(before, Masked):
@@ -151,11 +157,140 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
         touched = np.zeros(len(original), dtype=np.bool_)
         for name in original.attributes:
             if name in data.schema:
-                touched |= changed_rows(original, data, name)
+                touched |= different(*aligned_columns(original.table.column(name), data.table.column(name)))
     chosen = tuple(attributes) if attributes is not None else original.schema.categorical
     for name in chosen:
         original.schema[name]
     return Comparison(before=original, after=data, attributes=chosen, touched=touched)
+
+
+def release(
+    masked: Masked,
+    public: str | PathLike[str],
+    *,
+    audit: str | PathLike[str],
+    key: Key,
+    data_format: str = "csv",
+    identifiers: Literal["new", "none"] = "new",
+    drop: Sequence[str] = (),
+    title: str = "",
+    date: str = "",
+    tolerance: int = 3,
+    publish_rate: bool = False,
+    second_release: bool = False,
+    force: bool = False,
+) -> Published:
+    """Verify every promise on the result, then write what may leave and, apart, what must stay.
+
+    ``public`` gets the bundle: data in a keyed random order with new identifiers or none, a dictionary rebuilt from the
+    released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both appear
+    complete or not at all; if any check fails nothing is written. One file has one release: a second one of the same
+    records is refused unless ``second_release`` says that it is wanted.
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets
+    >>> key, folder = Key.generate(), pathlib.Path(tempfile.mkdtemp())
+    >>> masked = swap(datasets.cps8d(), swap=["Race"], rate=0.05, key=key)
+    >>> published = release(masked, folder / "public", audit=folder / "confidential", key=key)
+    >>> sorted(path.name for path in published.public.iterdir())
+    ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
+    """
+    from safeswap import registry
+    from safeswap.io.publish import Terms, check_and_write
+
+    method = registry.method(masked.spec.method)
+    terms = Terms(
+        method=method.title,
+        data_format=data_format,
+        identifiers=identifiers,
+        drop=tuple(drop),
+        title=title,
+        date=date,
+        tolerance=tolerance,
+        publish_rate=publish_rate,
+        second_release=second_release,
+        force=force,
+    )
+    invariants = method.invariants(masked.original, masked.spec)
+    return check_and_write(masked, public=public, audit=audit, key=key, invariants=invariants, terms=terms)
+
+
+def verify(bundle: str | PathLike[str]) -> Verification:
+    """Check a public bundle from outside, with nothing confidential at hand."""
+    from safeswap.io.scan import verify_bundle
+
+    return verify_bundle(bundle)
+
+
+def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Microdata:
+    """The original file from the masked one and its audit record, exactly.
+
+    >>> from safeswap import datasets
+    >>> data = datasets.cps8d()
+    >>> undo(swap(data, swap=["Race"], rate=0.05, insecure_seed=1)).table.equals(data.table)
+    True
+    """
+    from safeswap.io.audit import read_audit
+    from safeswap.model.undo import undo as undone
+
+    if isinstance(masked, Masked):
+        return undone(masked.data, masked.audit)
+    if audit is None:
+        raise SpecError("the audit record is needed", code="no-audit", hint="undo(masked_file, audit_directory)")
+    return undone(read(masked), audit if isinstance(audit, Audit) else read_audit(Path(audit)))
+
+
+def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
+    """The data as a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
+
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"Sex": ["f", "m", "m", "f"], "Race": ["a", "b", "a", "b"]})
+    >>> type(to_frame(swap(frame, swap=["Race"], pairs=1, insecure_seed=1))).__module__.split(".")[0]
+    'pandas'
+    """
+    from safeswap.io.frames import to_frame as as_frame
+
+    return as_frame(data, like=like)
+
+
+def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> None:
+    """Write a file that stays inside, in the format of its ending. It appears complete or not at all."""
+    from safeswap.io.write import write as write_file
+
+    write_file(data, path, force=force)
+
+
+def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
+    """Make a secret key and keep it in a file that only its owner can read.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "survey.key"
+    >>> keygen(path) == read_key(path)
+    True
+    """
+    from safeswap.io.keyfile import write_key
+
+    key = Key.generate()
+    write_key(key, path, force=force)
+    return key
+
+
+def read_key(path: str | PathLike[str]) -> Key:
+    """The key in a key file; refused if others can read the file."""
+    from safeswap.io.keyfile import read_key as read_key_file
+
+    return read_key_file(path)
+
+
+def _check_alike(before: Microdata, after: Microdata) -> None:
+    missing = [name for name in before.attributes if name not in after.schema]
+    if len(before) != len(after) or missing:
+        raise InputError(
+            f"the two files do not fit: {len(before):,} records and {len(after):,}"
+            + (f", the second lacks {', '.join(missing[:5])}" if missing else ""),
+            code="files-differ",
+            hint="give the masked file that stays inside, which has the rows and columns of the original",
+        )
 
 
 def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
