@@ -105,17 +105,33 @@ def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities:
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
     ([0, 1, 2], [1, 2, 0], [2, 0, 1])
     """
-    if prod(max(1, int(c)) for c in cardinalities) > MOST_CELLS:
-        # Ranks have a meaning within one call only, so both sides are packed in one.
-        together = [np.concatenate(pair) for pair in zip(before, after, strict=True)]
-        codes, cells = pack(together, cardinalities)
-        sides = codes[: before[0].size], codes[before[0].size :]
-    else:
-        (first, cells), (second, _) = pack(before, cardinalities), pack(after, cardinalities)
-        sides = first, second
-    if is_dense(cells, max(side.size for side in sides)):
-        return _dense_joint(*sides, cells)
-    return JointCounts(*sparse.joint(*sides), cells)
+    first, second, cells = _packed_alike(before, after, cardinalities)
+    if is_dense(cells, max(first.size, second.size)):
+        return _dense_joint(first, second, cells)
+    return JointCounts(*sparse.joint(first, second), cells)
+
+
+def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
+    """Counts before and after of the cells that some record left or entered; record i is the same on both sides.
+
+    All other cells are thrown together into one last cell, whose code is one above all others and whose two counts
+    are equal: sums over cells of differences between before and after are the same as over all cells. Where cells
+    are many and changes few this takes a fraction of the time and memory of :func:`joint_counts`.
+
+    >>> joint = changed_counts([np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3])
+    >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
+    ([0, 1, 3], [1, 2, 1], [1, 2, 1])
+    """
+    first, second, cells = _packed_alike(before, after, cardinalities)
+    if first.size != second.size:
+        raise ValueError("both sides hold the same records")
+    differs = first != second
+    codes, left, entered = sparse.joint(first[differs].astype(np.uint64), second[differs].astype(np.uint64))
+    stayed = sparse.tally_among(first, differs, codes)
+    rest = first.size - int(stayed.sum() + left.sum())
+    return JointCounts(
+        np.append(codes, np.uint64(cells)), np.append(stayed + left, rest), np.append(stayed + entered, rest), cells
+    )
 
 
 def is_dense(cells: int, records: int) -> bool:
@@ -146,6 +162,18 @@ def _counted(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
     counts = dense_counts(codes, cells)
     occupied = np.flatnonzero(counts)
     return occupied.astype(codes.dtype), counts[occupied].astype(np.int64)
+
+
+def _packed_alike(
+    before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]
+) -> tuple[Codes, Codes, int]:
+    if prod(max(1, int(c)) for c in cardinalities) <= MOST_CELLS:
+        (first, cells), (second, _) = pack(before, cardinalities), pack(after, cardinalities)
+        return first, second, cells
+    # Ranks have a meaning within one call only, so both sides are packed in one.
+    together = [np.concatenate(pair) for pair in zip(before, after, strict=True)]
+    codes, cells = pack(together, cardinalities)
+    return codes[: before[0].size], codes[before[0].size :], cells
 
 
 def _dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.kernels import hashing as loops
 from safeswap.kernels.threads import run_all, spans
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
@@ -21,15 +21,9 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 
-_MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible; its bits are well mixed
-_FACTOR = np.uint64(_MULTIPLIER)
-_INVERSE = np.uint64(pow(_MULTIPLIER, -1, 1 << 64))
-_HALF = np.uint64(32)
-_ONE = np.uint64(1)
+_INVERSE = np.uint64(pow(loops.MULTIPLIER, -1, 1 << 64))
 _PARTITION_RECORDS = 1 << 13  # the table of a partition then fits the second-level cache
 _MOST_BITS = 12
-_LARGEST_FIRST_TABLE = 1 << 14  # a cell that holds most records needs no large table: it grows where it must
-_DIGIT_BITS = 11
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +67,33 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     grouped = _grouped(np.concatenate([before, after]))
     # Spreading is stable: in each partition the records of the first side come first.
     sizes = np.zeros(grouped.found.size, np.int64)
-    _partition_sizes(before, grouped.shift, sizes)
+    loops.partition_sizes(before, grouped.shift, sizes)
     splits = grouped.starts[:-1] + sizes
     first = _tallied(grouped, grouped.starts[:-1], splits)
     second = _tallied(grouped, splits, grouped.starts[1:])
     values, places = _ascending(grouped)
     return values, first[places].astype(np.int64), second[places].astype(np.int64)
+
+
+def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -> Int64s:
+    """How many records have each of the ``wanted`` codes (distinct), leaving out the skipped records.
+
+    >>> codes, skipped = np.array([7, 3, 7, 5], np.uint64), np.array([False, False, True, False])
+    >>> tally_among(codes, skipped, np.array([7, 5], np.uint64)).tolist()
+    [1, 1]
+    """
+    slots = np.zeros(1 << max(1, (2 * wanted.size - 1).bit_length()), np.int32)
+    loops.enter(wanted, slots)
+    runs = spans(codes.size)
+    counts = np.zeros((len(runs), wanted.size), np.int32)
+
+    def tally(r: int) -> None:
+        run = slice(*runs[r])
+        loops.tally_known(codes[run], skipped[run], wanted, slots, counts[r])
+
+    run_all(tally, range(len(runs)))
+    total: Int64s = counts.sum(axis=0, dtype=np.int64)
+    return total
 
 
 def occurrences(codes: Codes) -> Int32s:
@@ -113,14 +128,14 @@ def _grouped(codes: Codes) -> _Grouped:
     bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
     shift, runs = np.uint64(64 - bits), spans(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
-    run_all(lambda r: _partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
+    run_all(lambda r: loops.partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.sum(axis=0))])
     cursors = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
     keys, moving = np.empty(codes.size, np.uint64), cursors.copy()
-    run_all(lambda r: _spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
+    run_all(lambda r: loops.spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
     names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
     stretches = _stretches(starts, runs)
-    run_all(lambda s: _number_partitions(starts, s[0], s[1], keys, names, found), stretches)
+    run_all(lambda s: loops.number_partitions(starts, s[0], s[1], keys, names, found), stretches)
     return _Grouped(codes, shift, runs, cursors, starts, keys, names, found)
 
 
@@ -134,7 +149,9 @@ def _tallied(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
     """At the place of each name, how many of its records lie from ``first[p]`` to ``last[p]`` of its partition."""
     counts = np.empty(grouped.places.size, np.int32)
     stretches = _stretches(grouped.starts, grouped.runs)
-    run_all(lambda s: _tally(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts), stretches)
+    run_all(
+        lambda s: loops.tally(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts), stretches
+    )
     return counts
 
 
@@ -144,127 +161,22 @@ def _ascending(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
     within = np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
     places = np.repeat(grouped.starts[:-1], found) + within
     codes = grouped.names[places]
-    codes ^= codes >> _HALF
+    codes ^= codes >> loops.HALF
     codes *= _INVERSE
-    codes ^= codes >> _HALF
-    digits = -(-int(codes.max(initial=0)).bit_length() // _DIGIT_BITS)
-    ordered: tuple[UInt64s, Int64s] = _sorted_by_digits(codes, places, digits)
+    codes ^= codes >> loops.HALF
+    digits = -(-int(codes.max(initial=0)).bit_length() // loops.DIGIT_BITS)
+    ordered: tuple[UInt64s, Int64s] = loops.sorted_by_digits(codes, places, digits)
     return ordered
 
 
 def _in_file_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
     """For each record the value at its place; ``grouped.places`` is used up."""
     # Looked up in partition order, where the values of a partition are near each other, and then brought home.
-    run_all(lambda run: _look_up(grouped.places[slice(*run)], at_place), grouped.runs)
+    run_all(lambda run: loops.look_up(grouped.places[slice(*run)], at_place), grouped.runs)
     moving = grouped.cursors.copy()
 
     def bring(r: int) -> None:
         run = slice(*grouped.runs[r])
-        _collect_run(grouped.codes[run], grouped.shift, moving[r], grouped.places, out[run])
+        loops.collect_run(grouped.codes[run], grouped.shift, moving[r], grouped.places, out[run])
 
     run_all(bring, range(len(grouped.runs)))
-
-
-@numba.njit(cache=True, nogil=True)
-def _scramble(code):  # type: ignore[no-untyped-def]
-    x = np.uint64(code)
-    x ^= x >> _HALF
-    x *= _FACTOR
-    return x ^ (x >> _HALF)
-
-
-@numba.njit(cache=True, nogil=True)
-def _partition_sizes(codes, shift, sizes):  # type: ignore[no-untyped-def]
-    for i in range(codes.size):
-        sizes[_scramble(codes[i]) >> shift] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
-    for i in range(codes.size):
-        key = _scramble(codes[i])
-        part = key >> shift
-        keys[cursor[part]] = key
-        cursor[part] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _look_up(places, at_place):  # type: ignore[no-untyped-def]
-    for i in range(places.size):
-        places[i] = at_place[places[i]]
-
-
-@numba.njit(cache=True, nogil=True)
-def _collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
-    """Bring values from partition order back to file order, by the very walk that spread the records."""
-    for i in range(codes.size):
-        part = _scramble(codes[i]) >> shift
-        out[i] = values[cursor[part]]
-        cursor[part] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _number(keys, names):  # type: ignore[no-untyped-def]
-    """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
-    size = 2
-    while size < 2 * keys.size and size < _LARGEST_FIRST_TABLE:
-        size *= 2
-    slots = np.zeros(size, np.int32)  # number + 1, so that 0 is an empty slot
-    mask = np.uint64(slots.size - 1)
-    found = 0
-    for i in range(keys.size):
-        key = keys[i]
-        slot = key & mask
-        while slots[slot] != 0 and names[slots[slot] - 1] != key:
-            slot = (slot + _ONE) & mask
-        if slots[slot] == 0:
-            names[found] = key
-            found += 1
-            slots[slot] = found
-        keys[i] = slots[slot] - 1
-        if 2 * found > slots.size:
-            slots = np.zeros(2 * slots.size, np.int32)
-            mask = np.uint64(slots.size - 1)
-            for j in range(found):
-                slot = names[j] & mask
-                while slots[slot] != 0:
-                    slot = (slot + _ONE) & mask
-                slots[slot] = j + 1
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
-    for part in range(first, last):
-        here = keys[starts[part] : starts[part + 1]]
-        found[part] = _number(here, names[starts[part] : starts[part + 1]])
-        here += np.uint64(starts[part])
-
-
-@numba.njit(cache=True, nogil=True)
-def _tally(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
-    for part in range(first_part, last_part):
-        counts[starts[part] : starts[part] + found[part]] = 0
-        for i in range(first[part], last[part]):
-            counts[places[i]] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _sorted_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
-    """Both in ascending order of the code: one stable pass per digit, the lowest first. Overwrites its arguments."""
-    other_codes, other_places = np.empty_like(codes), np.empty_like(places)
-    mask = np.uint64((1 << _DIGIT_BITS) - 1)
-    for digit in range(digits):
-        shift = np.uint64(digit * _DIGIT_BITS)
-        cursor = np.zeros((1 << _DIGIT_BITS) + 1, np.int64)
-        for code in codes:
-            cursor[((code >> shift) & mask) + _ONE] += 1
-        cursor = np.cumsum(cursor)
-        for i in range(codes.size):
-            bucket = (codes[i] >> shift) & mask
-            other_codes[cursor[bucket]] = codes[i]
-            other_places[cursor[bucket]] = places[i]
-            cursor[bucket] += 1
-        codes, other_codes = other_codes, codes
-        places, other_places = other_places, places
-    return codes, places

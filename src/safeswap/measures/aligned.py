@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -38,6 +39,8 @@ class AlignedColumn:
 _COLUMNS: WeakKeyDictionary[Comparison, dict[str, AlignedColumn]] = WeakKeyDictionary()
 _JOINT: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
 
+_CHANGED: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
+
 
 def aligned(comparison: Comparison, name: str) -> AlignedColumn:
     """The attribute in both files, coded alike; computed once per comparison."""
@@ -61,6 +64,25 @@ def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) 
     if keep:
         known[names] = joint
     return joint
+
+
+def changed_counts(comparison: Comparison, names: tuple[str, ...]) -> JointCounts:
+    """Counts before and after from which any sum over cells of a difference comes out, kept with the comparison.
+
+    Where cells are many, those that no record left or entered are thrown together.
+    """
+    from safeswap.kernels import cells
+
+    columns = [aligned(comparison, name) for name in names]
+    records, other = len(comparison.before), len(comparison.after)
+    if records != other or cells.is_dense(prod(max(1, c.cardinality) for c in columns), records):
+        return joint_counts(comparison, names, keep=True)
+    known = _CHANGED.setdefault(comparison, {})
+    if names not in known:
+        known[names] = cells.changed_counts(
+            [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]
+        )
+    return known[names]
 
 
 def require_same_records(comparison: Comparison) -> None:

@@ -71,6 +71,21 @@ def test_joint_counts_align_the_cells_of_both_files(case: tuple[list[Columns], l
     assert (np.diff(joint.codes.astype(object)) > 0).all()
 
 
+@given(coded_columns(sides=2), st.integers(0, 2**32 - 1))
+def test_changed_cells_hold_all_that_differs(case: tuple[list[Columns], list[int]], seed: int) -> None:
+    (before, other), cardinalities = case
+    moved = np.random.default_rng(seed).random(before[0].size) < 0.3
+    after = [np.where(moved, new, old) for old, new in zip(before, other, strict=True)]
+    whole = cells.joint_counts(before, after, cardinalities)
+    part = cells.changed_counts(before, after, cardinalities)
+    assert part.before.sum() == part.after.sum() == before[0].size
+    assert part.before[-1] == part.after[-1]
+    gaps = whole.before != whole.after
+    changed = part.before != part.after
+    np.testing.assert_array_equal(whole.before[gaps], part.before[changed])
+    np.testing.assert_array_equal(whole.after[gaps], part.after[changed])
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3000), st.sampled_from([1, 3, 500, 2**63]))
 def test_hashing_agrees_with_sorting(seed: int, records: int, values: int) -> None:
     codes = np.random.default_rng(seed).integers(0, values, records, dtype=np.uint64)

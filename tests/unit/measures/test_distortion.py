@@ -179,3 +179,17 @@ def test_a_file_without_records_has_no_distortion() -> None:
     comparison = Comparison(before=empty, after=empty, attributes=("x", "edu"), touched=np.zeros(0, dtype=np.bool_))
     for measure in registry.measures().values():
         assert measure.score(comparison).value == 0
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_many_cells_are_compared_by_those_that_changed(name: str) -> None:
+    records = 4_000
+    rng = np.random.default_rng(3)
+    before = {name: rng.integers(0, 50, records).tolist() for name in ("a", "b", "c", "d")}
+    after = {**before, "b": before["b"][:3_500] + before["b"][3_500:][::-1]}
+    comparison = compare(before, after)
+    joint = joint_counts(comparison, comparison.attributes, keep=False)
+    assert joint.cells > 2**22
+    score = registry.measure(name).score(comparison)
+    assert score.value == pytest.approx(getattr(divergence, name)(joint.before, joint.after), abs=1e-12)
+    assert score.value != 0

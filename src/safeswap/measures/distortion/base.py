@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned, joint_counts
+from safeswap.measures.aligned import aligned, changed_counts
 from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison, Score
@@ -73,8 +73,8 @@ class JointDistortion(DistortionMeasure):
     def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
         if not any(aligned(comparison, name).changed for name in names):
             return 0.0
-        joint = joint_counts(comparison, names, keep=True)
-        return self._divergence(joint.before, joint.after)
+        counts = changed_counts(comparison, names)
+        return self._divergence(counts.before, counts.after)
 
     def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
         changed = any(aligned(comparison, name).changed for name in names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
@@ -13,6 +14,8 @@ from safeswap.measures.aligned import aligned, require_same_records
 from safeswap.measures.distortion.base import GOMATAM_KARR, DistortionMeasure
 from safeswap.measures.order import Order, level_order
 from safeswap.model.score import Comparison, Score
+
+Index = npt.NDArray[np.int64]
 
 
 class OrdinalDisplacement(DistortionMeasure):
@@ -52,17 +55,28 @@ class OrdinalDisplacement(DistortionMeasure):
 
 
 def _row(comparison: Comparison, name: str, order: Order) -> dict[str, object]:
-    column = aligned(comparison, name)
-    before, after = order.ranks[column.before], order.ranks[column.after]
+    before, after, records = _moves(comparison, name, order)
+    total = max(1, int(records.sum()))
     moves = divergence.ordinal_displacement(before, after, levels=order.levels)
-    moved = moves > 0
-    counts = [np.bincount(ranks[ranks >= 0], minlength=order.levels) for ranks in (before, after)]
+    moved = int(records[moves > 0].sum())
+    counts = [np.bincount(ranks[ranks >= 0], records[ranks >= 0], minlength=order.levels) for ranks in (before, after)]
     return {
         "attribute": name,
         "levels": order.levels,
-        "share_moved": float(moved.mean()) if moves.size else 0.0,
-        "mean_move_of_the_moved": float(moves[moved].mean()) if moved.any() else 0.0,
+        "share_moved": moved / total,
+        "mean_move_of_the_moved": float(moves @ records) / max(1, moved),
         "farthest_move": float(moves.max(initial=0.0)),
         "margin_wasserstein": divergence.wasserstein_ranks(counts[0], counts[1]),
-        "value": float(moves.mean()) if moves.size else 0.0,
+        "value": float(moves @ records) / total,
     }
+
+
+def _moves(comparison: Comparison, name: str, order: Order) -> tuple[Index, Index, Index]:
+    """Rank before, rank after and number of records, for every move that occurs: few, however many records."""
+    from safeswap.kernels import cells
+
+    column = aligned(comparison, name)
+    levels = max(1, column.cardinality)
+    counted = cells.cell_counts([column.before, column.after], [levels, levels])
+    before, after = np.divmod(counted.codes.astype(np.int64), levels)
+    return order.ranks[before], order.ranks[after], counted.counts
