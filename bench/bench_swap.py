@@ -70,7 +70,7 @@ def end_to_end(path: Path, folder: Path, arrow_bytes: int) -> None:
         f"data = ss.read({str(path)!r}, identifier='id')\n"
         "key = ss.Key.generate()\n"
         "masked = ss.swap(data, swap=['a3'], rate=0.1, key=key)\n"
-        f"ss.release(masked, {str(folder / 'public')!r}, audit={str(folder / 'audit')!r}, key=key, format='parquet')\n"
+        f"ss.release(masked, {str(folder / 'public')!r}, audit={str(folder / 'audit')!r}, key=key, data_format='parquet')\n"
     )
     plain, _ = _process(copy)
     whole, peak = _process(job)

@@ -50,6 +50,7 @@ class PairRequest:
     draw_key: bytes = field(repr=False)
     identity_key: bytes = field(repr=False)
     targeting: Targeting | None = None
+    pairs_per_record: float = 0.25  # an estimate, for how much of the order is needed; the result does not depend on it
 
 
 class Engine(Protocol):

@@ -120,18 +120,20 @@ def _walk(data: Microdata, request: PairRequest, rows: Rows) -> tuple[Rows, int]
 def _walk_prefixes(
     data: Microdata, request: PairRequest, identity: npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 ) -> tuple[Rows, Rows]:
-    """Walk a short prefix to see how often a pair counts, then one that should suffice, longer ones if it does not."""
+    """Walk a prefix of the order that should suffice, and a longer one if it does not."""
     records = len(data)
-    share = 1.0 if records <= _WHOLE_FILE else _WHOLE_FILE / (2 * records)
+    expected = request.pairs_per_record
+    share = 0.0
     while True:
+        needed = request.wanted / max(expected, 1 / records)
+        # Three standard deviations of head room; a prefix that is a little too long costs little.
+        likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
+        share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
         rows = order.prefix(identity, request.draw_key, share)
         found, looked_at = _walk(data, request, rows)
         if len(found) >= request.wanted or share >= 1.0:
             return rows, found
-        yield_per_record = (len(found) + 1) / (looked_at + 1)
-        needed = request.wanted / yield_per_record
-        # Three standard deviations of head room; a prefix that is a little too long costs little.
-        share = min(1.0, max(1.5 * share, (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records))
+        expected = (len(found) + 1) / (looked_at + 1)
 
 
 def _weights(data: Microdata, targeting: Targeting) -> npt.NDArray[np.float64]:

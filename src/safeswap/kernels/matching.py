@@ -9,7 +9,7 @@ stratum and their classes differ in every coordinate.
 * Several coordinates: a maximum b-matching in the graph of compatible classes. An upper bound comes from half-integral
   duality (a label's records cannot be paired among themselves; a class can be paired with its neighbours only). A
   greedy pass that takes the most crowded labels first mostly reaches it; where it does not, an integer programme
-  (HiGHS) decides.
+  (HiGHS) decides. Where only the number is asked for and no label is crowded, the degrees alone prove it.
 
 Classes come in a canonical order given by the caller, so that the result depends on neither row order nor label names.
 """
@@ -44,6 +44,12 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
     >>> one.total, one.proved
     (3, True)
     """
+    occupied = np.flatnonzero(counts)
+    if len(occupied) < len(counts):
+        # What is left over after random pairs lies in few classes, and the work grows with the square of their number.
+        matching = largest_matching(strata[occupied], coordinates[occupied], counts[occupied])
+        matching.moves[:, :2] = occupied[matching.moves[:, :2]]
+        return matching
     bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
     if coordinates.shape[1] == 1:
         moves = _one_coordinate(bounds, counts)
@@ -64,19 +70,74 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
 
 
 def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> int:
-    """The number of pairs only; for one coordinate without building the moves.
+    """The number of pairs only; for one coordinate, and for crowds that are small, without building the moves.
 
     >>> largest_total(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080]))
     7080
     """
-    if coordinates.shape[1] > 1:
-        return largest_matching(strata, coordinates, counts).total
     if not len(strata):
         return 0
     starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
     size = np.add.reduceat(counts, starts)
+    if coordinates.shape[1] > 1:
+        total, open_strata = _total_by_degrees(starts, size, coordinates, counts)
+        rest = np.repeat(open_strata, np.diff(np.r_[starts, len(counts)]))
+        return total + largest_matching(strata[rest], coordinates[rest], counts[rest]).total
     largest = np.maximum.reduceat(counts, starts)
     return int(np.minimum(size // 2, size - largest).sum())
+
+
+def _total_by_degrees(
+    starts: Counts, size: Counts, coordinates: Counts, counts: Counts
+) -> tuple[int, npt.NDArray[np.bool_]]:
+    """The pairs of the strata whose maximum follows from how many partners a record has, and which strata are left.
+
+    In a stratum of n records let m_j be the largest number with one label in coordinate j, M the sum of the m_j.
+    A record has at least n − M partners. So M ≤ n/2 proves a cycle through all records (Dirac 1952), hence n // 2
+    pairs. And if n − m_j ≤ m_j − (M − m_j) for some j, each of the n − m_j records outside that label finds a partner
+    of its own inside it, whoever chooses first; more pairs than that there cannot be.
+    """
+    stratum = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(counts)]))
+    crowds = np.zeros((len(starts), coordinates.shape[1]), dtype=np.int64)
+    for j, labels in enumerate(coordinates.T):
+        order = np.lexsort((labels, stratum))
+        groups = np.flatnonzero(np.r_[True, (np.diff(labels[order]) != 0) | (np.diff(stratum[order]) != 0)])
+        np.maximum.at(crowds[:, j], stratum[order][groups], np.add.reduceat(counts[order], groups))
+    together = crowds.sum(axis=1)
+    largest = crowds.max(axis=1)
+    spread = 2 * together <= size
+    dominated = size - largest <= 2 * largest - together
+    total = int((size // 2)[spread].sum() + (size - largest)[dominated & ~spread].sum())
+    return total, ~(spread | dominated)
+
+
+def pairs_per_record(strata: Counts, coordinates: Counts, counts: Counts) -> float:
+    """How many pairs that count a random pairing within strata gives per record, in expectation.
+
+    >>> round(pairs_per_record(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080])), 4)
+    0.1239
+    """
+    bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
+    return float(_expected_pairs(bounds, coordinates, counts) / max(int(counts.sum()), 1))
+
+
+@njit(cache=True, nogil=True)
+def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts) -> float:
+    expected = 0.0
+    for s in range(len(bounds) - 1):
+        start, end = bounds[s], bounds[s + 1]
+        total = float(counts[start:end].sum())
+        alike = 0.0
+        for a in range(start, end):
+            if coordinates.shape[1] == 1:
+                alike += counts[a] * (counts[a] - 1.0)
+                continue
+            for b in range(start, end):
+                if (coordinates[a] == coordinates[b]).any():
+                    alike += counts[a] * (counts[b] - (1.0 if a == b else 0.0))
+        if total > 1:
+            expected += total / 2 * (1 - alike / (total * (total - 1)))
+    return expected
 
 
 @njit(cache=True, nogil=True)

@@ -74,10 +74,11 @@ def bucket_sort(rows: Rows, values: keyed.Words) -> tuple[Rows, bool]:
     that are not uniform are sorted just as correctly, only slower.
     """
     n = len(rows)
+    largest = values.max()
     shift = np.uint64(0)
-    while (values.max() >> shift) >= np.uint64(n // 4 + 1):
+    while (largest >> shift) >= np.uint64(n // 4 + 2):  # two at least: a word cannot be shifted by all of its 64 bits
         shift += np.uint64(1)
-    start = np.zeros((values.max() >> shift) + np.uint64(2), dtype=np.int64)
+    start = np.zeros((largest >> shift) + np.uint64(2), dtype=np.int64)
     for value in values:
         start[(value >> shift) + np.uint64(1)] += 1
     for b in range(1, len(start)):

@@ -6,6 +6,7 @@ Gomatam, Karr, Liu & Sanil 2003 (NISS WebSwap).
 
 from __future__ import annotations
 
+from decimal import ROUND_DOWN, Context
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from safeswap.model.invariant import (
 )
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Codes, Microdata
 from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.spec import SwapSpec
 
@@ -48,12 +49,10 @@ class Swap:
         """How many pairs the data allow; with what binds and what would help where that is too few."""
         check_attributes(data, spec)
         asked = spec.pairs_for(len(data))
-        totals = {names: largest_number(data, constraint_of(spec, names), engine) for names in spec.stages}
-        tightest = min(totals, key=lambda names: totals[names])
-        feasible = totals[tightest]
+        feasible, tightest, expected = most_pairs(data, spec, engine)
         if asked <= feasible:
-            return Plan(method=self.name, records=len(data), asked=asked, feasible=feasible)
-        relaxed = relaxations(data, spec, tightest, feasible=feasible, asked=asked, engine=engine)
+            return Plan(method=self.name, records=len(data), asked=asked, feasible=feasible, pairs_per_record=expected)
+        relaxed = relaxations(data, spec, feasible=feasible, asked=asked, engine=engine)
         return Plan(
             method=self.name,
             records=len(data),
@@ -61,6 +60,7 @@ class Swap:
             feasible=feasible,
             binds=_binding(relaxed, tightest, feasible, len(data)),
             relaxations=tuple(Relaxation(change=change, feasible=number) for change, _, number in relaxed),
+            pairs_per_record=expected,
         )
 
     def apply(self, data: Microdata, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
@@ -71,7 +71,16 @@ class Swap:
         exchanges = []
         masked = data
         for stage, names in enumerate(spec.stages):
-            pairs = draw(data, spec, names, stage=stage, key=key, engine=engine, replicate=replicate)
+            pairs = draw(
+                data,
+                spec,
+                names,
+                stage=stage,
+                key=key,
+                engine=engine,
+                replicate=replicate,
+                expected=plan.pairs_per_record[stage],
+            )
             if len(pairs) < plan.asked and spec.on_shortfall == "error":
                 raise uniform_shortfall(plan, len(pairs))
             masked = engine.exchange(masked, names, pairs)
@@ -113,7 +122,7 @@ class Swap:
 
 
 def check_attributes(data: Microdata, spec: SwapSpec) -> None:
-    """Refuse unknown attributes and identifiers, and swap attributes that have one value only."""
+    """Refuse unknown attributes and identifiers, swap attributes of one value only, and targeting without keys."""
     for name in (*spec.swap, *spec.fixed, *spec.differ, *(spec.targeting.keys if spec.targeting else ())):
         attribute = data.schema[name]
         if attribute is data.schema.identifier:
@@ -123,8 +132,16 @@ def check_attributes(data: Microdata, spec: SwapSpec) -> None:
                 hint="leave it out of the specification; it stays with its record",
                 attribute=name,
             )
+    if spec.targeting and not (spec.targeting.keys or data.schema.categorical):
+        raise SpecError(
+            "the file has no categorical attribute from which to tell records at risk",
+            code="no-key-variables",
+            hint="name the key variables: targeting.keys",
+        )
     for name in spec.swap:
-        if spec.pairs_for(len(data)) and data.coded(name).cardinality < 2:
+        # Levels that do not occur must not hide that an attribute is constant.
+        codes = data.coded(name).codes
+        if spec.pairs_for(len(data)) and (codes == codes[:1]).all():
             raise InfeasibleError(
                 f"{name!r} has the same value in every record: exchanging it changes nothing",
                 code="constant-attribute",
@@ -139,23 +156,35 @@ def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     return Constraint(equal=spec.fixed, unequal=(*swap_groups, *((name,) for name in spec.differ)))
 
 
-def largest_number(data: Microdata, constraint: Constraint, engine: Engine) -> int:
-    """The true maximum of pairs, from counts."""
-    classes = engine.classes(data, constraint)
-    return matching.largest_total(classes.strata, classes.coordinates, classes.counts)
+def most_pairs(data: Microdata, spec: SwapSpec, engine: Engine) -> tuple[int, Names, tuple[float, ...]]:
+    """How many pairs every stage can have, the stage that can have no more, and what one random pass would give."""
+    classes = {names: engine.classes(data, constraint_of(spec, names)) for names in spec.stages}
+    totals = {n: matching.largest_total(c.strata, c.coordinates, c.counts) for n, c in classes.items()}
+    expected = tuple(matching.pairs_per_record(c.strata, c.coordinates, c.counts) for c in classes.values())
+    tightest = min(totals, key=lambda names: totals[names])
+    return totals[tightest], tightest, expected
 
 
 def draw(
-    data: Microdata, spec: SwapSpec, names: Names, *, stage: int, key: Key, engine: Engine, replicate: int
+    data: Microdata,
+    spec: SwapSpec,
+    names: Names,
+    *,
+    stage: int,
+    key: Key,
+    engine: Engine,
+    replicate: int,
+    expected: float = 0.25,
 ) -> Rows:
     """The pairs of one stage."""
     request = PairRequest(
         constraint=constraint_of(spec, names),
-        wanted=spec.pairs_for(len(data)),
+        wanted=min(spec.pairs_for(len(data)), len(data) // 2),
         repair=spec.pairing == "repaired",
         draw_key=stage_key(data, key, stage=stage, replicate=replicate),
         identity_key=keyed.derive(key.secret, "identity"),
         targeting=spec.targeting,
+        pairs_per_record=expected,
     )
     return engine.pairs(data, request)
 
@@ -167,33 +196,33 @@ def stage_key(data: Microdata, key: Key, *, stage: int, replicate: int) -> bytes
 
 
 def relaxations(
-    data: Microdata, spec: SwapSpec, names: Names, *, feasible: int, asked: int, engine: Engine
+    data: Microdata, spec: SwapSpec, *, feasible: int, asked: int, engine: Engine
 ) -> list[tuple[str, str, int]]:
     """Single changes of the spec as (what to do, which attribute it frees, pairs then feasible), cheapest first.
 
     Cheapest is what just suffices: least of the protection asked for is given up. What does not suffice comes last.
     """
-    found = []
-
-    def try_out(change: str, frees: str, relaxed: Constraint) -> None:
-        found.append((change, frees, largest_number(data, relaxed, engine)))
-
-    whole = constraint_of(spec, names)
-    for name in spec.fixed:
-        fixed = tuple(other for other in spec.fixed if other != name)
-        try_out(f"no longer hold {name} fixed", name, Constraint(equal=fixed, unequal=whole.unequal))
-    for name in spec.differ:
-        groups = tuple(group for group in whole.unequal if group != (name,))
-        try_out(f"no longer require {name} to differ", name, Constraint(equal=whole.equal, unequal=groups))
-    if spec.true_swap == "all" and len(names) > 1:
-        for name in names:
-            groups = tuple(group for group in whole.unequal if group != (name,))
-            try_out(f"do not swap {name}", name, Constraint(equal=whole.equal, unequal=groups))
-        anyone = constraint_of(spec.replace(true_swap="any"), names)
-        try_out('count a pair if any swap attribute differs (true_swap="any")', "", anyone)
+    found = [(change, frees, most_pairs(data, relaxed, engine)[0]) for change, frees, relaxed in _relaxed(spec)]
     found.sort(key=lambda item: (item[2] < asked, item[2] if item[2] >= asked else -item[2]))
-    rate = 2 * feasible / max(len(data), 1)
-    return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:.6g} of {len(data):,} records)", "", feasible)]
+    # Rounded down: the rate that is proposed must not ask for a pair too many.
+    rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(data), 1))
+    return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:f} of {len(data):,} records)", "", feasible)]
+
+
+def _relaxed(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
+    """Every spec that asks for one thing less: what is given up, the attribute that is freed, the spec."""
+
+    def without(role: str, name: str) -> SwapSpec:
+        return spec.replace(**{role: tuple(other for other in getattr(spec, role) if other != name)})
+
+    changes = [(f"no longer hold {name} fixed", name, without("fixed", name)) for name in spec.fixed]
+    changes += [(f"no longer require {name} to differ", name, without("differ", name)) for name in spec.differ]
+    if len(spec.swap) > 1 and (spec.true_swap == "all" or spec.mode == "sequential"):
+        changes += [(f"do not swap {name}", name, without("swap", name)) for name in spec.swap]
+    if len(spec.swap) > 1 and spec.true_swap == "all" and spec.mode == "simultaneous":
+        anyone = spec.replace(true_swap="any")
+        changes.append(('count a pair if any swap attribute differs (true_swap="any")', "", anyone))
+    return changes
 
 
 def _binding(relaxed: list[tuple[str, str, int]], names: Names, feasible: int, records: int) -> Names:
@@ -241,13 +270,18 @@ def compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange,
     rows = exchanges[0].pairs.ravel()
     if len(exchanges) > 1:
         rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
-    names = tuple(dict.fromkeys((*before.schema.categorical, *(n for e in exchanges for n in e.attributes))))
-    columns_before, cardinalities = before.coded_columns(names)
-    columns_after, _ = after.coded_columns(names)
-    joint = cells.joint_counts([c[rows] for c in columns_before], [c[rows] for c in columns_after], cardinalities)
-    changed = np.zeros(len(rows), dtype=np.bool_)
-    for was, now in zip(columns_before, columns_after, strict=True):
-        if was is not now:
-            changed |= was[rows] != now[rows]
+    swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
+    others = tuple(name for name in before.schema.categorical if name not in swapped)
+    rest, rest_size = _packed(before, others, rows)
+    was, size = _packed(before, swapped, rows)
+    now, _ = _packed(after, swapped, rows)
+    joint = cells.joint_counts([rest, was], [rest, now], [rest_size, size])
     net = int(np.abs(joint.after - joint.before).sum()) // 2
-    return int(changed.sum()) - net
+    return int(np.count_nonzero(was != now)) - net
+
+
+def _packed(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
+    if not names:
+        return np.zeros(len(rows), dtype=np.uint8), 1
+    columns, cardinalities = data.coded_columns(names)
+    return cells.pack([column[rows] for column in columns], cardinalities)

@@ -125,20 +125,20 @@ def code_column(column: pa.ChunkedArray) -> Coded:
             )
         codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
         start += len(chunk)
-    return _compacted(codes, levels, has_missing)
+    return _compacted(codes, levels, has_missing=has_missing)
 
 
 def _holds(index_type: pa.DataType, value: int) -> bool:
     return bool(value <= np.iinfo(index_type.to_pandas_dtype()).max)
 
 
-def _compacted(codes: Codes, levels: pa.Array, has_missing: bool) -> Coded:
+def _compacted(codes: Codes, levels: pa.Array, *, has_missing: bool) -> Coded:
     """Drop repeated and null dictionary entries, which foreign files may hold; the usual case costs nothing."""
     if levels.null_count == 0 and len(levels.unique()) == len(levels):
         return Coded(codes, levels, has_missing)
-    unique = levels.drop_null().unique()
-    position = {value: i for i, value in enumerate(unique.to_pylist())}
-    lookup = np.array([position.get(v, len(unique)) for v in levels.to_pylist()] + [len(unique)], dtype=np.int64)
+    encoded = levels.dictionary_encode()  # as columns are coded: −0.0 is not 0.0, and NaN is NaN
+    unique = encoded.dictionary
+    lookup = np.append(encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False), len(unique))
     recoded = lookup[codes]
     missing = bool((recoded == len(unique)).any())
     return Coded(recoded.astype(smallest_code_type(len(unique) + missing)), unique, missing)

@@ -28,6 +28,7 @@ class Plan:
     feasible: int
     binds: tuple[str, ...] = ()
     relaxations: tuple[Relaxation, ...] = field(default=())
+    pairs_per_record: tuple[float, ...] = field(default=(), repr=False)  # per stage, what one random pass would give
 
     @property
     def is_feasible(self) -> bool:
