@@ -81,6 +81,8 @@ def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> int:
     size = np.add.reduceat(counts, starts)
     if coordinates.shape[1] > 1:
         total, open_strata = _total_by_degrees(starts, size, coordinates, counts)
+        if not open_strata.any():
+            return total
         rest = np.repeat(open_strata, np.diff(np.r_[starts, len(counts)]))
         return total + largest_matching(strata[rest], coordinates[rest], counts[rest]).total
     largest = np.maximum.reduceat(counts, starts)

@@ -1,0 +1,157 @@
+"""The number of pairs is the true maximum, as an algorithm on single records finds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safeswap.kernels import matching
+
+Counts = npt.NDArray[np.int64]
+Case = tuple[Counts, Counts, Counts]
+
+GREEDY_FALLS_SHORT = (
+    np.zeros(4, dtype=np.int64),
+    np.array([[0, 0], [1, 1], [2, 0], [2, 1]]),
+    np.array([2, 1, 1, 2]),
+)
+
+
+@st.composite
+def classes(draw: st.DrawFn, *, coordinates: st.SearchStrategy[int], empty: bool = True) -> Case:
+    """Classes of a few strata, each with a handful of records, some of them with none."""
+    width = draw(coordinates)
+    label = st.integers(0, 3)
+    named = draw(st.lists(st.tuples(st.integers(0, 2), *[label] * width), max_size=9, unique=True))
+    named.sort(key=lambda name: name[0])
+    counts = draw(st.lists(st.integers(0 if empty else 1, 5), min_size=len(named), max_size=len(named)))
+    names = np.array(named, dtype=np.int64).reshape(-1, width + 1)
+    return names[:, 0], names[:, 1:], np.array(counts, dtype=np.int64)
+
+
+def maximum_by_records(strata: Counts, coordinates: Counts, counts: Counts) -> int:
+    """Edmonds' blossom algorithm on the graph of the records themselves."""
+    members = [c for c, count in enumerate(counts.tolist()) for _ in range(count)]
+    graph = nx.Graph()
+    for i, a in enumerate(members):
+        for j, b in enumerate(members[:i]):
+            if strata[a] == strata[b] and (coordinates[a] != coordinates[b]).all():
+                graph.add_edge(i, j)
+    return len(nx.max_weight_matching(graph, maxcardinality=True))
+
+
+def assert_possible(moves: Counts, case: Case) -> None:
+    strata, coordinates, counts = case
+    used: Counter[int] = Counter()
+    for a, b, number in moves.tolist():
+        assert number > 0
+        assert strata[a] == strata[b]
+        assert (coordinates[a] != coordinates[b]).all()
+        used[a] += number
+        used[b] += number
+    assert all(used[c] <= counts[c] for c in used)
+
+
+@given(classes(coordinates=st.just(1)))
+def test_one_coordinate_reaches_the_maximum(case: Case) -> None:
+    found = matching.largest_matching(*case)
+    assert_possible(found.moves, case)
+    assert found.total == found.moves[:, 2].sum() == maximum_by_records(*case)
+    assert found.proved
+    assert matching.largest_total(*case) == found.total
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40))
+def test_one_attribute_that_must_differ_gives_half_the_records_or_all_but_the_largest_class(counts: list[int]) -> None:
+    case = (np.zeros(len(counts), dtype=np.int64), np.arange(len(counts)).reshape(-1, 1), np.array(counts))
+    found = matching.largest_matching(*case)
+    assert_possible(found.moves, case)
+    assert found.total == min(sum(counts) // 2, sum(counts) - max(counts))
+
+
+@settings(max_examples=200)
+@given(classes(coordinates=st.integers(2, 3)))
+def test_several_coordinates_reach_the_maximum(case: Case) -> None:
+    found = matching.largest_matching(*case)
+    assert_possible(found.moves, case)
+    assert found.total == found.moves[:, 2].sum() == maximum_by_records(*case)
+    assert found.proved
+    assert matching.largest_total(*case) == found.total
+
+
+@given(classes(coordinates=st.integers(2, 3), empty=False), st.integers(2, 1000))
+def test_many_copies_of_every_record_allow_at_least_as_many_times_the_pairs(case: Case, times: int) -> None:
+    strata, coordinates, counts = case
+    many = (strata, coordinates, counts * times)
+    found = matching.largest_matching(*many)
+    assert_possible(found.moves, many)
+    assert found.total >= times * matching.largest_total(*case)
+    assert matching.largest_total(*many) == found.total
+
+
+def test_the_integer_programme_goes_where_the_greedy_pass_does_not() -> None:
+    strata, coordinates, counts = GREEDY_FALLS_SHORT
+    greedy, short = matching._greedy_strata(np.array([0, 4]), coordinates, counts)
+    assert (greedy[:, 2].sum(), short.tolist()) == (2, [0])
+    found = matching.largest_matching(strata, coordinates, counts)
+    assert (found.total, found.proved) == (3, True)
+
+
+def test_what_is_not_proved_is_not_called_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "_EXACT_CLASSES", 3)
+    found = matching.largest_matching(*GREEDY_FALLS_SHORT)
+    assert (found.total, found.proved) == (2, False)
+    assert_possible(found.moves, GREEDY_FALLS_SHORT)
+
+
+def test_other_strata_keep_their_moves_when_one_is_solved_exactly() -> None:
+    strata, coordinates, counts = GREEDY_FALLS_SHORT
+    case = (
+        np.r_[strata, strata + 1, strata + 2],
+        np.concatenate([coordinates, coordinates + 5, coordinates]),
+        np.r_[counts + 3, counts, counts + 1],
+    )
+    found = matching.largest_matching(*case)
+    assert_possible(found.moves, case)
+    assert found.total == maximum_by_records(*case)
+
+
+def test_no_classes_give_no_pairs() -> None:
+    for width in (1, 2):
+        nothing = (np.zeros(0, dtype=np.int64), np.zeros((0, width), dtype=np.int64), np.zeros(0, dtype=np.int64))
+        assert matching.largest_matching(*nothing).total == 0
+        assert matching.largest_total(*nothing) == 0
+
+
+def refuse(*_: Any) -> None:
+    raise AssertionError("the moves were built though only their number was asked for")
+
+
+@pytest.mark.parametrize("crowd", [1, 40_000])
+def test_many_classes_need_no_moves_to_know_how_many_pairs_there_are(
+    crowd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two continuous items, as when incomes and ages are swapped: nearly every record is a class of its own.
+    monkeypatch.setattr(matching, "_greedy_strata", refuse)
+    records = np.arange(50_000)
+    coordinates = np.stack([np.maximum(records - crowd, 0), records], axis=1)
+    case = (np.zeros(50_000, dtype=np.int64), coordinates, np.ones(50_000, dtype=np.int64))
+    assert matching.largest_total(*case) == (25_000 if crowd == 1 else 50_000 - 40_001)
+
+
+@given(classes(coordinates=st.integers(2, 3), empty=False))
+def test_degrees_never_prove_what_is_not_so(case: Case) -> None:
+    strata, coordinates, counts = case
+    for stratum in np.unique(strata):
+        inside = strata == stratum
+        part = (np.zeros(inside.sum(), dtype=np.int64), coordinates[inside], counts[inside])
+        size = np.array([counts[inside].sum()])
+        total, is_open = matching._total_by_degrees(np.zeros(1, dtype=np.int64), size, part[1], part[2])
+        assert is_open[0] or total == maximum_by_records(*part)
