@@ -87,7 +87,7 @@ def _private_text(file: Path) -> str:
         ) from None
     except (OSError, ValueError) as error:
         raise unreadable(file, error) from None
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             raise InputError(
@@ -97,7 +97,11 @@ def _private_text(file: Path) -> str:
                 file=str(file),
             )
         _refuse_shared(file, facts)
-        return stream.read(_LARGEST + 1).decode("ascii", errors="replace")
+        return os.read(descriptor, _LARGEST + 1).decode("ascii", errors="replace")
+    except OSError as error:
+        raise unreadable(file, error) from None
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_shared(file: Path, facts: os.stat_result) -> None:
