@@ -7,9 +7,19 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.model.audit import Audit, Exchange
+from safeswap.model.invariant import (
+    ChangedRecords,
+    DisjointPairs,
+    KeptMargin,
+    ReplaysFromAudit,
+    SameRows,
+    UntouchedColumns,
+)
+from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
+from safeswap.model.release import PublicFacts, Release, prepare_release
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import SwapSpec
 
@@ -101,3 +111,21 @@ def masked_by(data: Microdata, *exchanges: Exchange, **fields: Any) -> Masked:
         plan=Plan(method="swap", records=len(data), asked=audit.asked, feasible=audit.feasible),
         audit=audit,
     )
+
+
+KEY = Key(bytes(range(32)))
+PROMISES = (
+    SameRows(),
+    UntouchedColumns(("id", "household", "Sex", "Age", "Town", "Income")),
+    *(KeptMargin((name,)) for name in ("Race", "Sex", "Age", "Town")),
+    DisjointPairs(),
+    ChangedRecords(),
+    ReplaysFromAudit(),
+)
+
+
+def release_of(data: Microdata | None = None, **options: Any) -> Release:
+    """What may leave of a survey."""
+    data = data if data is not None else masked_survey().data
+    facts = PublicFacts(method="Values were swapped.", records=len(data), title="A survey", version="0")
+    return prepare_release(data, key=KEY, facts=facts, **options)[0]

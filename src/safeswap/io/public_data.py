@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,8 +56,9 @@ def storable(table: pa.Table, data_format: str) -> pa.Table:
                 hint="drop the column",
                 column=each.name,
             )
-        if not _is_held(each.type, data_format):
-            table = table.set_column(position, each.name, table.column(position).cast(pa.string()))
+        target = _held_type(each.type, data_format)
+        if target != each.type:
+            table = table.set_column(position, each.name, table.column(position).cast(target))
     return table
 
 
@@ -89,13 +91,35 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _is_held(kind: pa.DataType, data_format: str) -> bool:
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    is_text = pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if data_format in ("dta", "sav"):
-        return bool(is_number or is_text)
-    known = is_number or is_text or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
-    return bool(known or data_format == "parquet")
+def _held_type(kind: pa.DataType, data_format: str) -> pa.DataType:
+    """The type in which a format holds such values exactly: its own, a near one, or text."""
+    if _is_plain(kind) or (data_format == "csv" and _is_simple(kind)):
+        return kind
+    return _parquet_type(kind) if data_format == "parquet" else pa.string()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_dictionary, pa.types.is_string)
+    return any(check(kind) for check in checks)
+
+
+def _is_simple(kind: pa.DataType) -> bool:
+    return bool(_is_plain(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind))
+
+
+def _parquet_type(kind: pa.DataType) -> pa.DataType:
+    """Without notes of Arrow, Parquet knows fewer units of time, one zone, and one kind of decimals."""
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
+        return kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ms" if kind.unit == "s" else kind.unit, "UTC" if kind.tz else None)
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    if pa.types.is_time(kind):
+        return pa.time32("ms") if pa.types.is_time32(kind) else kind
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.string()
 
 
 def _write_csv(table: pa.Table, path: Path) -> None:
@@ -104,7 +128,11 @@ def _write_csv(table: pa.Table, path: Path) -> None:
     frame = pl.DataFrame(pl.from_arrow(table))
     with path.open("wb") as file:
         file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
-        frame.write_csv(file, include_header=False)
+        try:
+            frame.write_csv(file, include_header=False)
+        except OSError as error:  # the number of the system's error comes as text only
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(number[1]) if number else error.errno, "the file could not be written") from None
 
 
 def _quoted(name: str) -> str:
@@ -123,7 +151,7 @@ def _write_parquet(table: pa.Table, path: Path, *, numbered: list[str]) -> None:
         use_dictionary=[name for name in table.column_names if name not in numbered],
         column_encoding=dict.fromkeys(numbered, "DELTA_BINARY_PACKED"),
         # Bounds of other types come back in other types, and could not be compared.
-        write_statistics=[each.name for each in table.schema if _is_held(each.type, "csv")],
+        write_statistics=[each.name for each in table.schema if _is_simple(each.type)],
     )
 
 

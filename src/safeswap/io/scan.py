@@ -94,7 +94,7 @@ def _looked_through(
         remarks.append(refusal("foreign-column", "the data do not have the columns of the dictionary", file=path.name))
         return tuple(remarks)
     seen = look_through(stored, listed=listed_values(dictionary), expected=expected)
-    remarks += seen.findings(path.name)
+    remarks += seen.remarks
     if manifest.data_format in ("dta", "sav"):
         remarks += labelled_remarks(stored.labelled, dictionary, file=path.name)
     return tuple(remarks + document_remarks(directory, manifest, dictionary, seen))

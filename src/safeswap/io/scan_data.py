@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.io.remarks import Remark, is_formula, refusal, warning
-from safeswap.io.scan_parquet import footer_remarks, group_remarks
+from safeswap.io.scan_parquet import chunk_remarks, footer_remarks
 from safeswap.io.stored import Stored
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.levels import level_texts
@@ -20,28 +20,47 @@ _MAY_BE_FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"
 
 
 @dataclass(kw_only=True)
-class Seen:
-    """What has been seen in a data file: sums and sets, so that the file itself need not be kept."""
+class SeenColumn:
+    """What has been seen of one column: sums and sets, so that the column itself need not be kept."""
 
-    records: int = 0
-    tells_missing: bool = True
-    texts: dict[str, set[str]] = field(default_factory=dict)
-    missing: set[str] = field(default_factory=set)
-    formulas: Counter[str] = field(default_factory=Counter)
-    changed: Counter[str] = field(default_factory=Counter)
+    name: str
+    is_listed: bool
+    texts: set[str] = field(default_factory=set)
+    has_missing: bool = False
+    formulas: int = 0
+    changed: int = 0
     remarks: list[Remark] = field(default_factory=list)
 
+    def note(self, column: pa.ChunkedArray, released: pa.ChunkedArray | None) -> None:
+        """Take in a piece of the column, and compare it with the released one where that is known."""
+        self.has_missing |= column.null_count > 0
+        self.formulas += _formula_cells(column)
+        if self.is_listed:
+            self.texts |= _texts(column)
+        if released is not None:
+            flags = different(*aligned_columns(_one_nan(released), _one_nan(column)))
+            self.changed += int(np.count_nonzero(flags))
+
     def findings(self, file: str) -> list[Remark]:
-        """All remarks, the sums over the columns among them."""
-        altered = [
-            refusal("foreign-value", f"{n:,} values of column {c!r} are not the released ones", column=c, file=file)
-            for c, n in self.changed.items()
-        ]
-        formulas = [
-            warning("formula-cells", f"a spreadsheet would run {n:,} cells of column {c!r} as formulas", column=c)
-            for c, n in self.formulas.items()
-        ]
-        return [*self.remarks, *altered, *formulas]
+        """All there is to remark on the column."""
+        remarks = list(dict.fromkeys(self.remarks))
+        if self.changed:
+            message = f"{self.changed:,} values of column {self.name!r} are not the released ones"
+            remarks.append(refusal("foreign-value", message, column=self.name, file=file))
+        if self.formulas:
+            message = f"a spreadsheet would run {self.formulas:,} cells of column {self.name!r} as formulas"
+            remarks.append(warning("formula-cells", message, column=self.name, file=file))
+        return remarks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What has been seen in a data file. ``tells_missing`` is False where a format cannot tell missing from empty."""
+
+    records: int
+    tells_missing: bool
+    columns: dict[str, SeenColumn]
+    remarks: tuple[Remark, ...]
 
 
 def look_through(stored: Stored, *, listed: Iterable[str], expected: pa.Table | None = None) -> Seen:
@@ -50,34 +69,27 @@ def look_through(stored: Stored, *, listed: Iterable[str], expected: pa.Table | 
     With ``expected`` every cell is compared with the released one.
     """
     listed = set(listed)
-    seen = Seen(texts={name: set() for name in listed}, tells_missing=stored.data_format in ("csv", "parquet"))
-    if stored.data_format == "parquet":
-        seen.remarks += footer_remarks(stored.path)
-    for number, piece in enumerate(stored.pieces()):
-        if stored.data_format == "parquet":
-            seen.remarks += group_remarks(stored.path, number, piece)
-        if expected is not None:
-            _compare(seen, piece, expected.slice(seen.records, piece.num_rows), stored.path.name)
-        for name in piece.column_names:
-            _note(seen, name, piece.column(name), is_listed=name in listed)
-        seen.records += piece.num_rows
-    if expected is not None and seen.records != expected.num_rows:
-        message = f"the file has {seen.records:,} records, {expected.num_rows:,} are released"
-        seen.remarks.append(refusal("record-count", message, file=stored.path.name))
-    return seen
-
-
-def _compare(seen: Seen, piece: pa.Table, expected: pa.Table, file: str) -> None:
-    if piece.column_names != expected.column_names:
-        if not any(remark.code == "foreign-column" for remark in seen.remarks):
-            seen.remarks.append(refusal("foreign-column", "the file does not have the released columns", file=file))
-        return
-    length = min(len(piece), len(expected))
-    for name in piece.column_names:
-        found, released = (_one_nan(table.column(name).slice(0, length)) for table in (piece, expected))
-        number = int(np.count_nonzero(different(*aligned_columns(released, found))))
-        if number:
-            seen.changed[name] += number
+    columns = {name: SeenColumn(name=name, is_listed=name in listed) for name in stored.names}
+    remarks = footer_remarks(stored.path) if stored.data_format == "parquet" else []
+    records = 0
+    # Arrow lets go of Python's lock, so that columns can be looked at side by side.
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        for number, piece in enumerate(stored.pieces()):
+            released = None if expected is None else expected.slice(records, len(piece))
+            records += len(piece)
+            if released is not None and len(released) < len(piece):
+                break
+            if stored.data_format == "parquet":
+                for seen, found in zip(columns.values(), chunk_remarks(stored.path, number, piece), strict=True):
+                    seen.remarks += found
+            slices = [None] * len(columns) if released is None else released.columns
+            list(threads.map(SeenColumn.note, columns.values(), piece.columns, slices))
+    if expected is not None and records != len(expected):
+        message = f"the file has another number of records than the {len(expected):,} released"
+        remarks.append(refusal("record-count", message, file=stored.path.name))
+    remarks += [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
+    tells_missing = stored.data_format in ("csv", "parquet")
+    return Seen(records=records, tells_missing=tells_missing, columns=columns, remarks=tuple(remarks))
 
 
 def _one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -87,14 +99,10 @@ def _one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type=column.type), column)
 
 
-def _note(seen: Seen, name: str, column: pa.ChunkedArray, *, is_listed: bool) -> None:
-    if column.null_count:
-        seen.missing.add(name)
-    if is_listed:
-        seen.texts[name].update(level_texts(column.unique().drop_null()))
-    formulas = _formula_cells(column)
-    if formulas:
-        seen.formulas[name] += formulas
+def _texts(column: pa.ChunkedArray) -> set[str]:
+    if pa.types.is_dictionary(column.type):  # read from the file just now: it holds what the records hold
+        return {text for chunk in column.chunks for text in level_texts(chunk.dictionary)}
+    return set(level_texts(column.unique().drop_null()))
 
 
 def _formula_cells(column: pa.ChunkedArray) -> int:

@@ -80,14 +80,14 @@ def _dictionary_remarks(dictionary: Mapping[str, Any], seen: Seen) -> Iterable[R
                 "missing-values", f"the dictionary is wrong on missing values of {name!r}", column=name, file=file
             )
     for name, values in listed_values(dictionary).items():
-        foreign = set(values) - seen.texts[name]
+        foreign = set(values) - seen.columns[name].texts
         if foreign:
             message = f"the dictionary lists {len(foreign):,} values of {name!r} that no record has"
             yield refusal("unused-category", message, column=name, file=file)
 
 
 def _missing_fits(column: Mapping[str, Any], seen: Seen) -> bool:
-    is_missing = column["name"] in seen.missing
+    is_missing = seen.columns[column["name"]].has_missing
     if seen.tells_missing:
         return bool(column["has_missing"] == is_missing)
     # Stata and SPSS take an empty text for a missing one and NaN for a missing number.

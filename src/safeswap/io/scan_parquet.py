@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -58,27 +59,31 @@ def _is_tiled(metadata: Any, size: int) -> bool:
     return end + int(metadata.serialized_size) + _TAIL == size
 
 
-def group_remarks(path: Path, group: int, piece: pa.Table) -> Iterator[Remark]:
-    """Dictionary pages with values that no record of the row group has, and bounds that are none."""
+def chunk_remarks(path: Path, group: int, piece: pa.Table) -> Iterator[list[Remark]]:
+    """Per column of a row group: values in the dictionary page that no record has, and bounds that are none."""
     from pyarrow import parquet
 
-    statistics = parquet.read_metadata(path).row_group(group)
+    metadata = parquet.read_metadata(path).row_group(group)
     for position, name in enumerate(piece.column_names):
         column = piece.column(name)
+        remarks = []
         if pa.types.is_dictionary(column.type) and _has_unused_levels(column):
             message = f"column {name!r} lists values that no record has"
-            yield refusal("unused-category", message, column=name, file=path.name)
-        bounds = statistics.column(position).statistics
+            remarks.append(refusal("unused-category", message, column=name, file=path.name))
+        bounds = metadata.column(position).statistics
         if bounds is not None and bounds.has_min_max and not _are_bounds(bounds, column):
             message = f"the bounds noted for column {name!r} are not those of its values"
-            yield refusal("foreign-bounds", message, column=name, file=path.name)
+            remarks.append(refusal("foreign-bounds", message, column=name, file=path.name))
+        yield remarks
 
 
 def _has_unused_levels(column: pa.ChunkedArray) -> bool:
+    used: set[int] = set()
     column = column.unify_dictionaries()
-    levels = len(column.chunk(0).dictionary) if column.num_chunks else 0
-    used = pa.chunked_array([chunk.indices for chunk in column.chunks], type=column.type.index_type).unique()
-    return levels != len(used.drop_null())
+    for chunk in column.chunks:
+        counts = np.bincount(chunk.indices.drop_null(), minlength=len(chunk.dictionary))
+        used.update(np.flatnonzero(counts).tolist())
+    return bool(column.num_chunks) and len(used) != len(column.chunk(0).dictionary)
 
 
 def _are_bounds(bounds: Any, column: pa.ChunkedArray) -> bool:

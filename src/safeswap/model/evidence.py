@@ -49,6 +49,7 @@ class Evidence:
         self.audit = audit
         self._changed: dict[str, Flags | None] = {}
         self._codes: dict[str, tuple[Integers, Integers]] = {}
+        self._pairs: dict[int, Integers] = {}
 
     @cached_property
     def obstacle(self) -> str:
@@ -89,15 +90,18 @@ class Evidence:
                 np.logical_or(flags, changed, out=flags)
         return np.flatnonzero(flags)
 
-    @cached_property
-    def _position(self) -> npt.NDArray[np.int64]:
-        position = np.zeros(len(self.before), dtype=np.int64)
-        position[self.rows] = np.arange(len(self.rows))
-        return position
-
     def pairs(self, exchange: Exchange) -> Integers:
         """The pairs of a stage as positions within ``rows``."""
-        return self._position[exchange.pairs]
+        if id(exchange) not in self._pairs:
+            self._pairs[id(exchange)] = self._position[exchange.pairs].astype(np.int64)
+        return self._pairs[id(exchange)]
+
+    @cached_property
+    def _position(self) -> npt.NDArray[Any]:
+        # Only the rows that count are filled in: nobody asks for the others, and an empty array costs nothing.
+        position = np.empty(len(self.before), dtype=np.int32 if len(self.before) < 2**31 else np.int64)
+        position[self.rows] = np.arange(len(self.rows))
+        return position
 
     def codes(self, name: str) -> tuple[Integers, Integers]:
         """The column over ``rows``, before and after, as integers that are equal where the values are."""
