@@ -25,8 +25,7 @@ def settled(table: pa.Table, *, file: str = "") -> pa.Table:
     _check_names(table.column_names, file)
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        plain = _plain(column, name, file)
-        _check_text(plain, name, file)
+        plain = _plain(_stored(column), name, file)
         columns.append(plain.unify_dictionaries())
     fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields))
@@ -58,12 +57,14 @@ def _check_names(names: list[str], file: str) -> None:
         seen.add(name)
 
 
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values behind an extension type."""
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column
+    return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
+
+
 def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
-    if isinstance(column.type, pa.BaseExtensionType):
-        storage = column.type.storage_type
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], type=storage)
-    if pa.types.is_run_end_encoded(column.type):
-        column = pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], type=column.type.value_type)
     kind = column.type
     if pa.types.is_nested(kind) or (pa.types.is_dictionary(kind) and pa.types.is_nested(kind.value_type)):
         raise InputError(
@@ -73,6 +74,10 @@ def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
             column=name,
             **({"file": file} if file else {}),
         )
+    _check_content(column, name, file)
+    if pa.types.is_run_end_encoded(kind):
+        runs = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        return pa.chunked_array(runs, type=kind.value_type)
     target = _plain_type(kind)
     return column if target == kind else column.cast(target)
 
@@ -89,22 +94,31 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _check_text(column: pa.ChunkedArray, name: str, file: str) -> None:
-    """Text in foreign files need not be text; better to find out here than in the middle of something."""
-    values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(values) or pa.types.is_large_string(values)):
-        return
-    try:
-        for chunk in column.chunks:
-            (chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk).validate(full=True)
-    except pa.ArrowInvalid:
+def _check_content(column: pa.ChunkedArray, name: str, file: str) -> None:
+    """Text in foreign files need not be text, nor codes lie within their dictionary: find out before using them."""
+    where = {"column": name, **({"file": file} if file else {})}
+    if not all(_is_valid(c.dictionary if isinstance(c, pa.DictionaryArray) else c) for c in column.chunks):
         raise InputError(
             f"column {name!r} holds text that is not UTF-8",
             code="wrong-encoding",
             hint="write the file anew with text in UTF-8",
-            column=name,
-            **({"file": file} if file else {}),
-        ) from None
+            **where,
+        )
+    if not all(_is_valid(chunk) for chunk in column.chunks):
+        raise InputError(
+            f"column {name!r} is damaged: it refers to categories that do not exist",
+            code="corrupt-file",
+            hint="make the file or fetch it again",
+            **where,
+        )
+
+
+def _is_valid(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def distinct_count(column: pa.ChunkedArray) -> int:

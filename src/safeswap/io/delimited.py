@@ -130,6 +130,21 @@ def _has_records(text: Text, layout: Layout) -> bool:
 
 
 def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table:
+    """The table; where the parser refuses, an error that says where the file is wrong."""
+    while (table := _parsed(text, layout, block_bytes, quoting)) is None:
+        find_fault(text, layout.dialect, columns=len(layout.names))
+        if block_bytes == _LARGEST_BLOCK:
+            raise InputError(
+                f"{text.file.name!r} cannot be parsed; a record may exceed two gigabytes",
+                code="unparsable-file",
+                hint="check the quoting of the file",
+                file=str(text.file),
+            )
+        block_bytes = min(block_bytes * 16, _LARGEST_BLOCK)  # nothing is wrong: a record exceeds a block
+    return table
+
+
+def _parsed(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table | None:
     from pyarrow import csv
 
     names = [str(i) for i in range(len(layout.names))]  # the file's own names never reach the parser
@@ -153,23 +168,8 @@ def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa
             ),
         )
     except pa.ArrowInvalid:
-        return _parse_again(text, layout, block_bytes, quoting)
-    if alone:
-        table = table.slice(1)
-    return table.rename_columns(list(layout.names))
-
-
-def _parse_again(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table:
-    """The parser refused: say where the file is wrong, or give it larger blocks for records that exceed them."""
-    find_fault(text, layout.dialect, columns=len(layout.names))
-    if block_bytes < _LARGEST_BLOCK:
-        return _parse(text, layout, min(block_bytes * 16, _LARGEST_BLOCK), quoting)
-    raise InputError(
-        f"{text.file.name!r} cannot be parsed; a record may exceed two gigabytes",
-        code="unparsable-file",
-        hint="check the quoting of the file",
-        file=str(text.file),
-    )
+        return None  # what the parser says quotes the file, so it goes no further
+    return (table.slice(1) if alone else table).rename_columns(list(layout.names))
 
 
 def _from_header_end(text: Text, layout: Layout) -> pa.NativeFile:

@@ -10,6 +10,7 @@ import codecs
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -86,7 +87,8 @@ def _encoding(path: Path, head: bytes, stated: str | None) -> tuple[str, int]:
         return ("utf-8", 0) if marked is None else (marked[1], len(marked[0]))
     try:
         name = codecs.lookup(stated).name
-        b"".decode(name)  # refuses what is a codec but no text encoding, such as hex
+        with suppress(UnicodeError):
+            b"xx".decode(name)  # a LookupError for what is a codec but no text encoding, such as hex
     except LookupError:
         raise SpecError(
             "there is no text encoding of that name",
