@@ -129,17 +129,46 @@ def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts) -> floa
     for s in range(len(bounds) - 1):
         start, end = bounds[s], bounds[s + 1]
         total = float(counts[start:end].sum())
-        alike = 0.0
-        for a in range(start, end):
-            if coordinates.shape[1] == 1:
-                alike += counts[a] * (counts[a] - 1.0)
-                continue
-            for b in range(start, end):
-                if (coordinates[a] == coordinates[b]).any():
-                    alike += counts[a] * (counts[b] - (1.0 if a == b else 0.0))
-        if total > 1:
-            expected += total / 2 * (1 - alike / (total * (total - 1)))
+        if total < 2:
+            continue
+        if coordinates.shape[1] == 1 or end - start > 400:
+            # Many classes are not compared with each other: as if coordinates were independent is near enough.
+            share = 1.0
+            for j in range(coordinates.shape[1]):
+                share *= 1 - _alike(coordinates[start:end, j], counts[start:end]) / (total * (total - 1))
+        else:
+            share = 1 - _alike_anywhere(coordinates[start:end], counts[start:end]) / (total * (total - 1))
+        expected += total / 2 * share
     return expected
+
+
+@njit(cache=True, nogil=True)
+def _alike(labels: Counts, counts: Counts) -> float:
+    """How many ordered pairs of records have the same label."""
+    order = np.argsort(labels)
+    alike = 0.0
+    i = 0
+    while i < len(order):
+        label = labels[order[i]]
+        crowd = 0.0
+        while i < len(order) and labels[order[i]] == label:
+            crowd += counts[order[i]]
+            i += 1
+        alike += crowd * (crowd - 1.0)
+    return alike
+
+
+@njit(cache=True, nogil=True)
+def _alike_anywhere(coordinates: Counts, counts: Counts) -> float:
+    """How many ordered pairs of records have the same label in at least one coordinate."""
+    alike = 0.0
+    for a in range(len(counts)):
+        for b in range(len(counts)):
+            for j in range(coordinates.shape[1]):
+                if coordinates[a, j] == coordinates[b, j]:
+                    alike += counts[a] * (counts[b] - (1.0 if a == b else 0.0))
+                    break
+    return alike
 
 
 @njit(cache=True, nogil=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -134,6 +135,18 @@ def refuse(*_: Any) -> None:
     raise AssertionError("the moves were built though only their number was asked for")
 
 
+@given(classes(coordinates=st.integers(1, 3)))
+def test_the_expected_number_of_pairs_is_the_share_of_all_possible_pairs_that_count(case: Case) -> None:
+    strata, coordinates, counts = case
+    expected = 0.0
+    for stratum in set(strata.tolist()):
+        members = [c for c in np.flatnonzero(strata == stratum) for _ in range(counts[c])]
+        counted = [(coordinates[a] != coordinates[b]).all() for a, b in combinations(members, 2)]
+        expected += len(members) / 2 * float(np.mean(counted)) if counted else 0.0
+    found = matching.pairs_per_record(*case) * max(int(counts.sum()), 1)
+    assert found == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("crowd", [1, 40_000])
 def test_many_classes_need_no_moves_to_know_how_many_pairs_there_are(
     crowd: int, monkeypatch: pytest.MonkeyPatch
@@ -144,6 +157,7 @@ def test_many_classes_need_no_moves_to_know_how_many_pairs_there_are(
     coordinates = np.stack([np.maximum(records - crowd, 0), records], axis=1)
     case = (np.zeros(50_000, dtype=np.int64), coordinates, np.ones(50_000, dtype=np.int64))
     assert matching.largest_total(*case) == (25_000 if crowd == 1 else 50_000 - 40_001)
+    assert matching.pairs_per_record(*case) == pytest.approx(0.5 * (1 - ((crowd + 1) / 50_000) ** 2), rel=1e-3)
 
 
 @given(classes(coordinates=st.integers(2, 3), empty=False))
