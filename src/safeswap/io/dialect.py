@@ -19,6 +19,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from safeswap.errors import InputError, SpecError
 from safeswap.io.encoding import Text
@@ -72,7 +73,6 @@ class _Beginning:
 def find_layout(text: Text, *, delimiter: str | None = None, quote: str | None = None, limits: Limits) -> Layout:
     """Find what is not stated, and the header.
 
-    >>> from pathlib import Path
     >>> text = Text(file=Path("toy.csv"), content=b"id;Income\\n1;2,5\\n2;3,5\\n")
     >>> layout = find_layout(text, limits=Limits())
     >>> layout.dialect.delimiter, layout.names
@@ -110,7 +110,7 @@ def _beginning(text: Text, size: int) -> _Beginning:
 def _find_dialect(text: Text, beginning: _Beginning, delimiter: str | None, quote: str | None) -> Dialect:
     if quote is None:
         quote = _find_quote(beginning)
-    if delimiter is None and text.file.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
+    if delimiter is None and default_delimiter(text.file) == "\t":
         delimiter = "\t"
     if delimiter is not None:
         return Dialect(delimiter=delimiter, quote=quote)
@@ -122,6 +122,15 @@ def _find_dialect(text: Text, beginning: _Beginning, delimiter: str | None, quot
             raise _ambiguous(text, even)
         parting = even or sorted(parting, key=lambda d: -widths[d])
     return parting[0] if parting else Dialect(quote=quote)
+
+
+def default_delimiter(file: Path) -> str:
+    """The delimiter that a file has by its name, or where nothing else tells.
+
+    >>> default_delimiter(Path("a.TSV.gz")), default_delimiter(Path("a.txt"))
+    ('\\t', ',')
+    """
+    return "\t" if file.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
 
 
 def _find_quote(beginning: _Beginning) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from safeswap.errors import OutputError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.columns import without_unused_levels
+from safeswap.io.dialect import default_delimiter
 from safeswap.model.microdata import Microdata
 
 
@@ -56,6 +58,8 @@ def write_csv(
     import polars as pl
 
     table = as_table(data)
+    if table.num_columns == 1:
+        delimiter = default_delimiter(Path(path))  # parts nothing, but must be the one that is assumed on reading
     frame = pl.DataFrame(pl.from_arrow(_writable_as_text(table)))
     with atomic_write(path, force=force, mode=mode) as part, part.open("wb") as file:
         file.write((delimiter.join(_header_field(name) for name in table.column_names) + "\n").encode())
@@ -90,7 +94,7 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
     """Write in the format that the suffix names: csv, tsv, parquet, dta, sav or zsav."""
     from safeswap.io.labelled_write import write_dta, write_sav
 
-    suffix = os.path.splitext(os.fspath(path))[1].lower()  # noqa: PTH122  (a path may be text here)
+    suffix = Path(path).suffix.lower()
     writers: dict[str, Any] = {
         ".csv": write_csv,
         ".tsv": write_csv,

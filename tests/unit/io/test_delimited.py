@@ -52,6 +52,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 @given(table=tables(), delimiter=st.sampled_from([",", ";", "\t", "|"]))
 @example(table=pa.table({"\ufeffa": ["\ufeff", None]}), delimiter=",")
 @example(table=pa.table({"'a": ["'"], "b'": [None]}), delimiter=",")
+@example(table=pa.table({"alone": [",", ";", "\t"]}), delimiter=";")
 @example(table=pa.table({"a;b": ["1;2"], "c;d": ["3;4"]}), delimiter=",")
 def test_text_survives_writing_and_reading_exactly(
     tmp_path_factory: pytest.TempPathFactory, table: pa.Table, delimiter: str
