@@ -48,12 +48,20 @@ class _Arrow:
     def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         table = self.to_arrow(frame)
         for position, rows in taken.items():
-            table = table.set_column(position, table.field(position), table.column(position).take(pa.array(rows)))
+            table = table.set_column(position, table.field(position), _taken(table.column(position), rows))
         for position, column in replaced.items():
             table = table.set_column(position, table.field(position).with_type(column.type), column)
         if isinstance(frame, pa.RecordBatch):
             return pa.RecordBatch.from_struct_array(pa.concat_arrays(table.to_struct_array().chunks))
         return table
+
+
+def _taken(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):  # Arrow cannot take from views yet
+        plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        return column.cast(plain).take(pa.array(rows)).cast(kind)
+    return column.take(pa.array(rows))
 
 
 class _Pandas:
