@@ -17,6 +17,7 @@ from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.io.audit import AUDIT, write_audit
 from safeswap.io.bundle import Bundle, fill_bundle, public_directory
 from safeswap.io.lineage import Differencing, Fingerprint, difference, earlier_releases, fingerprint
+from safeswap.io.manifest import MANIFEST, sum_file
 from safeswap.io.public_data import check_format
 from safeswap.io.remarks import Remark, name_remarks, refuse_if_any
 from safeswap.model.audit import Rows
@@ -31,6 +32,8 @@ from safeswap.model.release import (
     released_names,
 )
 from safeswap.model.schema import Kind
+
+_RECORD = "release-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +103,7 @@ def check_and_write(
     target, root = Path(public), Path(audit)
     _refuse_nested(target, root)
     invariants = tuple(invariants)
-    with _confidential_root(root), public_directory(target, force=terms.force) as part:
+    with _confidential_root(root, public=target), public_directory(target, force=terms.force) as part:
         findings = _verified(masked, invariants)
         facts = _public_facts(masked, invariants, names, terms)
         context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
@@ -112,7 +115,7 @@ def check_and_write(
         differencing = _compared(masked, root, lineage, bundle, terms)
         notes = _notes(bundle, findings=findings, lineage=lineage, differencing=differencing)
         notes |= {"release_key_id": key.id, "terms": asdict(terms)}
-        record = root / f"release-{bundle.manifest_sha256[:16]}"
+        record = root / _record_name(bundle.manifest_sha256)
         _write_record(masked, record, rows, notes)
     return Published(
         public=target,
@@ -145,8 +148,8 @@ def _refuse_nested(public: Path, audit: Path) -> None:
 
 
 @contextmanager
-def _confidential_root(root: Path) -> Iterator[None]:
-    """The audit directory, made if need be, and without the new record should the release fail in the end."""
+def _confidential_root(root: Path, *, public: Path) -> Iterator[None]:
+    """The audit directory, made if need be; a record whose bundle did not come to be is taken back."""
     made = not root.exists()
     before = set() if made else {path.name for path in root.iterdir()}
     if made:
@@ -155,11 +158,21 @@ def _confidential_root(root: Path) -> Iterator[None]:
         yield
     except BaseException:
         for path in root.iterdir():
-            if path.name not in before and path.name.startswith("release-"):
+            if path.name not in before and path.name.startswith(_RECORD) and not _belongs(path, public):
                 shutil.rmtree(path, ignore_errors=True)
         if made and not any(root.iterdir()):
             root.rmdir()
         raise
+
+
+def _belongs(record: Path, public: Path) -> bool:
+    """Whether a record is that of the bundle which stands in the public directory now."""
+    manifest = public / MANIFEST
+    return manifest.is_file() and record.name == _record_name(sum_file(manifest)[1])
+
+
+def _record_name(manifest_sha256: str) -> str:
+    return _RECORD + manifest_sha256[:16]
 
 
 def _make_private(root: Path) -> None:
@@ -214,8 +227,8 @@ def _compared(
     masked: Masked, root: Path, lineage: Fingerprint, bundle: Bundle, terms: Terms
 ) -> tuple[Differencing, ...]:
     """What earlier releases of the same records and this one would tell together; refused unless asked for."""
-    own = f"release-{bundle.manifest_sha256[:16]}"
-    earlier = [d for d in earlier_releases(root, lineage, attributes=masked.data.attributes) if d.name != own]
+    found = earlier_releases(root, lineage, attributes=masked.data.attributes)
+    earlier = [directory for directory in found if directory.name != _record_name(bundle.manifest_sha256)]
     differencing = tuple(difference(masked, directory, lineage) for directory in earlier)
     if differencing and not terms.second_release:
         raise UnsafeRelease(

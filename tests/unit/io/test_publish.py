@@ -1,0 +1,256 @@
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.hand_made import KEY, PROMISES, masked_by, masked_survey, survey, true_pairs
+
+from safeswap.errors import InputError, OutputError, UnsafeRelease
+from safeswap.io import atomic, bundle, publish
+from safeswap.io.audit import read_audit, read_audit_json
+from safeswap.io.lineage import fingerprint
+from safeswap.io.publish import Published, Terms, check_and_write
+from safeswap.io.scan import verify_bundle
+from safeswap.model.audit import Exchange
+from safeswap.model.invariant import KeptMargin
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Schema
+
+
+def released(masked: Masked, folder: Path, *, public: str = "public", key: Key = KEY, **options) -> Published:
+    promises = options.pop("invariants", PROMISES)
+    where = {"public": folder / public, "audit": folder / options.pop("audit", "audit")}
+    return check_and_write(masked, **where, key=key, invariants=promises, terms=Terms(method="Swapped.", **options))
+
+
+def facts(done: Published) -> dict:
+    return json.loads((done.public / "manifest.json").read_bytes())["facts"]
+
+
+def test_a_release_is_a_public_bundle_and_a_record_apart(tmp_path):
+    done = released(masked_survey(), tmp_path, title="The survey")
+    assert verify_bundle(done.public).records == 400
+    assert read_audit(done.audit).made == masked_survey().audit.made
+    assert done.audit.parent == tmp_path / "audit"
+    assert {path.name for path in tmp_path.iterdir()} == {"public", "audit"}
+    assert all(finding.ok for finding in done.findings)
+    assert done.as_dict()["manifest_sha256"] == done.manifest_sha256
+
+
+def test_the_public_facts_say_what_is_kept_of_the_released_columns(tmp_path):
+    masked = masked_survey()
+    done = released(masked, tmp_path, drop=("Income", "Town"))
+    told = facts(done)
+    assert told["kept_exactly"] == [
+        "Sex and Age are unchanged in every record.",
+        "The counts by Race are exactly as before.",
+        "The counts by Sex are exactly as before.",
+        "The counts by Age are exactly as before.",
+    ]
+    text = "".join((done.public / name).read_text() for name in ("manifest.json", "report.html", "dictionary.json"))
+    assert "Income" not in text
+    assert "survey" not in text  # the name that the file has inside
+
+
+def test_the_rate_is_published_only_by_decision(tmp_path):
+    masked = masked_survey()
+    assert "rate" not in facts(released(masked, tmp_path))
+    told = facts(released(masked, tmp_path, public="told", audit="other", publish_rate=True))
+    assert told["rate"] == pytest.approx(2 * masked.audit.made / 400)
+
+
+def test_a_broken_promise_stops_the_release(tmp_path):
+    masked = masked_survey()
+    with pytest.raises(UnsafeRelease) as caught:
+        released(masked, tmp_path, invariants=[*PROMISES, KeptMargin(("Race", "Town"))])
+    assert caught.value.code == "invariant-broken"
+    assert len(caught.value.fields["findings"]) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_not_what_its_audit_says_is_not_released(tmp_path):
+    masked = masked_survey()
+    short = Exchange(attributes=("Race",), pairs=masked.audit.exchanges[0].pairs[1:])
+    lying = Masked(
+        original=masked.original,
+        data=masked.data,
+        spec=masked.spec,
+        plan=masked.plan,
+        audit=masked_by(masked.original, short).audit,
+    )
+    with pytest.raises(UnsafeRelease):
+        released(lying, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_an_insecure_seed_made_is_not_released(tmp_path):
+    for masked, key in (
+        (masked_survey(releasable=False), KEY),
+        (masked_survey(), Key.insecure(seed=1)),
+    ):
+        with pytest.raises(UnsafeRelease) as caught:
+            released(masked, tmp_path, key=key)
+        assert caught.value.code == "not-for-release"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("public", "audit"), [("same", "same"), ("out", "out/audit"), ("audit/out", "audit"), ("a/../out", "out/x")]
+)
+def test_directories_within_each_other_are_refused(tmp_path, public, audit):
+    for name in ("out", "audit", "a"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(OutputError) as caught:
+        released(masked_survey(), tmp_path, public=public, audit=audit)
+    assert caught.value.code == "nested-directories"
+
+
+def test_a_link_does_not_hide_that_directories_are_within_each_other(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(OutputError) as caught:
+        released(masked_survey(), tmp_path, public="real/public", audit="link")
+    assert caught.value.code == "nested-directories"
+
+
+def test_a_second_release_of_the_same_records_needs_a_decision(tmp_path):
+    data = survey()
+    first = masked_survey(data, seed=2)
+    second = masked_survey(data, seed=3)
+    released(first, tmp_path)
+    with pytest.raises(UnsafeRelease) as caught:
+        released(second, tmp_path, public="second")
+    assert caught.value.code == "second-release"
+    assert not (tmp_path / "second").exists()
+    assert len(list((tmp_path / "audit").iterdir())) == 1
+    told = caught.value.fields["differencing"][0]
+    races = [m.data.table["Race"].to_pylist() for m in (first, second)]
+    assert told["differ"] == sum(a != b for a, b in zip(*races, strict=True)) > 0
+    assert told["touched_now"] == 2 * second.audit.made
+    done = released(second, tmp_path, public="second", second_release=True)
+    assert done.differencing[0].differ == told["differ"]
+    assert read_audit_json(done.audit)["notes"]["differencing"][0]["differ"] == told["differ"]
+    assert verify_bundle(tmp_path / "second").records == 400
+
+
+def test_the_same_records_are_known_in_another_order_and_under_another_key(tmp_path):
+    data = survey()
+    released(masked_survey(data), tmp_path)
+    order = pa.array(np.random.default_rng(4).permutation(400))
+    renamed = Schema(name="renamed", attributes=data.schema.attributes)
+    shuffled = masked_survey(Microdata(data.table.take(order), renamed))
+    with pytest.raises(UnsafeRelease) as caught:
+        released(shuffled, tmp_path, public="second", key=Key.generate())
+    assert caught.value.code == "second-release"
+    assert caught.value.fields["differencing"][0]["differ"] is None
+
+
+def test_other_records_are_other_records(tmp_path):
+    released(masked_survey(survey(400)), tmp_path)
+    assert released(masked_survey(survey(401)), tmp_path, public="second").differencing == ()
+
+
+def test_records_without_identifiers_are_known_by_their_distributions():
+    data = survey()
+    names = data.attributes[1:]
+    attributes = tuple(data.schema[n] for n in names)
+
+    def of(table: pa.Table) -> str:
+        return fingerprint(Microdata(table.select(list(names)), Schema(attributes=attributes))).records
+
+    order = pa.array(np.random.default_rng(4).permutation(400))
+    assert of(data.table) == of(data.table.take(order))
+    assert of(data.table) != of(survey(400, seed=9).table)
+    ages = data.table["Age"].to_pylist()
+    ages[0] = "<25" if ages[0] != "<25" else ">55"
+    assert of(data.table) != of(data.table.set_column(4, "Age", pa.array(ages)))
+
+
+def test_the_same_release_once_more_is_no_second_one(tmp_path):
+    masked = masked_survey()
+    first = released(masked, tmp_path)
+    again = released(masked, tmp_path, force=True)
+    assert again.manifest_sha256 == first.manifest_sha256
+    assert again.differencing == ()
+    with pytest.raises(OutputError) as caught:
+        released(masked, tmp_path)
+    assert caught.value.code == "exists"
+
+
+def test_a_damaged_earlier_record_stops_the_release(tmp_path):
+    done = released(masked_survey(), tmp_path)
+    (done.audit / "audit.json").write_text("{}")
+    with pytest.raises(InputError) as caught:
+        released(masked_survey(seed=5), tmp_path, public="second")
+    assert caught.value.code == "audit-damaged"
+    assert not (tmp_path / "second").exists()
+
+
+STEPS = [
+    (publish, "verify"),
+    (publish, "prepare_release"),
+    (publish, "fill_bundle"),
+    (publish, "fingerprint"),
+    (publish, "earlier_releases"),
+    (publish, "write_audit"),
+    (bundle, "write_data"),
+    (bundle, "public_report"),
+    (bundle, "scan_bundle"),
+]
+
+
+@pytest.mark.parametrize(("module", "step"), STEPS, ids=[step for _, step in STEPS])
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
+def test_a_release_that_is_cut_short_leaves_nothing_behind(tmp_path, monkeypatch, module, step, stop):
+    def interrupted(*arguments, **options):
+        raise stop
+
+    monkeypatch.setattr(module, step, interrupted)
+    with pytest.raises((KeyboardInterrupt, OutputError)) as caught:
+        released(masked_survey(), tmp_path)
+    if isinstance(caught.value, OutputError):
+        assert caught.value.code == "disk-full"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_an_interrupt_between_any_two_calls_to_the_disk_leaves_both_or_neither(tmp_path, monkeypatch, number):
+    """Whichever call to the disk is the last: there is never a bundle without a record, nor half of anything."""
+    calls = iter(range(1000))
+    for name in ("_sync", "_sync_directory", "_take_directory_name", "_sync_tree"):
+        _interrupted_at(monkeypatch, name, calls, number)
+    try:
+        released(masked_survey(), tmp_path)
+    except KeyboardInterrupt:
+        pass
+    else:
+        assert next(calls) <= number
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names in (set(), {"audit"}, {"audit", "public"})
+    for directory in (tmp_path / "audit").glob("*"):
+        assert read_audit(directory).records == 400
+    if "public" in names:
+        assert verify_bundle(tmp_path / "public").records == 400
+        assert len(list((tmp_path / "audit").iterdir())) == 1
+
+
+def _interrupted_at(monkeypatch, name, calls, number):
+    original = getattr(atomic, name)
+
+    def counted(*arguments, **options):
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(atomic, name, counted)
+
+
+def test_sequential_stages_are_released_too(tmp_path):
+    data = survey()
+    stages = [Exchange(attributes=(n,), pairs=true_pairs(data, n, seed=s)) for s, n in enumerate(("Race", "Town"))]
+    promises = [p for p in PROMISES if "Town" not in getattr(p, "attributes", ())]
+    assert released(masked_by(data, *stages), tmp_path, invariants=promises).records == 400
