@@ -1,0 +1,1 @@
+"""Values into pictures: the risk-utility map, and heat maps of distortion tables."""

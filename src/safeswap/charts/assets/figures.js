@@ -1,0 +1,91 @@
+// What the map knows: points, filters, frontiers. Nothing here touches the page.
+
+const SYMBOLS = ["circle", "triangle-up", "diamond", "pentagon", "star", "hexagram", "cross", "x"];
+const SIGNS = ["●", "▲", "◆", "⬟", "★", "✶", "✚", "✖"];
+
+function formatted(value) {
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
+  if (Math.abs(value) < 1e-4) return value.toExponential(2);
+  return String(Number(value.toPrecision(4)));
+}
+
+const counted = (number) => Number(number).toLocaleString("en-US");
+
+function several(number, word) {
+  return counted(number) + " " + word + (number === 1 ? "" : "s");
+}
+
+// The points that the map shows now: specifications at their means, or single draws.
+function currentPoints(data, state) {
+  const draws = state.of === "draws" && data.draws;
+  const values = draws ? data.draws.value : data.specs.mean;
+  return visiblePoints(data, state, draws ? data.draws.spec : null, values, draws ? "draw" : "mean");
+}
+
+function cloudPoints(data, state) {
+  if (!data.draws || state.of === "draws" || !state.cloud) return [];
+  return visiblePoints(data, state, data.draws.spec, data.draws.value, "draw");
+}
+
+function visiblePoints(data, state, specOf, values, kind) {
+  const x = values[state.distortion], y = values[state.risk], points = [];
+  for (let i = 0; i < x.length; i++) {
+    const spec = specOf ? specOf[i] : i;
+    const shown = state.rates.has(data.specs.rate[spec]) && state.constraints.has(data.specs.constraint[spec]);
+    if (shown && x[i] !== null && y[i] !== null) {
+      points.push({ kind, index: i, spec, x: x[i], y: y[i], rate: data.specs.rate[spec] });
+    }
+  }
+  return points;
+}
+
+// The undominated points from left to right: below everything to their left. Points that coincide stay together.
+function frontierOf(points) {
+  const sorted = points.slice().sort((a, b) => a.x - b.x || a.y - b.y);
+  const found = [];
+  for (const point of sorted) {
+    const last = found[found.length - 1];
+    if (!last || point.y < last.y || (point.y === last.y && point.x === last.x)) found.push(point);
+  }
+  return found;
+}
+
+function nameOf(data, point) {
+  return [data.specs.label[point.spec], rateText(data, point.spec), constraintText(data, point.spec)]
+    .filter(Boolean).join(" · ");
+}
+
+function rateText(data, spec) {
+  const rate = data.specs.rate[spec];
+  return rate < 0 ? "" : "rate " + data.rates[rate];
+}
+
+const constraintText = (data, spec) => data.constraints[data.specs.constraint[spec]];
+
+function drawText(data, point) {
+  if (point.kind === "draw") return "replicate " + data.draws.replicate[point.index];
+  return data.replicates > 1 ? "mean of " + several(data.specs.made[point.spec], "draw") : "";
+}
+
+const isChosen = (data, point) => data.chosen !== null && data.chosen.spec === point.spec && (point.kind === "mean"
+  || data.draws.candidate[point.index] === data.chosen.candidate);
+
+const valueOf = (data, point, measure) =>
+  (point.kind === "draw" ? data.draws.value : data.specs.mean)[measure][point.index];
+
+const pairsOf = (data, point) => (point.kind === "draw" ? data.draws.pairs : data.specs.pairs)[point.index];
+
+const oftenOf = (data, state, point) => {
+  const often = data.specs.often[state.risk + "," + state.distortion];
+  return often ? often[point.spec] : null;
+};
+
+// The tables of this very draw where they are in the file, else those of the specification's mean.
+function tablesOf(data, point) {
+  if (!data.tables) return null;
+  const own = point.kind === "draw" ? data.tables.draws[data.draws.candidate[point.index]] : null;
+  const mean = data.tables.specs[data.specs.number[point.spec]];
+  if (own) return { values: own, of: "of this draw" };
+  return mean ? { values: mean, of: data.replicates > 1 ? "mean of the draws" : "" } : null;
+}

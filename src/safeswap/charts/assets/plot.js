@@ -1,0 +1,147 @@
+// The scatter, drawn by Plotly. All text that reaches Plotly is made plain first: it reads tags in labels.
+
+const CONFIG = {
+  displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", showLink: false,
+  showEditInChartStudio: false, scrollZoom: false, doubleClick: "reset",
+  modeBarButtonsToRemove: ["sendDataToCloud", "autoScale2d"],
+  toImageButtonOptions: { format: "svg", filename: "risk-utility-map" },
+};
+const MOST_SVG_POINTS = 1000;
+const MOST_LABELS = 150;
+
+function plain(text, most) {
+  const line = text.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ");
+  const cut = Array.from(line).length > most ? Array.from(line).slice(0, most - 1).join("") + "…" : line;
+  return cut.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+const isDark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
+
+function hasWebGL() {
+  try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch (error) { return false; }
+}
+
+function rateColours(colours, number) {
+  const anchors = colours.rates.map((c) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)));
+  if (number === 1) return [colours.rates[1]];
+  return Array.from({ length: number }, (_, i) => {
+    const step = i * (anchors.length - 1) / (number - 1), low = Math.min(Math.floor(step), anchors.length - 2);
+    const mixed = anchors[low].map((a, j) => Math.round(a + (anchors[low + 1][j] - a) * (step - low)));
+    return "#" + mixed.map((part) => part.toString(16).padStart(2, "0")).join("");
+  });
+}
+
+function traceType(number) {
+  return number > MOST_SVG_POINTS && hasWebGL() ? "scattergl" : "scatter";
+}
+
+// What is drawn, from back to front; "points" says which trace holds which points.
+function picture(data, state, colours) {
+  const points = currentPoints(data, state), cloud = cloudPoints(data, state);
+  const palette = rateColours(colours, data.rates.length);
+  const colour = (rate) => (rate < 0 ? colours.other : palette[rate]);
+  const combined = frontierOf(points), best = new Set(combined);
+  const traces = [], held = [];
+  const add = (trace, of) => { traces.push(trace); held.push(of || []); };
+
+  const faint = Math.min(0.35, 12 / Math.sqrt(cloud.length));
+  if (cloud.length) add(markers(cloud, cloud.map((p) => colour(p.rate)), { size: 4, opacity: faint }), cloud);
+  for (const rate of new Set(points.map((p) => p.rate))) {
+    const own = frontierOf(points.filter((p) => p.rate === rate));
+    if (own.length > 1) add(line(own, colour(rate), 1.2));
+  }
+  if (combined.length > 1) add(line(combined, colours.ink, 2.6));
+  const rest = points.filter((p) => !best.has(p));
+  const small = points.length > MOST_SVG_POINTS;
+  add(markers(rest, rest.map((p) => colour(p.rate)), {
+    size: small ? 5 : 8, opacity: small ? 0.5 : 0.9,
+    symbol: rest.map((p) => SYMBOLS[data.specs.constraint[p.spec] % SYMBOLS.length]),
+  }), rest);
+  add(markers(combined, combined.map((p) => colour(p.rate)), {
+    size: 11, symbol: "square", line: { color: colours.ink, width: 1.6 },
+  }), combined);
+  const chosen = points.filter((p) => isChosen(data, p));
+  if (chosen.length) add({ ...markers(chosen, colours.gain, { size: 24, symbol: "circle-open", line: { width: 3 } }), hoverinfo: "skip" });
+  add({ type: "scatter", mode: "markers+text", x: [], y: [], text: [], hoverinfo: "skip", marker: { opacity: 0 },
+    textfont: { size: 12, color: colours.ink }, unselected: { textfont: { color: colours.ink } } });
+  return { traces, held, points, combined, chosen };
+}
+
+function markers(points, color, style) {
+  return { type: traceType(points.length), mode: "markers", x: points.map((p) => p.x), y: points.map((p) => p.y),
+    hoverinfo: "none", marker: { color, ...style, line: { width: 0, ...(style.line || {}) } },
+    selected: { marker: { opacity: 1 } }, unselected: { marker: { opacity: 0.15 } } };
+}
+
+function line(points, color, width) {
+  return { type: "scatter", mode: "lines", x: points.map((p) => p.x), y: points.map((p) => p.y), hoverinfo: "skip",
+    line: { color, width } };
+}
+
+function layoutOf(data, state, colours) {
+  const axis = (measure, word) => ({
+    title: { text: word + ": " + plain(data.measures[measure].title, 60), standoff: 12 }, gridcolor: colours.line,
+    linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted, automargin: true,
+    exponentformat: "power",
+  });
+  return {
+    showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: state.drag,
+    uirevision: [state.risk, state.distortion, state.of].join(), selectionrevision: String(state.selection === null),
+    margin: { l: 70, r: 20, t: 30, b: 56 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: colours.ink, size: 13, family: 'system-ui, "Segoe UI", "Liberation Sans", sans-serif' },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
+    newselection: { line: { color: colours.accent } },
+    xaxis: axis(state.distortion, "Distortion"), yaxis: axis(state.risk, "Risk"),
+  };
+}
+
+// As many labels as fit without covering each other, the chosen one and the frontier first.
+function placedLabels(plot, data, state, shown) {
+  if (state.labels === "none" || !plot._fullLayout) return [];
+  const xaxis = plot._fullLayout.xaxis, yaxis = plot._fullLayout.yaxis;
+  const many = shown.points.length > MOST_SVG_POINTS, best = new Set(shown.combined), ringed = new Set(shown.chosen);
+  const wanted = state.labels === "fit" && !many ? shown.points : [];
+  const order = [...new Set([...shown.chosen, ...shown.combined, ...wanted])];
+  const box = (p) => ({ x: xaxis.l2p(p.x), y: yaxis.l2p(p.y) });
+  const inside = (c) => c.x >= 0 && c.y >= 0 && c.x <= xaxis._length && c.y <= yaxis._length;
+  const marks = (many ? shown.combined : shown.points).map((p) => ({ ...box(p), best: best.has(p) })).filter(inside);
+  const taken = [], placed = [];
+  for (const point of order) {
+    if (placed.length >= MOST_LABELS) break;
+    const centre = box(point);
+    if (!inside(centre)) continue;
+    const text = plain(data.specs.label[point.spec], 16), important = best.has(point);
+    const size = ringed.has(point) ? 24 : important ? 12 : 7;
+    const spot = freeSpot(centre, text, { taken, marks, important, size });
+    if (spot) {
+      taken.push(spot.box);
+      placed.push({ point, text: important ? "<b>" + text + "</b>" : text, position: spot.position, size });
+    }
+  }
+  return placed;
+}
+
+const POSITIONS = { top: [-0.5, -1], bottom: [-0.5, 0], "middle right": [0, -0.5], "middle left": [-1, -0.5], "top right": [0, -1],
+  "top left": [-1, -1], "bottom right": [0, 0], "bottom left": [-1, 0] };
+// Below and left of the frontier nothing can be, so its labels are best there; the others look away from it.
+const BELOW = ["bottom left", "middle left", "bottom", "bottom right", "top right", "middle right", "top", "top left"];
+const ABOVE = ["top right", "middle right", "top", "bottom right", "top left", "bottom", "middle left", "bottom left"];
+
+// Plotly keeps text off its marker by the marker's size, so labels hang on markers that cannot be seen.
+function freeSpot(centre, text, { taken, marks, important, size }) {
+  const width = (important ? 8.6 : 7.6) * text.replace(/&[a-z]+;/g, ".").length, height = 14, gap = 0.4 * size + 1;
+  let second = null;
+  for (const name of important ? BELOW : ABOVE) {
+    const [left, top] = POSITIONS[name];
+    const x = centre.x + left * width + (left === 0 ? gap : left === -1 ? -gap : 0);
+    const y = centre.y + top * height + (top === -1 ? -gap : top === 0 ? gap : 0);
+    const box = { left: x, right: x + width, top: y, bottom: y + height };
+    if (taken.some((t) => t.left < box.right && box.left < t.right && t.top < box.bottom && box.top < t.bottom)) continue;
+    const covered = marks.filter((m) => (Math.abs(m.x - centre.x) > 0.5 || Math.abs(m.y - centre.y) > 0.5)
+      && m.x > box.left - 4 && m.x < box.right + 4 && m.y > box.top - 4 && m.y < box.bottom + 4);
+    const position = name.includes(" ") ? name : name + " center";
+    if (!covered.length) return { position, box };
+    if (!covered.some((m) => m.best)) second = second || { position, box };
+  }
+  return important ? second : null;
+}

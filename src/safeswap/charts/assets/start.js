@@ -1,0 +1,150 @@
+// One map: its controls, and what happens when somebody uses them.
+
+function start(root) {
+  const data = JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
+  const parts = {};
+  for (const part of root.querySelectorAll("[data-part]")) parts[part.dataset.part] = part;
+  const state = {
+    risk: data.axes[0], distortion: data.axes[1], of: "means", labels: "fit", cloud: true, drag: "zoom",
+    rates: new Set(data.specs.rate), constraints: new Set(data.constraints.keys()),
+    selection: null, alsoDraws: 0, sort: { column: null, down: false }, heat: 0, text: 0, best: new Set(),
+    open: data.chosen === null ? null : { kind: "mean", index: data.chosen.spec, spec: data.chosen.spec },
+  };
+  let shown = null, colours = null;
+
+  const showTable = () => {
+    const rows = state.selection === null ? shown.combined : state.selection;
+    fillTable(parts, data, state, rows, open, showTable);
+  };
+  const showDetail = (focus) => {
+    fillDetail(parts, data, state, colours, showDetail);
+    if (typeof focus === "string") parts.detail.querySelector(focus)?.focus();
+  };
+  const open = (point) => { state.open = point; showDetail(); parts.detail.focus({ preventScroll: false }); };
+
+  const draw = () => {
+    colours = isDark() ? data.themes.dark : data.themes.light;
+    shown = picture(data, state, colours);
+    state.best = new Set(shown.combined.map((p) => p.index));
+    markSelection(shown, state);
+    parts.empty.hidden = shown.points.length > 0;
+    parts.empty.textContent = data.specs.number.length === data.specs.made.filter((n) => n === 0).length
+      ? "No candidate could be made. The reasons are below." : "Nothing to show: tick at least one rate and one constraint.";
+    parts.plot.setAttribute("aria-label", "Scatter of " + several(shown.points.length, "point") + ": distortion across, risk up; "
+      + several(shown.combined.length, "point") + " on the frontier, listed in the table below.");
+    legend(parts, data, state, shown, colours);
+    showTable();
+    showDetail();
+    return Plotly.react(parts.plot, shown.traces, layoutOf(data, state, colours), CONFIG).then(label);
+  };
+  const label = () => {
+    const placed = placedLabels(parts.plot, data, state, shown);
+    return Plotly.restyle(parts.plot, { x: [placed.map((l) => l.point.x)], y: [placed.map((l) => l.point.y)],
+      text: [placed.map((l) => l.text)], textposition: [placed.map((l) => l.position)],
+      "marker.size": [placed.map((l) => l.size)] }, [shown.traces.length - 1]);
+  };
+  const pointAt = (event) => (event.points.length ? shown.held[event.points[0].curveNumber][event.points[0].pointNumber] : null);
+  const forget = () => { state.selection = null; state.alsoDraws = 0; };
+
+  controls(parts, data, state, { draw, forget });
+  fillRejected(parts, data);
+  draw().then(() => {
+    parts.plot.on("plotly_relayout", (change) => {
+      if (change.dragmode) setDrag(parts, state, change.dragmode);
+      if (Object.keys(change).some((key) => key.startsWith("xaxis") || key.startsWith("yaxis") || key === "autosize")) label();
+    });
+    parts.plot.on("plotly_click", (event) => { const point = pointAt(event); if (point) open(point); });
+    parts.plot.on("plotly_selected", (event) => {
+      if (!event) return;
+      const inside = event.points.map((p) => shown.held[p.curveNumber][p.pointNumber]).filter(Boolean);
+      const kind = state.of === "draws" && data.draws ? "draw" : "mean";
+      state.selection = inside.filter((p) => p.kind === kind);
+      state.alsoDraws = inside.length - state.selection.length;
+      showTable();
+    });
+    parts.plot.on("plotly_deselect", () => { forget(); showTable(); });
+    parts.plot.on("plotly_hover", (event) => showTip(parts, data, state, pointAt(event), event.event));
+    parts.plot.on("plotly_unhover", () => { parts.tip.hidden = true; });
+    parts.reset.addEventListener("click", () => {
+      forget();
+      Plotly.relayout(parts.plot, { "xaxis.autorange": true, "yaxis.autorange": true, selections: [] }).then(draw);
+    });
+    for (const mode of ["zoom", "select"]) {
+      parts[mode].addEventListener("click", () => { setDrag(parts, state, mode); Plotly.relayout(parts.plot, { dragmode: mode }); });
+    }
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    window.addEventListener("resize", () => setTimeout(label, 250));
+    root.dataset.ready = "true";
+  });
+}
+
+function markSelection(shown, state) {
+  if (state.selection === null) return;
+  const chosen = new Set(state.selection.map((p) => p.kind + p.index));
+  shown.held.forEach((points, i) => {
+    if (points.length) shown.traces[i].selectedpoints = points.flatMap((p, j) => (chosen.has(p.kind + p.index) ? [j] : []));
+  });
+}
+
+function setDrag(parts, state, mode) {
+  state.drag = mode;
+  parts.zoom.setAttribute("aria-pressed", String(mode === "zoom"));
+  parts.select.setAttribute("aria-pressed", String(mode === "select"));
+}
+
+function controls(parts, data, state, { draw, forget }) {
+  for (const axis of ["risk", "distortion"]) {
+    data.measures.forEach((measure, i) => {
+      if (measure.axis === axis) parts[axis].append(element("option", { value: i, selected: i === state[axis] }, measure.title));
+    });
+    parts[axis].disabled = parts[axis].options.length < 2;
+    parts[axis].addEventListener("change", () => { state[axis] = Number(parts[axis].value); forget(); draw(); });
+  }
+  parts["of-box"].hidden = parts["cloud-box"].hidden = !data.draws;
+  parts.of.addEventListener("change", () => { state.of = parts.of.value; parts["cloud-box"].hidden = state.of === "draws"; forget(); draw(); });
+  parts.labels.addEventListener("change", () => { state.labels = parts.labels.value; draw(); });
+  parts.cloud.addEventListener("change", () => { state.cloud = parts.cloud.checked; draw(); });
+  const rates = [...new Set(data.specs.rate)].sort((a, b) => (a < 0 ? 1 : b < 0 ? -1 : a - b));
+  ticks(parts.rates, rates, state.rates, (rate) => [element("span", { class: "ssm-swatch", "data-rate": rate }),
+    rate < 0 ? "none (other methods)" : String(data.rates[rate])], () => { forget(); draw(); });
+  parts.constraints.hidden = data.constraints.length < 2;
+  ticks(parts.constraints, [...data.constraints.keys()], state.constraints, (i) => [SIGNS[i % SIGNS.length] + " ",
+    isolated(data.constraints[i] || "none")], () => { forget(); draw(); });
+}
+
+function ticks(box, values, chosen, face, changed) {
+  for (const value of values) {
+    const tick = element("input", { type: "checkbox", value, checked: true });
+    tick.addEventListener("change", () => { if (tick.checked) chosen.add(value); else chosen.delete(value); changed(); });
+    box.append(element("label", {}, tick, " ", ...face(value)));
+  }
+}
+
+function legend(parts, data, state, shown, colours) {
+  const palette = rateColours(colours, data.rates.length);
+  for (const swatch of parts.rates.querySelectorAll(".ssm-swatch")) {
+    swatch.style.background = Number(swatch.dataset.rate) < 0 ? colours.other : palette[Number(swatch.dataset.rate)];
+  }
+  const number = data.specs.number.length, draws = data.draws ? data.draws.candidate.length : 0;
+  const lines = ["■ on the frontier of all that is shown, joined by the bold line", "thin lines: the frontier of each rate",
+    data.chosen !== null && "◯ chosen",
+    data.draws && state.of === "means" && state.cloud && "small dots: single draws",
+    number < data.all_specifications && counted(number) + " of " + several(data.all_specifications, "specification")
+      + " are in this page, all frontier ones among them",
+    data.draws && draws < data.candidates - data.rejected.candidates && counted(draws) + " of " + several(data.candidates, "draw") + " are in this page"];
+  parts.legend.replaceChildren(...lines.filter(Boolean).map((text) => element("span", {}, text)));
+}
+
+function showTip(parts, data, state, point, mouse) {
+  if (!point) return;
+  const lines = data.measures.map((measure, i) => measure.title + ": " + formatted(valueOf(data, point, i)));
+  parts.tip.replaceChildren(element("b", {}, isolated(nameOf(data, point))),
+    ...[data.specs.swap[point.spec], drawText(data, point), ...lines].filter(Boolean).map((text) => element("div", {}, isolated(text))));
+  parts.tip.hidden = false;
+  const frame = parts.plot.getBoundingClientRect(), tip = parts.tip.getBoundingClientRect();
+  const x = mouse.clientX - frame.left, y = mouse.clientY - frame.top;
+  parts.tip.style.left = Math.max(0, x + 16 + tip.width > frame.width ? x - 16 - tip.width : x + 16) + "px";
+  parts.tip.style.top = Math.max(0, y + 16 + tip.height > frame.height ? y - 16 - tip.height : y + 16) + "px";
+}
+
+for (const root of document.querySelectorAll(".safeswap-map:not([data-ready])")) start(root);

@@ -1,0 +1,128 @@
+"""How much each 2-way table was distorted: a triangle of coloured numbers, in a page or for a paper."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from safeswap.charts.paper import STYLE, png_of, svg_of
+from safeswap.charts.protocol import TABLE_MEASURES, StudyLike
+from safeswap.charts.theme import LIGHT, measure_title, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def heatmap_html(pairs: Pairs, values: Sequence[float], *, caption: str = "") -> str:
+    """A table with coloured cells that runs no script; all names are escaped.
+
+    >>> heatmap_html([("Sex", "Race")], [0.0123]).count("<td")
+    2
+    >>> "<script>" in heatmap_html([("<script>", "Race")], [0.0])
+    False
+    """
+    names, at = _triangle(pairs, values)
+    largest = max((abs(value) for value in values if value == value), default=0.0)  # noqa: PLR0124
+    head = "".join(f'<th scope="col">{_escaped(name)}</th>' for name in names[:-1])
+    rows = "".join(
+        f'<tr><th scope="row">{_escaped(b)}</th>' + "".join(_cell(at.get((a, b)), largest) for a in names[:i]) + "</tr>"
+        for i, b in enumerate(names)
+        if i
+    )
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f'<table class="heat">{title}<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def heatmap_figure(study: StudyLike, candidate: int, *, measure: str = "hellinger") -> Figure:
+    """The 2-way tables of one candidate as a figure of matplotlib.
+
+    >>> from safeswap import datasets, Key
+    >>> from safeswap.model.study import StudySpec
+    >>> from safeswap.search.run import run_study
+    >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
+    >>> heatmap_figure(study, 0, measure="adV").axes[0].get_title()
+    "change of Cramér's V"
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Empty
+
+    names, at = _triangle(study.table_pairs, candidate_tables(study, candidate)[measure])
+    many = max(1, len(names) - 1)
+    with rc_context(STYLE):
+        figure = Empty(figsize=(1.8 + 0.62 * many, 1.2 + 0.42 * many), layout="constrained")
+        axes = figure.subplots()
+        _draw(axes, names, at)
+        axes.set_title(measure_title(measure), fontsize=10)
+    return figure
+
+
+def heatmap_svg(study: StudyLike, candidate: int, *, measure: str = "hellinger", text_as_paths: bool = True) -> str:
+    """The figure as SVG."""
+    return svg_of(heatmap_figure(study, candidate, measure=measure), text_as_paths=text_as_paths)
+
+
+def heatmap_png(study: StudyLike, candidate: int, *, measure: str = "hellinger", dpi: int = 200) -> bytes:
+    """The figure as PNG."""
+    return png_of(heatmap_figure(study, candidate, measure=measure), dpi=dpi)
+
+
+def candidate_tables(study: StudyLike, candidate: int) -> dict[str, list[float]]:
+    """Per measure, the distortion of every 2-way table of one candidate; nothing where the study holds none."""
+    if study.two_way is None:
+        return {name: [] for name in TABLE_MEASURES}
+    return dict(zip(TABLE_MEASURES, study.two_way[candidate].T.astype(float).tolist(), strict=True))
+
+
+def _triangle(pairs: Pairs, values: Sequence[float]) -> tuple[list[str], dict[tuple[str, str], float]]:
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    return names, {(a, b): float(value) for (a, b), value in zip(pairs, values, strict=False)}
+
+
+def _cell(value: float | None, largest: float) -> str:
+    if value is None or value != value:  # noqa: PLR0124
+        return "<td></td>"
+    share = abs(value) / largest if largest else 0.0
+    colour = LIGHT.gain if value < 0 else LIGHT.loss
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    style = f"background:rgba({red},{green},{blue},{0.12 + 0.88 * share:.3f})" if share else "opacity:.55"
+    return f'<td style="{style}{";color:#fff" if share > 0.5 else ""}">{short_number(value)}</td>'
+
+
+def short_number(value: float) -> str:
+    """Four decimals without the leading zero; what is not zero does not look like it.
+
+    >>> short_number(0.0123), short_number(-0.0123), short_number(0.0), short_number(1e-06)
+    ('.0123', '−.0123', '0', '0+')
+    """
+    if value == 0:
+        return "0"
+    if abs(value) < 5e-5:
+        return "−0+" if value < 0 else "0+"
+    return f"{value:.4f}".replace("-", "−").replace("0.", ".", 1)
+
+
+def _escaped(name: str) -> str:
+    return f"<bdi>{html.escape(shortened(name, 40))}</bdi>"
+
+
+def _draw(axes: Any, names: list[str], at: dict[tuple[str, str], float]) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    across, down = names[:-1], names[1:]
+    grid = np.array([[at.get((a, b), np.nan) for a in across] for b in down]).reshape(len(down), len(across))
+    largest = float(np.nanmax(np.abs(grid))) if np.isfinite(grid).any() else 0.0
+    colours = LinearSegmentedColormap.from_list("safeswap", [LIGHT.gain, "#ffffff", LIGHT.loss])
+    axes.imshow(grid, cmap=colours, vmin=-largest or -1, vmax=largest or 1, aspect="auto")
+    axes.set_xticks(range(len(across)), [shortened(name, 16) for name in across], rotation=35, ha="right", fontsize=8)
+    axes.set_yticks(range(len(down)), [shortened(name, 16) for name in down], fontsize=8)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for (i, j), value in np.ndenumerate(grid):
+        if np.isfinite(value):
+            shade = "white" if largest and abs(value) > 0.6 * largest else LIGHT.ink
+            axes.text(j, i, short_number(value), ha="center", va="center", fontsize=7.5, color=shade)

@@ -1,0 +1,253 @@
+"""What the interactive map knows: the figures of a study as plain values, small enough to stand in a page.
+
+A study can have millions of candidates, a page cannot. Specifications on a frontier, and the chosen one, are always
+kept; of the others, of the draws behind them and of their 2-way tables as many as there is room for, and the page says
+how many there were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from itertools import product
+from math import isfinite
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.charts import spec_text, theme
+from safeswap.charts.points import column, describe_specifications, mean_and_spread, specification_numbers
+from safeswap.charts.protocol import TABLE_MEASURES, ChoiceLike, Floats, Integers, StudyLike
+from safeswap.kernels import dominance
+
+MOST_SPECIFICATIONS = 4_000
+MOST_DRAWS = 20_000
+MOST_REJECTED = 500
+ROOM_FOR_TABLES = 2_500_000
+ROOM_FOR_TEXTS = 2_000_000
+
+T = TypeVar("T")
+
+
+def map_payload(
+    study: StudyLike,
+    *,
+    choice: ChoiceLike | None = None,
+    risk: str | None = None,
+    distortion: str | None = None,
+    title: str = "",
+) -> dict[str, Any]:
+    """Everything that the page shows, as values that JSON can hold."""
+    kept, first = _kept_specifications(study, choice)
+    draws = _kept_draws(study, kept, choice)
+    names = list(dict.fromkeys(name for pair in study.table_pairs for name in pair))
+    return {
+        "title": _title(study, title),
+        "facts": {"records": study.facts["records"], "for_release": study.facts["for_release"]},
+        "replicates": study.spec.replicates,
+        "candidates": study.table.num_rows,
+        "all_specifications": len(study.specs),
+        "measures": [
+            {"title": theme.measure_title(name), "axis": "risk" if name in study.spec.risk else "distortion"}
+            for name in study.spec.measures
+        ],
+        "axes": _axes(study, risk, distortion),
+        **_specifications(study, kept, first),
+        "draws": _draws(study, kept, draws) if study.spec.replicates > 1 else None,
+        "tables": _tables(study, names, kept, first, draws),
+        "rejected": _rejected(study),
+        "chosen": None if choice is None else _chosen(study, kept, choice),
+        "themes": {"light": asdict(theme.LIGHT), "dark": asdict(theme.DARK)},
+    }
+
+
+def as_json(values: Any) -> str:
+    """JSON that can stand inside a script element: no ``<``, ``>`` or ``&``, no line separator of JavaScript.
+
+    >>> print(as_json({"name": "</script><b>"}))
+    {"name":"\\u003c/script\\u003e\\u003cb\\u003e"}
+    """
+    text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _title(study: StudyLike, stated: str) -> str:
+    name = study.facts.get("name")
+    return theme.shortened(stated or (f"Risk-utility map: {name}" if name else "Risk-utility map"), 200)
+
+
+def _axes(study: StudyLike, risk: str | None, distortion: str | None) -> list[int]:
+    measures = list(study.spec.measures)
+    return [measures.index(risk or study.spec.risk[0]), measures.index(distortion or study.spec.distortion[0])]
+
+
+def _kept_specifications(study: StudyLike, choice: ChoiceLike | None) -> tuple[Integers, list[int]]:
+    """The specifications that the page holds, ascending, and those of them that come first where room is short."""
+    means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
+    best = np.zeros(len(study.specs), dtype=np.bool_)
+    for risk, distortion in product(study.spec.risk, study.spec.distortion):
+        best |= dominance.undominated(means[risk], means[distortion])
+    first = [] if choice is None else [int(specification_numbers(study)[choice.candidate])]
+    first += [int(i) for i in np.flatnonzero(best) if int(i) not in first]
+    everywhere = np.linspace(0, len(study.specs) - 1, min(len(study.specs), MOST_SPECIFICATIONS)).astype(np.int64)
+    return np.union1d(everywhere, np.array(first, dtype=np.int64)), first
+
+
+def _kept_draws(study: StudyLike, kept: Integers, choice: ChoiceLike | None) -> dict[str, Integers]:
+    """Candidates: those on a frontier of single draws, and whole replicates as long as there is room."""
+    best = [study.frontier(risk=r, distortion=d) for r, d in product(study.spec.risk, study.spec.distortion)]
+    best.append(np.array([] if choice is None else [choice.candidate], dtype=np.int64))
+    frontier = np.unique(np.concatenate(best))
+    replicate = study.table.column("replicate").to_numpy()
+    some = np.isin(specification_numbers(study), kept) & (replicate < max(1, MOST_DRAWS // max(1, len(kept))))
+    rows = np.union1d(np.flatnonzero(some & ~np.isnan(column(study, study.spec.risk[0]))), frontier)
+    return {"rows": rows, "frontier": frontier}
+
+
+def _specifications(study: StudyLike, kept: Integers, first: list[int]) -> dict[str, Any]:
+    described = describe_specifications(study).take(pa.array(kept))
+    rates = [rate for rate in dict.fromkeys(described["rate"].to_pylist()) if rate is not None]
+    constraints = list(dict.fromkeys(described["constraint"].to_pylist()))
+    figures = [mean_and_spread(study, name) for name in study.spec.measures]
+    place = {rate: i for i, rate in enumerate(sorted(rates))}
+    was_made = ~np.isnan(column(study, study.spec.risk[0]))
+    number = specification_numbers(study)[was_made]
+    made = np.bincount(number, minlength=len(study.specs))
+    pairs = np.bincount(number, weights=column(study, "pairs")[was_made], minlength=len(study.specs))
+    return {
+        "rates": sorted(rates),
+        "constraints": [theme.shortened(text) for text in constraints],
+        "specs": {
+            "number": kept.tolist(),
+            "label": [theme.shortened(text) for text in described["label"].to_pylist()],
+            "swap": [theme.shortened(", ".join(names), 200) for names in described["swap"].to_pylist()],
+            "rate": [place.get(rate, -1) for rate in described["rate"].to_pylist()],
+            "constraint": [constraints.index(text) for text in described["constraint"].to_pylist()],
+            "pairs": _rounded(pairs[kept] / np.maximum(made[kept], 1)),
+            "made": made[kept].tolist(),
+            "mean": [_rounded(mean[kept], 9) for mean, _ in figures],
+            "spread": [_rounded(spread[kept]) for _, spread in figures],
+            "often": _often(study, kept),
+            "texts": _texts(study, kept, first),
+        },
+    }
+
+
+def _often(study: StudyLike, kept: Integers) -> dict[str, list[float | None]]:
+    """Per pair of axes, in which share of the replicates each specification is on the frontier."""
+    if study.spec.replicates < 2:
+        return {}
+    place = {name: i for i, name in enumerate(study.spec.measures)}
+    return {
+        f"{place[risk]},{place[distortion]}": _rounded(
+            study.summary(risk=risk, distortion=distortion)["on_frontier"].to_numpy()[kept], 3
+        )
+        for risk, distortion in product(study.spec.risk, study.spec.distortion)
+    }
+
+
+def _texts(study: StudyLike, kept: Integers, first: list[int]) -> dict[str, list[str]]:
+    def texts(number: int) -> list[str]:
+        spec = study.specs[number]
+        return [spec_text.python_text(spec), spec_text.command_text(spec), spec_text.toml_text(spec)]
+
+    return _as_room_allows(_in_order(kept, first), texts, ROOM_FOR_TEXTS)
+
+
+def _draws(study: StudyLike, kept: Integers, draws: dict[str, Integers]) -> dict[str, Any]:
+    rows = draws["rows"]
+    number = specification_numbers(study)[rows]
+    rows, number = rows[np.isin(number, kept)], number[np.isin(number, kept)]
+    return {
+        "candidate": rows.tolist(),
+        "spec": np.searchsorted(kept, number).tolist(),
+        "replicate": study.table.column("replicate").to_numpy()[rows].tolist(),
+        "pairs": study.table.column("pairs").to_numpy()[rows].tolist(),
+        "value": [_rounded(column(study, name)[rows], 9) for name in study.spec.measures],
+    }
+
+
+def _tables(
+    study: StudyLike, names: list[str], kept: Integers, first: list[int], draws: dict[str, Integers]
+) -> dict[str, Any] | None:
+    """The 2-way distortion tables of the specifications' means and of the frontier's draws."""
+    if study.two_way is None or not study.table_pairs:
+        return None
+    rows_of = _rows_by_specification(study)
+    two_way = study.two_way
+
+    def of_mean(number: int) -> list[list[float | None]] | None:
+        rows = rows_of[number]
+        rows = rows[~np.isnan(two_way[rows, 0, 0])]
+        return [_rounded(t, 5) for t in two_way[rows].mean(axis=0, dtype=np.float64).T] if len(rows) else None
+
+    def of_draw(row: int) -> list[list[float | None]]:
+        return [_rounded(t, 5) for t in two_way[row].T]
+
+    of_specs = _as_room_allows(_in_order(kept, first), of_mean, ROOM_FOR_TABLES)
+    singles = draws["frontier"].tolist() if study.spec.replicates > 1 else []
+    return {
+        "attributes": [theme.shortened(name) for name in names],
+        "pairs": [[names.index(a), names.index(b)] for a, b in study.table_pairs],
+        "measures": [theme.measure_title(name) for name in TABLE_MEASURES],
+        "specs": of_specs,
+        "draws": _as_room_allows(singles, of_draw, ROOM_FOR_TABLES // 2),
+    }
+
+
+def _rows_by_specification(study: StudyLike) -> list[Integers]:
+    number = specification_numbers(study)
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(number, minlength=len(study.specs)))[:-1])
+
+
+def _rejected(study: StudyLike) -> dict[str, Any]:
+    """What could not be made and why, draws of one specification with one reason together."""
+    bad = study.table.filter(pc.not_equal(study.table.column("reason"), ""))
+    counted: Counter[tuple[Any, ...]] = Counter(
+        zip(*(bad.column(name).to_pylist() for name in ("label", "constraint", "rate", "reason")), strict=True)
+    )
+    lines = [
+        [theme.shortened(label), theme.shortened(constraint), rate, times, theme.shortened(reason, 300)]
+        for (label, constraint, rate, reason), times in list(counted.items())[:MOST_REJECTED]
+    ]
+    return {"lines": lines, "all": len(counted), "candidates": bad.num_rows}
+
+
+def _chosen(study: StudyLike, kept: Integers, choice: ChoiceLike) -> dict[str, Any]:
+    number = int(specification_numbers(study)[choice.candidate])
+    return {"spec": int(np.searchsorted(kept, number)), "candidate": choice.candidate, "sentence": choice.sentence}
+
+
+def _in_order(kept: Integers, first: list[int]) -> list[int]:
+    """What matters most first."""
+    done = set(first)
+    return [*first, *(int(i) for i in kept if int(i) not in done)]
+
+
+def _as_room_allows(numbers: Iterable[int], make: Callable[[int], T], room: int) -> dict[str, T]:
+    """One entry per number until the room is used up."""
+    made: dict[str, T] = {}
+    for number in numbers:
+        entry = make(number)
+        room -= len(json.dumps(entry, separators=(",", ":")))
+        if room < 0:
+            break
+        if entry is not None:
+            made[str(number)] = entry
+    return made
+
+
+def _rounded(values: Floats | Any, digits: int = 6) -> list[float | None]:
+    """So many significant digits; None for what is not a finite number."""
+    numbers: list[float | None] = []
+    for value in np.asarray(values, dtype=np.float64).tolist():
+        short = float(f"{value:.{digits}g}") if isfinite(value) else None
+        numbers.append(int(short) if short is not None and short.is_integer() and abs(short) < 1e15 else short)
+    return numbers

@@ -1,0 +1,116 @@
+"""The points of the map: one per specification, at the mean of its draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.charts.protocol import ChoiceLike, Floats, Integers, StudyLike
+from safeswap.charts.theme import measure_title
+from safeswap.kernels import dominance
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cloud:
+    """Single draws, and the place of each one's specification among the points."""
+
+    risk: Floats
+    distortion: Floats
+    point: Integers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Points:
+    """What a map shows. ``rates`` is not a number where a specification has none, and None where none may be told."""
+
+    labels: tuple[str, ...]
+    constraints: tuple[str, ...]
+    rates: Floats | None
+    risk: Floats
+    distortion: Floats
+    risk_title: str
+    distortion_title: str
+    chosen: int | None = None
+    cloud: Cloud | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def frontier(self, rate: float | None = None) -> Integers:
+        """The undominated points from least to most distortion, of one rate or of all."""
+        rows = np.arange(len(self))
+        if rate is not None and self.rates is not None:
+            rows = np.flatnonzero(np.isclose(self.rates, rate))
+        best = rows[dominance.undominated(self.risk[rows], self.distortion[rows])]
+        ordered: Integers = best[np.lexsort((self.risk[best], self.distortion[best]))]
+        return ordered
+
+    def distinct_rates(self) -> list[float]:
+        """The rates that occur, ascending."""
+        if self.rates is None:
+            return []
+        return [float(rate) for rate in np.unique(self.rates[~np.isnan(self.rates)])]
+
+
+def points_of(
+    study: StudyLike, *, risk: str | None = None, distortion: str | None = None, choice: ChoiceLike | None = None
+) -> Points:
+    """The specifications of a study that could be made at least once, with the draws behind them."""
+    risk, distortion = risk or study.spec.risk[0], distortion or study.spec.distortion[0]
+    number = specification_numbers(study)
+    y, _ = mean_and_spread(study, risk)
+    x, _ = mean_and_spread(study, distortion)
+    made = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))
+    described = describe_specifications(study).take(pa.array(made))
+    place = np.full(len(study.specs), -1, dtype=np.int64)
+    place[made] = np.arange(len(made))
+    cloud = None
+    if study.spec.replicates > 1:
+        dy, dx = column(study, risk), column(study, distortion)
+        rows = np.flatnonzero(~(np.isnan(dx) | np.isnan(dy)))
+        cloud = Cloud(risk=dy[rows], distortion=dx[rows], point=place[number[rows]])
+    chosen = -1 if choice is None else int(place[number[choice.candidate]])
+    return Points(
+        labels=tuple(described["label"].to_pylist()),
+        constraints=tuple(described["constraint"].to_pylist()),
+        rates=described["rate"].to_numpy(),
+        risk=y[made],
+        distortion=x[made],
+        risk_title=measure_title(risk),
+        distortion_title=measure_title(distortion),
+        chosen=chosen if chosen >= 0 else None,
+        cloud=cloud,
+    )
+
+
+def column(study: StudyLike, name: str) -> Floats:
+    """One column of the candidates' table, not a number where it holds none."""
+    values: Floats = study.table.column(name).to_numpy().astype(np.float64)
+    return values
+
+
+def specification_numbers(study: StudyLike) -> Integers:
+    """Per candidate, the number of its specification."""
+    numbers: Integers = study.table.column("specification").to_numpy().astype(np.int64)
+    return numbers
+
+
+def describe_specifications(study: StudyLike) -> pa.Table:
+    """Label, swapped attributes, constraint and rate, one row per specification."""
+    number = specification_numbers(study)
+    first = np.full(len(study.specs), 0, dtype=np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return study.table.select(["label", "swap", "constraint", "rate"]).take(pa.array(first))
+
+
+def mean_and_spread(study: StudyLike, name: str) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of one column over the draws of each specification."""
+    values, number, many = column(study, name), specification_numbers(study), len(study.specs)
+    known = ~np.isnan(values)
+    count = np.bincount(number[known], minlength=many)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(number[known], weights=values[known], minlength=many) / count
+        squares = np.bincount(number[known], weights=(values[known] - mean[number[known]]) ** 2, minlength=many)
+        return mean, np.sqrt(squares / (count - 1))

@@ -1,0 +1,93 @@
+"""A specification as text that can be run as it stands: Python, the command line, TOML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_PREFIXES = {"targeting": "target"}
+"""Nested parameters that go by another name on the command line."""
+
+
+def python_text(spec: Any, *, replicate: int | None = None) -> str:
+    """Lines of Python that mask ``data`` with ``key``.
+
+    >>> from safeswap.model.spec import SwapSpec
+    >>> print(python_text(SwapSpec(swap=["Race"], rate=0.05), replicate=3))
+    import safeswap as ss
+    <BLANKLINE>
+    spec = ss.SwapSpec(swap=['Race'], rate=0.05)
+    masked = ss.mask(data, spec, key=key, replicate=3)
+    """
+    values = spec.as_dict()
+    if values["method"] == "swap" and not any(isinstance(value, Mapping) for value in values.values()):
+        arguments = ", ".join(f"{name}={value!r}" for name, value in values.items() if name != "method")
+        made = f"ss.SwapSpec({arguments})"
+    else:
+        made = repr(values)
+    drawn = "" if replicate is None else f", replicate={replicate}"
+    return f"import safeswap as ss\n\nspec = {made}\nmasked = ss.mask(data, spec, key=key{drawn})"
+
+
+def command_text(spec: Any) -> str:
+    """A command for a POSIX shell; the names of the files are to be filled in.
+
+    >>> from safeswap.model.spec import SwapSpec
+    >>> print(command_text(SwapSpec(swap=["Race", "Age, grouped"], rate=0.05)))
+    safeswap swap data.csv --swap Race --swap '"Age, grouped"' --rate 0.05 \\
+      --key secret.key --output masked.parquet --audit audit/
+    """
+    values = spec.as_dict()
+    options = " ".join(_options({name: value for name, value in values.items() if name != "method"}))
+    files = "--key secret.key --output masked.parquet --audit audit/"
+    return f"safeswap {shlex.quote(values['method'])} data.csv {options} \\\n  {files}"
+
+
+def toml_text(spec: Any) -> str:
+    """The specification as TOML, from which ``registry.make_spec`` makes it again.
+
+    >>> from safeswap.model.spec import SwapSpec
+    >>> print(toml_text(SwapSpec(swap=["Race"], rate=0.05)))
+    method = "swap"
+    swap = ["Race"]
+    rate = 0.05
+    """
+    import tomli_w
+
+    values = spec.as_dict()
+    plain = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
+    nested = {name: value for name, value in values.items() if isinstance(value, Mapping)}
+    return "\n".join([*plain, *([""] if nested else []), tomli_w.dumps(nested)]).strip()
+
+
+def _toml_value(value: Any) -> str:
+    """A list on one line, as people write short ones."""
+    import tomli_w
+
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return tomli_w.dumps({"x": value}).partition(" = ")[2].strip()
+
+
+def _options(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _options(value, _PREFIXES.get(name, name) + "-")
+            continue
+        option = "--" + prefix + name.replace("_", "-")
+        if isinstance(value, bool):
+            yield option if value else option.replace("--", "--no-", 1)
+        elif isinstance(value, list):
+            yield from (f"{option} {shlex.quote(_as_field(str(item)))}" for item in value)
+        else:
+            yield f"{option} {shlex.quote(str(value))}"
+
+
+def _as_field(name: str) -> str:
+    """Quoted where the name holds a comma, which would part it in two."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow([name])
+    return out.getvalue()

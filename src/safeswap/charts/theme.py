@@ -1,0 +1,120 @@
+"""Colours and words that all charts share, on light and on dark ground."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+LONGEST_LABEL = 80
+"""Names can be of any length; a label in a chart is cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    """One set of colours; ``rates`` runs from the lowest rate to the highest and is interpolated between."""
+
+    ground: str
+    panel: str
+    ink: str
+    muted: str
+    line: str
+    accent: str
+    loss: str  # heat: association lost, uncertainty added
+    gain: str  # heat: the other direction
+    other: str  # candidates that have no rate
+    rates: tuple[str, ...]
+
+    def rate_colours(self, number: int) -> list[str]:
+        """So many colours, apart in lightness as well as in hue.
+
+        >>> LIGHT.rate_colours(3) == list(LIGHT.rates)
+        True
+        """
+        if number <= 1:
+            return [self.rates[1]] * number
+        steps = [i * (len(self.rates) - 1) / (number - 1) for i in range(number)]
+        return [_between(self.rates, step) for step in steps]
+
+
+LIGHT = Theme(
+    ground="#ffffff",
+    panel="#f5f7f9",
+    ink="#1c2733",
+    muted="#52606d",
+    line="#d5dce3",
+    accent="#1f6f9c",
+    loss="#1f6f9c",
+    gain="#b3541e",
+    other="#7b8794",
+    rates=("#6a3d9a", "#12908e", "#d9820a"),
+)
+DARK = Theme(
+    ground="#14191f",
+    panel="#1d242c",
+    ink="#e6ebf0",
+    muted="#a3afbb",
+    line="#36414c",
+    accent="#6cb8e0",
+    loss="#3f8fbf",
+    gain="#c8693a",
+    other="#8d99a5",
+    rates=("#b79cf0", "#45c8bd", "#f2b84b"),
+)
+
+
+def _between(colours: tuple[str, ...], step: float) -> str:
+    low, high = list(pairwise(colours))[min(int(step), len(colours) - 2)]
+    share = step - min(int(step), len(colours) - 2)
+    parts = [(int(low[i : i + 2], 16), int(high[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts)
+
+
+def css_variables() -> str:
+    """The colours as CSS variables, dark where the reader's system is.
+
+    >>> "--ink: #1c2733;" in css_variables()
+    True
+    """
+    return (
+        f":root {{ color-scheme: light dark; {_declarations(LIGHT)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {_declarations(DARK)} }} }}\n"
+        f"@media print {{ :root {{ {_declarations(LIGHT)} }} }}\n"
+    )
+
+
+def _declarations(theme: Theme) -> str:
+    return " ".join(f"--{name}: {value};" for name, value in asdict(theme).items() if isinstance(value, str))
+
+
+def shortened(text: str, most: int = LONGEST_LABEL) -> str:
+    """At most so many characters, on one line, an ellipsis in place of what was cut.
+
+    >>> shortened("a very long name", 8)
+    'a very …'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def measure_title(measure: str) -> str:
+    """A measure as an axis says it: its title, and its parameters where it has any.
+
+    >>> measure_title("n_rule:n=5")
+    'n-rule (n=5)'
+    """
+    from safeswap import registry
+
+    _, _, parameters = measure.partition(":")
+    title = registry.measure(measure).title
+    return shortened(f"{title} ({parameters})" if parameters else title)
+
+
+def number_text(value: float | None) -> str:
+    """A figure with four significant digits, as people read it.
+
+    >>> number_text(0.0123456), number_text(0.0), number_text(3.2e-06), number_text(None)
+    ('0.01235', '0', '3.2e-06', '–')
+    """
+    if value is None or value != value:  # noqa: PLR0124  (not a number)
+        return "–"
+    return f"{value:.4g}"
