@@ -1,0 +1,102 @@
+"""Parquet and Arrow: exact, with dictionaries taken over, and nothing kept but values and types."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import feather, parquet
+
+from safeswap.io.read import read
+from safeswap.io.write import write, write_parquet
+from safeswap.model.microdata import code_column
+
+COLUMNS = {
+    "text": st.none() | st.text(max_size=4),
+    "float": st.none() | st.floats(),
+    "int": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "bool": st.none() | st.booleans(),
+    "bytes": st.none() | st.binary(max_size=3),
+}
+TYPES = {"text": pa.string(), "float": pa.float64(), "int": pa.int64(), "bool": pa.bool_(), "bytes": pa.binary()}
+
+
+def bits(values: list[object]) -> list[object]:
+    return [struct.pack("d", v) if isinstance(v, float) else v for v in values]
+
+
+@given(data=st.data(), rows=st.integers(1, 10))
+def test_every_value_survives_bit_by_bit(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, rows: int
+) -> None:
+    table = pa.table(
+        {
+            name: pa.array(data.draw(st.lists(values, min_size=rows, max_size=rows)), TYPES[name])
+            for name, values in COLUMNS.items()
+        }
+    )
+    path = tmp_path_factory.mktemp("parquet") / "a.parquet"
+    write_parquet(table, path)
+    again = read(path).table
+    for name in COLUMNS:
+        assert bits(again[name].to_pylist()) == bits(table[name].to_pylist())
+
+
+def test_categories_are_taken_over_and_identifiers_stay_text(tmp_path: Path) -> None:
+    table = pa.table({"id": [f"{i:09d}" for i in range(50_000)], "Sex": ["F", "M"] * 25_000})
+    for writer in (parquet.write_table, lambda t, p: parquet.write_table(t, p, row_group_size=7_000)):
+        writer(table, tmp_path / "a.parquet")
+        found = read(tmp_path / "a.parquet", identifier="id").table
+        assert pa.types.is_string(found.schema.field("id").type)
+        assert pa.types.is_dictionary(found.schema.field("Sex").type)
+        assert found["Sex"].to_pylist() == table["Sex"].to_pylist()
+        assert len({tuple(chunk.dictionary.to_pylist()) for chunk in found["Sex"].chunks}) == 1
+
+
+def test_a_column_called_with_a_dot_is_read(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a.b": ["x"] * 100}), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet").table["a.b"].to_pylist() == ["x"] * 100
+
+
+@pytest.mark.parametrize("suffix", ["feather", "arrow", "arrows"])
+def test_arrow_files_are_read(tmp_path: Path, suffix: str) -> None:
+    table = pa.table({"a": pa.array(["x", None, "y"]).dictionary_encode(), "b": [1, 2, 3]}, metadata={"k": "v"})
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "feather":
+        feather.write_feather(table, path, compression="zstd")
+    else:
+        make = pa.ipc.new_file if suffix == "arrow" else pa.ipc.new_stream
+        with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema) as writer:
+            writer.write_table(table)
+    found = read(path).table
+    assert found.to_pydict() == table.to_pydict()
+    assert found.schema.metadata is None
+
+
+def test_what_is_written_holds_no_unused_category_and_no_metadata(tmp_path: Path) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 0], pa.int8()), ["a", "CANARY", "c"])
+    table = pa.table({"x": column}, metadata={"pandas": "CANARY"})
+    write_parquet(table, tmp_path / "a.parquet", compression="none")
+    assert b"CANARY" not in (tmp_path / "a.parquet").read_bytes()
+    assert read(tmp_path / "a.parquet").table["x"].to_pylist() == ["a", "c", None, "a"]
+
+
+def test_the_suffix_decides_what_is_written(tmp_path: Path) -> None:
+    table = pa.table({"a": ["x", "y"], "b": ["1", "2"]})
+    for suffix in ("csv", "tsv", "parquet", "dta", "sav", "zsav"):
+        write(table, tmp_path / f"a.{suffix}")
+        assert read(tmp_path / f"a.{suffix}").table.to_pydict() == table.to_pydict()
+
+
+def test_levels_and_codes_do_not_depend_on_how_the_file_is_cut_into_groups(tmp_path: Path) -> None:
+    table = pa.table({"x": ["b", "a", "c", "a", "b", "d"] * 50})
+    found = []
+    for size in (7, 300):
+        parquet.write_table(table, tmp_path / f"{size}.parquet", row_group_size=size)
+        coded = code_column(read(tmp_path / f"{size}.parquet").table["x"])
+        found.append((coded.codes.tolist(), coded.levels.to_pylist()))
+    assert found[0] == found[1]
