@@ -7,6 +7,7 @@ any of it into a bundle.
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def write_bundle(
     return Bundle(directory=Path(directory), manifest_sha256=bundle.manifest_sha256, remarks=bundle.remarks)
 
 
-def public_directory(directory: str | os.PathLike[str], *, force: bool = False) -> Any:
+def public_directory(directory: str | os.PathLike[str], *, force: bool = False) -> AbstractContextManager[Path]:
     """A directory that gets its name, and can be read by others, when the block ends without an error."""
     return atomic_directory(directory, force=force, marker=MANIFEST, mode=PUBLIC_DIRECTORY)
 

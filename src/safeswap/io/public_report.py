@@ -11,7 +11,7 @@ import pyarrow as pa
 from safeswap.io.dictionary import type_in_words
 from safeswap.model.levels import level_texts
 from safeswap.model.release import Release
-from safeswap.model.schema import Attribute
+from safeswap.model.schema import Attribute, Kind
 
 MOST_LINES = 30
 """Longer tables are for the data dictionary."""
@@ -30,6 +30,7 @@ def public_report(release: Release) -> bytes:
         rate="" if release.facts.rate is None else f"{release.facts.rate:.4g}",
         records=_count_in_words(release.table.num_rows, release.facts.tolerance),
         columns=[_line(a, release.table.column(a.name)) for a in attributes],
+        weighted=any(a.kind is Kind.WEIGHT for a in attributes),
         frequencies=_all_frequencies(release),
     )
     return text.encode()

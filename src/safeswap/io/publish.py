@@ -95,6 +95,20 @@ def check_and_write(
     ``public`` is the directory of the bundle. ``audit`` is a directory that holds one sub-directory per release; it
     must not lie within the other. The audit record gets its name first and the bundle last: a bundle without a record
     cannot come to be, whatever happens in between.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from safeswap import registry, workflow
+    >>> key, data = Key.generate(), pa.table({"id": [1, 2, 3, 4], "Race": ["a", "b", "a", "b"]})
+    >>> masked = workflow.swap(workflow.read(data, identifier="id"), swap=["Race"], pairs=1, key=key)
+    >>> promises = registry.method("swap").invariants(masked.original, masked.spec)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     terms = Terms(method="Values were exchanged between pairs of records.")
+    ...     done = check_and_write(
+    ...         masked, public=f"{folder}/public", audit=f"{folder}/audit", key=key, invariants=promises, terms=terms
+    ...     )
+    ...     sorted(path.name for path in Path(folder).iterdir()), done.records
+    (['audit', 'public'], 4)
     """
     _refuse_stamped(masked, key)
     check_format(terms.data_format)

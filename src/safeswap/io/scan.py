@@ -66,6 +66,19 @@ def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
     """Check a bundle from outside: sums, allow-list, dictionary against data, and the rules of the last look.
 
     Anything wrong is raised as ``UnsafeRelease`` (or ``InputError`` where there is no bundle at all).
+
+    >>> import tempfile
+    >>> from safeswap.io.bundle import write_bundle
+    >>> from safeswap.model.release import PublicFacts
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex", levels=("f", "m")),))
+    >>> release = Release(
+    ...     table=pa.table({"Sex": ["f", "m"]}), schema=schema, facts=PublicFacts(method="none", records=2)
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_bundle(release, Path(folder) / "public", data_format="parquet")
+    ...     verify_bundle(Path(folder) / "public").records
+    2
     """
     directory = Path(directory)
     manifest = read_manifest(directory)

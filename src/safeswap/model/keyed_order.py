@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 Rows = npt.NDArray[np.int64]
 Names = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
+_CHUNK = 1 << 20
+
 
 def keyed_order(names: Names, key: bytes) -> Rows:
     """The positions of ``names`` (integers, or 16-byte blocks) in the order of their draws under a derived key.
@@ -26,21 +28,31 @@ def keyed_order(names: Names, key: bytes) -> Rows:
     import polars as pl
 
     # The row number stands in the low bits of its draw, so that one sort of plain integers does it all.
-    bits = np.uint64(max(1, (len(names) - 1).bit_length()))
-    packed = pl.Series(_packed(names, key, bits)).sort().to_numpy()
-    rows: Rows = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-    drawn = packed >> bits
-    ties = np.flatnonzero(drawn[1:] == drawn[:-1])
-    return _untied(names, key, rows, drawn, ties) if len(ties) else rows
+    bits = max(1, (len(names) - 1).bit_length())
+    ordered = pl.Series(_packed(names, key, bits)).sort().to_numpy()
+    rows, ties = _unpacked(ordered, bits)
+    return _untied(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
 
 
-def _packed(names: Names, key: bytes, bits: np.uint64) -> npt.NDArray[np.uint64]:
+def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Rows, Rows]:
+    """The row numbers, and the places whose draw is that of the next place too; in chunks, to need little memory."""
+    rows = np.empty(len(ordered), dtype=np.int64)
+    ties = []
+    for start in range(0, len(ordered), _CHUNK):
+        part = ordered[start : start + _CHUNK + 1]
+        ties.append(start + np.flatnonzero((part[1:] ^ part[:-1]) >> np.uint64(bits) == 0))
+        rows[start : start + _CHUNK] = part[:_CHUNK] & np.uint64((1 << bits) - 1)
+    return rows, np.concatenate(ties) if ties else np.empty(0, dtype=np.int64)
+
+
+def _packed(names: Names, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
     from safeswap.kernels.keyed import draw_chunks
 
     packed = np.empty(len(names), dtype=np.uint64)
+    high = ~np.uint64((1 << bits) - 1)
     for start, draws in draw_chunks(names, key):
         end = start + len(draws)
-        packed[start:end] = (draws >> bits << bits) | np.arange(start, end, dtype=np.uint64)
+        packed[start:end] = (draws & high) | np.arange(start, end, dtype=np.uint64)
     return packed
 
 

@@ -321,3 +321,11 @@ def test_wide_levels_are_counted_and_not_listed(tmp_path):
     directory = write_bundle(release, tmp_path / "public").directory
     assert release.schema["x"].levels == ()
     assert len((directory / "report.html").read_bytes()) < 20_000
+
+
+def test_the_report_says_that_weighted_counts_are_not_kept(tmp_path):
+    schema = Schema(attributes=(Attribute(name="x"), Attribute(name="w", kind=Kind.WEIGHT)))
+    facts = PublicFacts(method="m", records=2, kept=("The counts by x are exactly as before.",))
+    release = Release(table=pa.table({"x": ["a", "b"], "w": [1.5, 2.5]}), schema=schema, facts=facts)
+    assert "Weighted counts can differ" in (write_bundle(release, tmp_path / "w").directory / "report.html").read_text()
+    assert "Weighted counts" not in (write_bundle(release_of(), tmp_path / "o").directory / "report.html").read_text()

@@ -186,9 +186,10 @@ def test_equal_shortened_draws_are_put_in_order_by_the_whole_ones(monkeypatch):
     packed = module._packed
 
     def coarse(names, key, bits):
-        return packed(names, key, bits) & ~np.uint64(((1 << 62) - 1) ^ ((1 << int(bits)) - 1))
+        return packed(names, key, bits) & ~np.uint64(((1 << 62) - 1) ^ ((1 << bits) - 1))
 
     monkeypatch.setattr(module, "_packed", coarse)
+    monkeypatch.setattr(module, "_CHUNK", 7)
     names = np.arange(1000)
     shuffled = np.random.default_rng(1).permutation(1000)
     assert (shuffled[keyed_order(shuffled, bytes(32))] == names[keyed_order(names, bytes(32))]).all()
