@@ -1,0 +1,187 @@
+"""How each method is tried out: files and specifications as awkward as agencies have them.
+
+A method that is registered and has no entry in ``CASES`` fails the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.spec import MaskSpec, SwapSpec, Targeting
+
+Tried = tuple[Microdata, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the suite needs to know of a method.
+
+    ``inputs`` gives small files with specifications that apply to them and that take what there is where they ask for
+    too much. ``example`` is one of some hundred records with many possible results. ``idle`` turns a specification
+    into one that asks for nothing.
+    """
+
+    inputs: st.SearchStrategy[Tried]
+    example: Callable[[], Tried]
+    idle: Callable[[Any], MaskSpec]
+
+
+AWKWARD_NAMES = (
+    *("Sex", "sex", "SEX ", " ", "a b", "a,b", 'say "no"', "it's", "=1+1", "x;--", "SELECT", "rowid", "sign", "c0"),
+    *(
+        "Straße",
+        "Strasse",
+        "名前",
+        "é",
+        "e\u0301",
+        "🙂",
+        "tab\tname",
+        "two\nlines",
+        "0",
+        "-1",
+        "NULL",
+        "None",
+        "nan",
+        "index",
+    ),
+    *("level_0", "__index_level_0__", "a" * 300),
+)
+TEXTS = st.sampled_from(["", " ", "a", "A", "á", "a\u0301", "007", "7", "NA", "null", "no answer", "🙂" * 9, "=1+1"])
+INT64 = st.integers(-(2**63), 2**63 - 1)
+IDENTIFIERS: tuple[tuple[pa.DataType, st.SearchStrategy[Any]], ...] = (
+    (pa.int64(), INT64),
+    (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.string(), INT64.map(str) | st.integers(0, 999).map("{:07d}".format)),
+    (pa.large_string(), st.text(max_size=14)),
+    (pa.string(), st.text(min_size=15, max_size=60)),
+    (pa.string(), st.text(max_size=3) | st.uuids().map(str)),
+    (pa.binary(), st.binary(max_size=20)),
+)
+LEVELS: tuple[tuple[pa.DataType, st.SearchStrategy[Any]], ...] = (
+    (pa.string(), TEXTS),
+    (pa.large_string(), TEXTS),
+    (pa.dictionary(pa.int8(), pa.string()), TEXTS),
+    (pa.dictionary(pa.int32(), pa.large_string(), ordered=True), TEXTS),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.int64(), INT64),
+    (pa.bool_(), st.booleans()),
+    (pa.float64(), st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf"), 2.0])),
+)
+
+
+def seen_as(value: object) -> str:
+    """A value as the checks tell values apart: −0.0 is not 0.0, and NaN is NaN."""
+    return repr(value)
+
+
+def values_of(data: Microdata, name: str) -> list[str]:
+    return [seen_as(value) for value in data.table.column(name).to_pylist()]
+
+
+@st.composite
+def column(draw: st.DrawFn, *, records: int) -> pa.ChunkedArray:
+    """One to four levels, perhaps missing ones, in one chunk or two."""
+    kind, values = draw(st.sampled_from(LEVELS))
+    levels = draw(st.lists(values, min_size=1, max_size=4, unique_by=seen_as))
+    if draw(st.booleans()):
+        levels.append(None)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    share = rng.dirichlet(np.full(len(levels), draw(st.sampled_from([0.3, 3.0]))))
+    chosen = [levels[i] for i in rng.choice(len(levels), records, p=share)]
+    value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+    array = pa.array(chosen, value_type)
+    array = array.cast(kind) if kind != value_type else array
+    cut = draw(st.integers(0, records))
+    return pa.chunked_array([array[:cut], array[cut:]] if draw(st.booleans()) else [array], type=kind)
+
+
+@st.composite
+def microdata(draw: st.DrawFn, *, most_records: int = 60, identified: bool | None = None) -> Microdata:
+    """1 to 60 records, 1 to 5 categorical attributes, an identifier of any kind or none."""
+    records = draw(st.integers(1, most_records))
+    names = draw(st.lists(st.sampled_from(AWKWARD_NAMES), min_size=2, max_size=6, unique=True))
+    columns = {name: draw(column(records=records)) for name in names[1:]}
+    kinds = dict.fromkeys(names[1:], Kind.NOMINAL)
+    if draw(st.booleans()) if identified is None else identified:
+        kind, values = draw(st.sampled_from(IDENTIFIERS))
+        identifiers = draw(st.lists(values, min_size=records, max_size=records, unique=True))
+        columns[names[0]] = pa.chunked_array([pa.array(identifiers, kind)])
+        kinds[names[0]] = Kind.IDENTIFIER
+    order = draw(st.permutations(list(columns)))
+    schema = Schema(name=draw(TEXTS), attributes=tuple(Attribute(name=n, kind=kinds[n]) for n in order))
+    return Microdata(pa.table({name: columns[name] for name in order}), schema)
+
+
+@st.composite
+def swap_specs(draw: st.DrawFn, data: Microdata, **stated: Any) -> SwapSpec:
+    """Any roles for any attributes; targeting only by keys that are named, so that no other attribute plays a part."""
+    varied = [name for name in data.schema.categorical if len(set(values_of(data, name))) > 1]
+    names = draw(st.permutations(varied))
+    swap = tuple(names[: draw(st.integers(1, min(3, len(names))))])
+    others = [name for name in data.schema.categorical if name not in swap]
+    roles = {name: draw(st.sampled_from("FDOOO")) for name in others}
+    keys = tuple(name for name in data.schema.categorical if draw(st.booleans()))
+    weight = draw(st.sampled_from([0.1, 10.0, 1e6]))
+    targeting = Targeting(keys=keys, n=draw(st.integers(2, 5)), weight=weight) if keys else None
+    amount = st.integers(0, len(data)).map(lambda k: {"pairs": k}) | st.floats(0.01, 1.0).map(lambda r: {"rate": r})
+    free: dict[str, Any] = {
+        "swap": swap,
+        "fixed": tuple(name for name, role in roles.items() if role == "F"),
+        "differ": tuple(name for name, role in roles.items() if role == "D"),
+        "true_swap": draw(st.sampled_from(["any", "all"])),
+        "pairing": draw(st.sampled_from(["repaired", "uniform"])),
+        "mode": draw(st.sampled_from(["simultaneous", "sequential"])),
+        "on_shortfall": "take",
+        "targeting": targeting if draw(st.booleans()) else None,
+        **draw(amount),
+    }
+    return SwapSpec(**{**free, **stated})
+
+
+@st.composite
+def swap_inputs(
+    draw: st.DrawFn, *, most_records: int = 60, identified: bool | None = None, **stated: Any
+) -> tuple[Microdata, SwapSpec]:
+    """A file in which something can be swapped, and a specification of it."""
+    data = draw(
+        microdata(most_records=most_records, identified=identified).filter(
+            lambda found: any(len(set(values_of(found, name))) > 1 for name in found.schema.categorical)
+        )
+    )
+    return data, draw(swap_specs(data, **stated))
+
+
+def swap_example() -> tuple[Microdata, SwapSpec]:
+    """Three hundred persons of whom a third are swapped."""
+    rng = np.random.default_rng(20)
+    table = pa.table(
+        {
+            "id": pa.array(rng.permutation(300) + 5_000_000_000),
+            "Race": pa.array(rng.choice(["white", "black", "asian"], 300, p=[0.7, 0.2, 0.1])),
+            "Sex": pa.array(rng.choice(["f", "m"], 300)),
+            "Age": pa.array(rng.integers(1, 6, 300).astype(np.int8)),
+            "Town": pa.array(rng.choice(["a", "b", None], 300)).dictionary_encode(),
+        }
+    )
+    kinds = {"id": Kind.IDENTIFIER, "Age": Kind.ORDINAL, "Town": Kind.GEOGRAPHY}
+    attributes = tuple(Attribute(name=name, kind=kinds.get(name, Kind.NOMINAL)) for name in table.column_names)
+    data = Microdata(table, Schema(name="persons", attributes=attributes))
+    return data, SwapSpec(swap=("Race", "Age"), fixed=("Sex",), differ=("Town",), rate=1 / 3)
+
+
+def no_pairs(spec: SwapSpec) -> SwapSpec:
+    return spec.replace(rate=None, pairs=0)
+
+
+CASES: dict[str, Case] = {
+    "swap": Case(inputs=swap_inputs(), example=swap_example, idle=no_pairs),
+}
