@@ -5,7 +5,8 @@ The command line, and every other surface, calls these and nothing below them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,11 +19,15 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment, Comparison
 from safeswap.model.spec import MaskSpec, SwapSpec
+from safeswap.model.study import StudySpec
 
 if TYPE_CHECKING:
     from safeswap.engines.base import Engine
+    from safeswap.io.checkpoint import CheckpointDirectory
     from safeswap.io.publish import Published
     from safeswap.io.scan import Verification
+    from safeswap.search.choice import Choice
+    from safeswap.search.study import Study
 
 DEFAULT_MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change", "adV", "adC", "share_changed")
 
@@ -319,3 +324,151 @@ def find_engine(name: str) -> Engine:
     from safeswap.engines.memory import MemoryEngine
 
     return MemoryEngine()
+
+
+def study(
+    data: Any,
+    spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
+    *,
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    threads: int | None = None,
+    **parameters: Any,
+) -> Study:
+    """Try many candidate releases and measure their risk and distortion: figures only, no masked file.
+
+    Give a :class:`StudySpec`, a TOML file that holds one, or its parameters. ``progress`` is called with the number
+    of candidates done and of all; what is finished is kept in the directory ``checkpoint``, from which the same call
+    goes on.
+
+    >>> from safeswap import datasets
+    >>> found = study(datasets.cps8d(), attributes=["Race", "Sex"], rates=[0.01, 0.1], insecure_seed=1)
+    >>> found.choose("cap_risk:0.0145").objective
+    'least distortion with risk at most 0.0145'
+    """
+    from safeswap.search.run import run_study
+
+    question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
+    kept = _checkpoint(checkpoint)
+    found = run_study(data, question, key=secret, progress=progress, checkpoint=kept, threads=threads)
+    return replace(found, frame_type=_frame_type(data))
+
+
+def search(
+    data: Any,
+    spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
+    *,
+    budget: int,
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    threads: int | None = None,
+    **parameters: Any,
+) -> Study:
+    """A study too large to try everything: look at ``budget`` specifications, chosen by a multi-objective search.
+
+    >>> from safeswap import datasets
+    >>> found = search(datasets.cps8d(), up_to=4, budget=40, insecure_seed=1)
+    >>> len(found), found.facts["search"]["possible"]
+    (40, 486)
+    """
+    from safeswap.search.multi import search_study
+
+    question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
+    kept = _checkpoint(checkpoint)
+    found = search_study(data, question, key=secret, budget=budget, progress=progress, checkpoint=kept, threads=threads)
+    return replace(found, frame_type=_frame_type(data))
+
+
+def save_study(
+    study: Study,
+    path: str | PathLike[str],
+    *,
+    choice: Choice | None = None,
+    pages: bool = True,
+    force: bool = False,
+) -> None:
+    """Save a study to a directory that stays inside: ``study.parquet``, ``study.json``, ``two_way.parquet``.
+
+    With ``pages`` also the map and the reports to look at. :func:`load_study` gives the study back.
+    """
+    from safeswap.io import study_files
+    from safeswap.io.atomic import atomic_directory
+    from safeswap.kernels.two_way import MEASURES
+
+    told = {"choice": choice.as_dict()} if choice is not None else {}
+    with atomic_directory(path, force=force, marker=study_files.FACTS) as folder:
+        study_files.write_study(study, folder, table_measures=MEASURES, further=told)
+        if pages:
+            _write_pages(study, choice, folder)
+
+
+def load_study(path: str | PathLike[str]) -> Study:
+    """A study that was saved.
+
+    >>> from safeswap import datasets
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "study"
+    >>> found = study(datasets.cps8d(), attributes=["Race"], rates=[0.01], insecure_seed=1)
+    >>> save_study(found, path, pages=False)
+    >>> load_study(path).table.equals(found.table)
+    True
+    """
+    from safeswap.io.study_files import read_study
+    from safeswap.search.study import Study
+    from safeswap.search.table import specs_of
+
+    stored = read_study(path)
+    return Study(
+        spec=stored.spec,
+        table=stored.table,
+        specs=specs_of(stored.table),
+        facts=stored.facts,
+        two_way=stored.two_way,
+        table_pairs=stored.table_pairs,
+    )
+
+
+def as_study_spec(
+    spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
+) -> StudySpec:
+    """The question of a study from plain values or a TOML file, or itself."""
+    if spec is not None and parameters:
+        raise SpecError("give a study specification or parameters, not both", code="bad-spec", hint="use one of them")
+    if isinstance(spec, StudySpec):
+        return spec
+    if isinstance(spec, (str, PathLike)):
+        from safeswap.io.study_toml import read_study_spec
+
+        return read_study_spec(spec)
+    return StudySpec(**(parameters if spec is None else spec))
+
+
+def _write_pages(study: Study, choice: Choice | None, folder: Path) -> None:
+    """The map and the two reports, internal and public."""
+    from safeswap.charts.map import map_html
+    from safeswap.io.report import write_study_report
+
+    (folder / "map.html").write_text(map_html(study, choice=choice), encoding="utf-8")
+    if choice is not None:
+        write_study_report(study, choice, folder / "report.html", version="internal")
+        write_study_report(study, choice, folder / "report-public.html", version="public")
+
+
+def _checkpoint(path: str | PathLike[str] | None) -> CheckpointDirectory | None:
+    from safeswap.io.checkpoint import CheckpointDirectory
+
+    return None if path is None else CheckpointDirectory(path)
+
+
+def _frame_type(data: Microdata) -> str:
+    """The library of the caller's dataframe, as narwhals calls it."""
+    import narwhals as nw
+
+    if data.origin is None:
+        return "pyarrow"
+    frame = nw.from_native(data.origin, pass_through=True)
+    return frame.implementation.value if isinstance(frame, nw.DataFrame) else "pyarrow"

@@ -1,8 +1,7 @@
 """Score a candidate from the records it touches, without making the masked file.
 
 Cells that no touched record leaves or enters keep their count, so every measure is its value before plus what the
-touched cells change. Of the 2-way tables only those with one exchanged and one other attribute can change. The cost
-of a candidate follows the number of its pairs, not the number of records.
+touched cells change. The cost of a candidate follows the number of its pairs, not the number of records.
 
 Where several rates are asked for, the pairs of a smaller rate are the first pairs of a larger one: the counts are
 carried forward from one to the next.
@@ -10,6 +9,7 @@ carried forward from one to the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -17,14 +17,17 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.uint32]
+from safeswap.kernels import cells as counting
+from safeswap.kernels.touched import Int64s, Labels
+from safeswap.kernels.two_way import X_LOG_X, Floats, Places, TwoWay, places, score_tables, times_log, two_way
 
-SCORES = ("n_rule", "hellinger", "total_variation", "entropy_change")
-TABLE_MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
+SCORES = ("hellinger", "total_variation", "entropy_change", "share_changed")
+"""The columns of the scores of cells; after them one n-rule per n."""
 
 _DENSE = 1 << 16  # above this many possible cells, only touched ones are numbered
+_EMPTY = np.zeros(0, dtype=np.int64)
+
+Counts32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,212 +35,210 @@ class Baseline:
     """What the file is like before: counted once and shared by all candidates."""
 
     records: int
-    cardinalities: Int64s
+    sizes: Int64s
     strides: Int64s
-    cells: Int64s  # occupied cells, ascending; empty where counts are dense
-    counts: Int64s  # their counts; one per possible cell where counts are dense
-    labels: Labels  # the labels of every possible cell, a row each, where counts are dense
-    tables: Int64s  # (attribute a, attribute b, first place in table_counts), a row per 2-way table
-    table_counts: Int64s
-    table_before: Floats  # (Cramér's V, contingency C) of each table
-    smallness: int  # the n of the n-rule
-    small_records: int  # records in cells of fewer than n, before
+    counts: Int64s  # one per possible cell where these are few; else one per slot of the hash table
+    slots: Int64s  # the cell in each slot of the hash table, −1 where there is none; empty where cells are few
+    places: Places  # where each possible cell counts in each 2-way table; empty where there are many
+    tables: TwoWay
+    smallness: Int64s  # every n for which the n-rule is wanted
+    small_records: Int64s  # records in cells of fewer than n, before
 
     @property
     def is_dense(self) -> bool:
-        """Whether counts has a place for every possible cell."""
-        return len(self.cells) == 0
+        """Whether every possible cell has a count of its own."""
+        return len(self.slots) == 0
 
 
-def fits(cardinalities: list[int]) -> bool:
-    """Whether every possible cell has a number of 64 bits, as the quick way needs."""
-    return prod(cardinalities) <= 1 << 62
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """What a candidate does: its pairs as positions in ``labels``, which attributes they exchange, and between which
+    cells the two records of each move (as :func:`safeswap.kernels.touched.moves` gives them)."""
+
+    labels: Labels
+    pairs: Int64s
+    swapped: Int64s
+    old: Int64s
+    new: Int64s
 
 
-def baseline(columns: list[Labels], cardinalities: list[int], smallness: int) -> Baseline:
+def fits(cardinalities: Sequence[int]) -> bool:
+    """Whether every possible cell has a number of 64 bits, as this way of scoring needs."""
+    return prod(cardinalities) <= counting.MOST_CELLS
+
+
+def strides_of(cardinalities: Sequence[int]) -> Int64s:
+    """By how much a step in each attribute moves the number of a cell.
+
+    >>> strides_of([2, 3, 4]).tolist()
+    [12, 4, 1]
+    """
+    return np.array([prod(cardinalities[i + 1 :]) for i in range(len(cardinalities))], dtype=np.int64)
+
+
+def baseline(columns: Sequence[Labels], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
     """Count the file once: all cells, and all 2-way tables."""
-    from safeswap.kernels import cells as counting
-
-    sizes = np.array(cardinalities, dtype=np.int64)
-    strides = np.array([prod(cardinalities[i + 1 :]) for i in range(len(cardinalities))], dtype=np.int64)
-    counted = counting.cell_counts(columns, cardinalities)
+    sizes = np.maximum(1, np.array(cardinalities, dtype=np.int64))
+    strides = strides_of(sizes.tolist())
+    counted = counting.cell_counts(columns, sizes.tolist())
     occupied, counts = counted.codes.astype(np.int64), counted.counts
-    small = int(counts[counts < smallness].sum())
-    if prod(cardinalities) <= _DENSE:
-        dense = np.zeros(prod(cardinalities), dtype=np.int64)
-        dense[occupied] = counts
-        tables, table_counts = _two_way(occupied, counts, strides, sizes)
-        occupied, counts = np.zeros(0, dtype=np.int64), dense
-        labels = _labels_of(np.arange(len(dense)), strides, sizes)
+    tables = two_way(_labels_of(occupied, strides, sizes), counts, sizes)
+    dense = prod(sizes.tolist()) <= _DENSE
+    if dense:
+        every = np.arange(prod(sizes.tolist()), dtype=np.int64)
+        place = places(
+            _labels_of(every, strides, sizes), tables.attributes, tables.first, sizes, np.arange(len(tables))
+        )
+        slots, table = _EMPTY, np.bincount(occupied, counts, len(every)).astype(np.int64)
     else:
-        tables, table_counts = _two_way(occupied, counts, strides, sizes)
-        labels = np.zeros((0, len(sizes)), dtype=np.uint32)
-    before = np.array([_association(table_counts, t, sizes) for t in tables]).reshape(len(tables), 2)
+        place = np.zeros((0, len(tables)), dtype=np.int32)
+        slots, table = _hashed(occupied, counts)
     return Baseline(
-        len(columns[0]), sizes, strides, occupied, counts, labels, tables, table_counts, before, smallness, small
+        records=len(columns[0]),
+        sizes=sizes,
+        strides=strides,
+        counts=table,
+        slots=slots,
+        places=place,
+        tables=tables,
+        smallness=np.array(smallness, dtype=np.int64),
+        small_records=np.array([counts[counts < n].sum() for n in smallness], dtype=np.int64),
     )
 
 
-def _labels_of(codes: Int64s, strides: Int64s, sizes: Int64s) -> Labels:
+def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tuple[Floats, Floats]:
+    """Scores after so many pairs, ascending: a row each, with :data:`SCORES` and then the n-rules as columns.
+
+    The second part holds the stated 2-way tables' measures: (numbers of pairs, all tables, their measures), zeros
+    where a table was not stated.
+    """
+    column = tables
+    if base.is_dense:
+        old, new, counts, place = touched.old, touched.new, base.counts, base.places
+    else:
+        old, new, counts, seen = _localise(touched.old, touched.new, base.slots, base.counts)
+        labels = _labels_seen(seen, touched.labels, touched.pairs, touched.swapped)
+        place = places(labels, base.tables.attributes, base.tables.first, base.sizes, tables)
+        column = np.arange(len(tables), dtype=np.int64)
+    two = base.tables
+    return _score(
+        base.records, base.smallness, base.small_records, counts, old, new, 2 * pairs, place, column, tables,
+        two.first, two.counts, two.expected, two.per_expected, two.steps, two.before, X_LOG_X,
+    )  # fmt: skip
+
+
+def _labels_of(codes: Int64s, strides: Int64s, sizes: Int64s) -> npt.NDArray[np.uint32]:
     return (codes[:, None] // strides % sizes).astype(np.uint32)
 
 
-@njit(cache=True, nogil=True)
-def _two_way(occupied: Int64s, counts: Int64s, strides: Int64s, sizes: Int64s) -> tuple[Int64s, Int64s]:
-    attributes = len(sizes)
-    tables = np.empty((attributes * (attributes - 1) // 2, 3), dtype=np.int64)
-    total = 0
-    t = 0
-    for a in range(attributes):
-        for b in range(a + 1, attributes):
-            tables[t, 0], tables[t, 1], tables[t, 2] = a, b, total
-            total += sizes[a] * sizes[b]
-            t += 1
-    table_counts = np.zeros(total, dtype=np.int64)
-    digits = np.empty(attributes, dtype=np.int64)
-    for i in range(len(occupied)):
-        for a in range(attributes):
-            digits[a] = occupied[i] // strides[a] % sizes[a]
-        for t in range(len(tables)):
-            a, b = tables[t, 0], tables[t, 1]
-            table_counts[tables[t, 2] + digits[a] * sizes[b] + digits[b]] += counts[i]
-    return tables, table_counts
+@njit(cache=True, nogil=True, inline="always")
+def _slot_of(code: int, capacity: int) -> np.int64:
+    # The upper bits of the product are the well-mixed ones.
+    mixed: np.int64 = np.int64((np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & (capacity - 1)
+    return mixed
 
 
 @njit(cache=True, nogil=True)
-def _association(table_counts: Int64s, table: Int64s, sizes: Int64s) -> tuple[float, float]:
-    """Cramér's V and the contingency coefficient C of one table."""
-    m, n = sizes[table[0]], sizes[table[1]]
-    rows = np.zeros(m)
-    columns = np.zeros(n)
-    for i in range(m):
-        for j in range(n):
-            x = table_counts[table[2] + i * n + j]
-            rows[i] += x
-            columns[j] += x
-    total = rows.sum()
-    chi = 0.0
-    for i in range(m):
-        for j in range(n):
-            expected = rows[i] * columns[j]
-            if expected > 0:
-                x = float(table_counts[table[2] + i * n + j])
-                chi += x * x / expected
-    chi = max(0.0, total * (chi - 1.0))
-    used = min((rows > 0).sum(), (columns > 0).sum()) - 1
-    if used < 1:
-        return 0.0, 0.0
-    return np.sqrt(chi / (total * used)), np.sqrt(chi / (chi + total))
+def _hashed(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """A hash table of the occupied cells: the cell and the count of each slot."""
+    capacity = 16
+    while capacity < 2 * len(codes):
+        capacity *= 2
+    slots = np.full(capacity, -1, dtype=np.int64)
+    table = np.zeros(capacity, dtype=np.int64)
+    for i in range(len(codes)):
+        slot = _slot_of(codes[i], capacity)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (capacity - 1)
+        slots[slot] = codes[i]
+        table[slot] = counts[i]
+    return slots, table
 
 
 @njit(cache=True, nogil=True)
-def moves(cells: Int64s, labels: Labels, pairs: Int64s, swapped: Int64s, strides: Int64s) -> tuple[Int64s, Int64s]:
-    """The cell of each touched record before and after; records of pair i stand at 2i and 2i + 1."""
-    old = np.empty(2 * len(pairs), dtype=np.int64)
-    new = np.empty(2 * len(pairs), dtype=np.int64)
-    for i in range(len(pairs)):
-        a, b = pairs[i, 0], pairs[i, 1]
-        shift = 0
-        for s in swapped:
-            shift += (np.int64(labels[s, b]) - np.int64(labels[s, a])) * strides[s]
-        old[2 * i] = cells[a]
-        old[2 * i + 1] = cells[b]
-        new[2 * i] = cells[a] + shift
-        new[2 * i + 1] = cells[b] - shift
-    return old, new
+def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Number the cells that are touched, so that arrays of that length suffice.
 
-
-def score(
-    base: Baseline, old: Int64s, new: Int64s, checkpoints: Int64s, swapped: Int64s, *, with_tables: bool
-) -> tuple[Floats, Floats]:
-    """Scores after so many touched records: a row per checkpoint, the columns of :data:`SCORES`, and the 2-way tables.
-
-    The tables have the shape (checkpoints, tables, :data:`TABLE_MEASURES`).
+    The result: both sides renumbered, the count of each touched cell before, and the move in which it was seen first
+    (its complement where that was as the cell moved to).
     """
-    if base.is_dense:
-        local_old, local_new, labels, counts = old, new, base.labels, base.counts
-    else:
-        local_old, local_new, codes, counts = _localise(old, new, base.cells, base.counts)
-        labels = _labels_of(codes, base.strides, base.cardinalities)
-    involved = np.zeros(len(base.cardinalities), dtype=np.bool_)
-    involved[swapped] = True
-    chosen = (
-        np.flatnonzero(involved[base.tables[:, 0]] != involved[base.tables[:, 1]])
-        if with_tables
-        else np.zeros(0, dtype=np.int64)
-    )
-    return _score(
-        base.records,
-        base.smallness,
-        base.small_records,
-        base.cardinalities,
-        base.tables,
-        base.table_counts,
-        base.table_before,
-        chosen,
-        counts,
-        labels,
-        local_old,
-        local_new,
-        checkpoints,
-    )
-
-
-@njit(cache=True, nogil=True)
-def _localise(old: Int64s, new: Int64s, cells: Int64s, counts: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Number the cells that are touched, with the count of each before, so that arrays of that length suffice."""
     capacity = 16
     while capacity < 4 * (len(old) + 1):
         capacity *= 2
     place = np.full(capacity, -1, dtype=np.int64)
     codes = np.empty(2 * len(old), dtype=np.int64)
-    before = np.empty(2 * len(old), dtype=np.int64)
+    seen = np.empty(2 * len(old), dtype=np.int64)
     number = 0
-    result = np.empty((2, len(old)), dtype=np.int64)
-    for side in range(2):
-        source = old if side == 0 else new
-        for i in range(len(source)):
-            code = source[i]
-            slot = (np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20) & np.uint64(capacity - 1)
+    local = np.empty((2, len(old)), dtype=np.int64)
+    for i in range(len(old)):
+        for side in range(2):
+            code = old[i] if side == 0 else new[i]
+            slot = _slot_of(code, capacity)
             while place[slot] >= 0 and codes[place[slot]] != code:
-                slot = (slot + np.uint64(1)) & np.uint64(capacity - 1)
+                slot = (slot + 1) & (capacity - 1)
             if place[slot] < 0:
                 place[slot] = number
                 codes[number] = code
-                at = np.searchsorted(cells, code)
-                before[number] = counts[at] if at < len(cells) and cells[at] == code else 0
+                seen[number] = i if side == 0 else ~i
                 number += 1
-            result[side, i] = place[slot]
-    return result[0], result[1], codes[:number].copy(), before[:number].copy()
+            local[side, i] = place[slot]
+    counts = np.zeros(number, dtype=np.int64)
+    for j in range(number):
+        slot = _slot_of(codes[j], len(slots))
+        while slots[slot] >= 0 and slots[slot] != codes[j]:
+            slot = (slot + 1) & (len(slots) - 1)
+        if slots[slot] >= 0:
+            counts[j] = table[slot]
+    return local[0], local[1], counts, seen[:number].copy()
+
+
+@njit(cache=True, nogil=True)
+def _labels_seen(seen: Int64s, labels: Labels, pairs: Int64s, swapped: Int64s) -> Labels:
+    """The labels of each touched cell, from the record in which it was seen."""
+    found = np.empty((len(seen), labels.shape[1]), dtype=labels.dtype)
+    for j in range(len(seen)):
+        move = seen[j] if seen[j] >= 0 else ~seen[j]
+        found[j] = labels[pairs[move // 2, move % 2]]
+        if seen[j] < 0:
+            partner = pairs[move // 2, 1 - move % 2]
+            for s in swapped:
+                found[j, s] = labels[partner, s]
+    return found
 
 
 @njit(cache=True, nogil=True)
 def _score(
     records: int,
-    smallness: int,
-    small_records: int,
-    sizes: Int64s,
-    tables: Int64s,
-    table_counts: Int64s,
-    table_before: Floats,
-    chosen: Int64s,
+    smallness: Int64s,
+    small_records: Int64s,
     counts: Int64s,
-    labels: Labels,
     old: Int64s,
     new: Int64s,
     checkpoints: Int64s,
+    place: Places,
+    column: Int64s,
+    chosen: Int64s,
+    first: Int64s,
+    table_counts: Int64s,
+    expected: Floats,
+    per_expected: Floats,
+    steps: Int64s,
+    before: Floats,
+    x_log_x: Floats,
 ) -> tuple[Floats, Floats]:
     left = np.zeros(len(counts), dtype=np.int32)
     came = np.zeros(len(counts), dtype=np.int32)
     touched = np.empty(min(len(counts), 2 * len(old)), dtype=np.int64)
     number = 0
-    scores = np.zeros((len(checkpoints), 4))
-    table_scores = np.zeros((len(checkpoints), len(tables), 5))
+    scores = np.zeros((len(checkpoints), 4 + len(smallness)))
+    table_scores = np.zeros((len(checkpoints), len(first) - 1, 5))
     change = np.zeros(len(table_counts), dtype=np.int64)
     done = 0
+    moved = 0
     for c in range(len(checkpoints)):
         for i in range(done, checkpoints[c]):
             a, b = old[i], new[i]
+            moved += a != b
             if left[a] == 0 and came[a] == 0:
                 touched[number] = a
                 number += 1
@@ -247,128 +248,53 @@ def _score(
                 number += 1
             came[b] += 1
         done = checkpoints[c]
-        _score_cells(scores[c], records, smallness, small_records, done, counts, left, came, touched[:number])
-        if len(chosen):
-            _score_tables(
-                table_scores[c], records, sizes, tables, table_counts, table_before, chosen, labels, left, came,
-                touched[:number], change,
-            )  # fmt: skip
+        _score_cells(scores[c], records, counts, left, came, touched[:number], x_log_x)
+        scores[c, 3] = moved / records if records else 0.0
+        for j in range(len(smallness)):
+            at_risk = _at_risk(smallness[j], small_records[j], counts, left, came, touched[:number])
+            scores[c, 4 + j] = at_risk / (records - done) if records > done else 0.0
+        for cell in touched[:number]:
+            delta = np.int64(came[cell]) - np.int64(left[cell])
+            if delta:
+                for t in column:
+                    change[place[cell, t]] += delta
+        score_tables(
+            table_scores[c], records, chosen, first, table_counts, expected, per_expected, steps, before, x_log_x,
+            change,
+        )  # fmt: skip
     return scores, table_scores
 
 
 @njit(cache=True, nogil=True)
 def _score_cells(
-    out: Floats,
-    records: int,
-    smallness: int,
-    small_records: int,
-    done: int,
-    counts: Int64s,
-    left: npt.NDArray[np.int32],
-    came: npt.NDArray[np.int32],
-    touched: Int64s,
+    out: Floats, records: int, counts: Int64s, left: Counts32, came: Counts32, touched: Int64s, x_log_x: Floats
 ) -> None:
     hellinger = 0.0
     variation = 0
     entropy = 0.0
-    at_risk = small_records
     for cell in touched:
         before = counts[cell]
         after = before - left[cell] + came[cell]
-        if before < smallness:
-            at_risk -= before
-        if 0 < after < smallness:
-            at_risk += before - left[cell]
         if after != before:
             variation += abs(after - before)
             root = np.sqrt(float(before)) - np.sqrt(float(after))
             hellinger += root * root
-            entropy += _x_log_x(before) - _x_log_x(after)
-    unswapped = records - done
-    out[0] = at_risk / unswapped if unswapped else 0.0
-    out[1] = np.sqrt(0.5 * hellinger / records)
-    out[2] = 0.5 * variation / records
-    out[3] = entropy / records
-
-
-_X_LOG_X = np.r_[0.0, np.arange(1, 4096) * np.log(np.arange(1, 4096))]
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _x_log_x(count: int) -> float:
-    value: float = _X_LOG_X[count] if count < 4096 else count * np.log(float(count))
-    return value
+            entropy += times_log(before, x_log_x) - times_log(after, x_log_x)
+    if records:
+        out[0] = np.sqrt(0.5 * hellinger / records)
+        out[1] = 0.5 * variation / records
+        out[2] = entropy / records
 
 
 @njit(cache=True, nogil=True)
-def _score_tables(
-    out: Floats,
-    records: int,
-    sizes: Int64s,
-    tables: Int64s,
-    table_counts: Int64s,
-    table_before: Floats,
-    chosen: Int64s,
-    labels: Labels,
-    left: npt.NDArray[np.int32],
-    came: npt.NDArray[np.int32],
-    touched: Int64s,
-    change: Int64s,
-) -> None:
-    """All 2-way tables that can have changed. ``change`` comes and goes as zeros."""
+def _at_risk(n: int, small: int, counts: Int64s, left: Counts32, came: Counts32, touched: Int64s) -> int:
+    """Untouched records in cells of 1 to n − 1 records afterwards."""
+    at_risk = small
     for cell in touched:
-        delta = np.int64(came[cell]) - np.int64(left[cell])
-        if delta == 0:
-            continue
-        for t in chosen:
-            a, b = tables[t, 0], tables[t, 1]
-            change[tables[t, 2] + labels[cell, a] * sizes[b] + labels[cell, b]] += delta
-    for t in chosen:
-        _score_table(out[t], records, sizes, tables[t], table_counts, table_before[t], change)
-
-
-@njit(cache=True, nogil=True)
-def _score_table(
-    out: Floats,
-    records: int,
-    sizes: Int64s,
-    table: Int64s,
-    table_counts: Int64s,
-    before: Floats,
-    change: Int64s,
-) -> None:
-    m, n, first = sizes[table[0]], sizes[table[1]], table[2]
-    rows = np.zeros(m)
-    columns = np.zeros(n)
-    hellinger = 0.0
-    variation = 0
-    entropy = 0.0
-    for i in range(m):
-        for j in range(n):
-            place = first + i * n + j
-            was = table_counts[place]
-            delta = change[place]
-            now = was + delta
-            rows[i] += now
-            columns[j] += now
-            if delta:
-                variation += abs(delta)
-                root = np.sqrt(float(was)) - np.sqrt(float(now))
-                hellinger += root * root
-                entropy += _x_log_x(was) - _x_log_x(now)
-    chi = 0.0
-    for i in range(m):
-        for j in range(n):
-            place = first + i * n + j
-            now = float(table_counts[place] + change[place])
-            change[place] = 0
-            if now > 0:
-                chi += now * now / (rows[i] * columns[j])
-    chi = max(0.0, records * (chi - 1.0))
-    used = min((rows > 0).sum(), (columns > 0).sum()) - 1
-    out[0] = np.sqrt(0.5 * hellinger / records)
-    out[1] = 0.5 * variation / records
-    out[2] = entropy / records
-    if used >= 1:
-        out[3] = before[0] - np.sqrt(chi / (records * used))
-        out[4] = before[1] - np.sqrt(chi / (chi + records))
+        before = counts[cell]
+        after = before - left[cell] + came[cell]
+        if before < n:
+            at_risk -= before
+        if after < n:
+            at_risk += before - left[cell]
+    return at_risk

@@ -14,16 +14,34 @@ from safeswap.model.spec import Names, SwapSpec, spec_error
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
+def _distinct(names: Names) -> Names:
+    if len(set(names)) != len(names):
+        raise ValueError("an attribute is named twice")
+    return names
+
+
 class ConstraintSet(BaseModel):
-    """One collection of constraints under which swaps are tried."""
+    """One collection of constraints under which swaps are tried.
+
+    >>> ConstraintSet(fixed=("Sex",), differ=("MS",)).label
+    'Sex equal, MS different'
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    fixed: Names = ()
-    differ: Names = ()
+    fixed: Annotated[Names, Field(description="attributes that must be equal within a pair")] = ()
+    differ: Annotated[Names, Field(description="attributes that must differ within a pair")] = ()
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error("constraint set", error) from None
 
     @model_validator(mode="after")
     def _does_not_contradict_itself(self) -> ConstraintSet:
+        _distinct(self.fixed)
+        _distinct(self.differ)
         both = sorted(set(self.fixed) & set(self.differ))
         if both:
             raise ValueError(f"{both[0]!r} cannot be both equal and different within a pair")
@@ -56,9 +74,16 @@ class StudySpec(BaseModel):
         0.02,
         0.10,
     )
-    constraints: Annotated[tuple[ConstraintSet, ...], Field(min_length=1)] = (ConstraintSet(),)
-    true_swap: Literal["any", "all"] = "any"
-    pairing: Literal["repaired", "uniform"] = "repaired"
+    constraints: Annotated[
+        tuple[ConstraintSet, ...], Field(min_length=1, description="collections of constraints, each tried in turn")
+    ] = (ConstraintSet(),)
+    true_swap: Annotated[
+        Literal["any", "all"], Field(description="a pair counts if any, or all, of its swap attributes differ")
+    ] = "any"
+    pairing: Annotated[
+        Literal["repaired", "uniform"],
+        Field(description="repaired: go on until the asked-for number or the true maximum; uniform: one random pass"),
+    ] = "repaired"
     replicates: Annotated[int, Field(ge=1, le=1_000_000, description="keyed draws per specification")] = 1
     others: Annotated[
         tuple[dict[str, Any], ...], Field(description="further candidates: specifications of any method")
@@ -82,6 +107,16 @@ class StudySpec(BaseModel):
     @classmethod
     def _rates_ascend(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(sorted(set(rates)))
+
+    @field_validator("attributes", "keys")
+    @classmethod
+    def _named_once(cls, names: Names) -> Names:
+        return _distinct(names)
+
+    @field_validator("constraints")
+    @classmethod
+    def _each_set_once(cls, sets: tuple[ConstraintSet, ...]) -> tuple[ConstraintSet, ...]:
+        return tuple(dict.fromkeys(sets))
 
     @property
     def measures(self) -> Names:

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.errors import SpecError
+from safeswap.errors import SafeswapError, SpecError
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +47,9 @@ class Linear:
 
     a: float
 
+    def __post_init__(self) -> None:
+        _check(self.a, "the slope a")
+
     @property
     def sentence(self) -> str:
         """The rule in plain words."""
@@ -63,6 +66,9 @@ class CapRisk:
 
     most: float
 
+    def __post_init__(self) -> None:
+        _check(self.most, "the cap on risk")
+
     @property
     def sentence(self) -> str:
         """The rule in plain words."""
@@ -78,6 +84,9 @@ class CapDistortion:
     """Least risk among what is useful enough."""
 
     most: float
+
+    def __post_init__(self) -> None:
+        _check(self.most, "the cap on distortion")
 
     @property
     def sentence(self) -> str:
@@ -101,8 +110,19 @@ class Stated:
         return f"smallest value of {getattr(self.function, '__name__', 'the stated function')}(risk, distortion)"
 
     def cost(self, risk: Floats, distortion: Floats) -> Floats:
-        """The function, point by point."""
-        return np.array([self.function(float(r), float(d)) for r, d in zip(risk, distortion, strict=True)])
+        """The function, point by point; a point at which it has no value is not allowed."""
+        try:
+            values = [float(self.function(float(r), float(d))) for r, d in zip(risk, distortion, strict=True)]
+        except SafeswapError:
+            raise
+        except Exception as error:
+            raise SpecError(
+                f"the stated objective failed with {type(error).__name__}",
+                code="bad-objective",
+                hint="give a function of (risk, distortion) that returns a number, smaller being better",
+            ) from error
+        costs = np.array(values, dtype=np.float64)
+        return np.where(np.isnan(costs), np.inf, costs)
 
 
 _RULES: dict[str, tuple[str, Callable[[float], Objective]]] = {
@@ -120,23 +140,37 @@ def as_objective(stated: str | Objective | Callable[[float, float], float]) -> O
     """
     if isinstance(stated, str):
         return _parsed(stated)
-    if hasattr(stated, "cost"):
-        return stated  # type: ignore[return-value]
+    if hasattr(stated, "cost") and hasattr(stated, "sentence"):
+        return stated
+    if not callable(stated):
+        raise _not_an_objective(type(stated).__name__)
     return Stated(stated)
 
 
 def _parsed(text: str) -> Objective:
     rule, _, argument = text.partition(":")
-    if rule in _RULES:
-        name, make = _RULES[rule]
-        try:
-            value = float(argument.removeprefix(f"{name}="))
-        except ValueError:
-            value = float("nan")
-        if value >= 0:
-            return make(value)
-    raise SpecError(
-        f"{text!r} is not an objective",
+    if rule.strip() not in _RULES:
+        raise _not_an_objective(repr(text))
+    name, make = _RULES[rule.strip()]
+    try:
+        value = float(argument.strip().removeprefix(f"{name}="))
+    except ValueError:
+        raise _not_an_objective(repr(text)) from None
+    return make(value)
+
+
+def _check(value: float, what: str) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise SpecError(
+            f"{what} is {value:g}; it must be a number, 0 or above",
+            code="bad-objective",
+            hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
+        )
+
+
+def _not_an_objective(what: str) -> SpecError:
+    return SpecError(
+        f"{what} is not an objective",
         code="bad-objective",
-        hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
+        hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05, or give a function of (risk, distortion)",
     )

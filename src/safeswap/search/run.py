@@ -6,7 +6,7 @@ which session, plays no part.
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -15,90 +15,45 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from safeswap import registry
-from safeswap.errors import SpecError
+from safeswap.engines.identity import record_identity
 from safeswap.kernels import keyed
+from safeswap.model.figures import Figures
 from safeswap.model.key import Key
+from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
-from safeswap.model.spec import Names
-from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.search.evaluate import Evaluator, Figures, Group
-from safeswap.search.study import Study, study_of
+from safeswap.model.study import StudySpec
+from safeswap.search.evaluate import Evaluator, Group
+from safeswap.search.prepare import check, grid
+from safeswap.search.quick import SwapGroup
+from safeswap.search.study import Study
+from safeswap.search.table import study_of
 
-MOST_CANDIDATES = 2_000_000
-"""Above this a grid is refused: the count is stated and a search offered instead."""
+_BLOCK_COST = 4_000_000  # records looked at; a tenth of a second or so
 
 Progress = Callable[[int, int], None]
 """Called with the number of candidates done and the number of all."""
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """The figures of all groups in one replicate."""
-
-    replicate: int
-    scores: npt.NDArray[np.float64]
-    made: npt.NDArray[np.int64]
-    reasons: tuple[str, ...]
-    tables: npt.NDArray[np.float32] | None
-
-
 class Checkpoint(Protocol):
     """Where finished blocks are kept, so that a study that was stopped goes on where it was."""
 
-    def finished(self, digest: str) -> dict[int, Block]:
-        """The blocks kept so far for the study of this digest."""
+    def finished(self, digest: str) -> dict[int, Figures]:
+        """The blocks kept so far for the study of this digest, by number."""
         ...
 
-    def keep(self, digest: str, block: Block) -> None:
+    def keep(self, digest: str, number: int, figures: Figures) -> None:
         """Keep one more."""
         ...
 
 
-def prepare(data: Microdata, study: StudySpec) -> tuple[tuple[Group, ...], Names]:
-    """Check everything that can be checked before anything runs; the groups, and the attributes that may be swapped.
+@dataclass(frozen=True)
+class Block:
+    """A stretch of neighbouring candidates: (replicate, first group, group after the last) one after the other."""
 
-    >>> from safeswap import datasets
-    >>> groups, names = prepare(datasets.cps8d(), StudySpec())
-    >>> len(groups), len(names)
-    (36, 8)
-    """
-    names = study.attributes or data.schema.categorical
-    constrained = [name for c in study.constraints for name in (*c.fixed, *c.differ)]
-    for name in (*names, *constrained, *study.keys):
-        data.schema[name]
-    for text, axis in [*((m, "risk") for m in study.risk), *((m, "distortion") for m in study.distortion)]:
-        measure = registry.measure(text)
-        if measure.axis.value != axis:
-            raise SpecError(
-                f"{text!r} measures {measure.axis.value}, not {axis}",
-                code="wrong-axis",
-                hint=f"state it under {measure.axis.value}",
-            )
-    total = study.number_of_candidates(names)
-    if total == 0:
-        raise SpecError(
-            "the study has no candidate",
-            code="empty-study",
-            hint="name at least one attribute that may be swapped and is not held fixed or made to differ",
-        )
-    if total > MOST_CANDIDATES:
-        raise SpecError(
-            f"the study has {total:,} candidates, more than {MOST_CANDIDATES:,}",
-            code="study-too-large",
-            hint="swap fewer attributes together, name fewer attributes, or search: `search(...)`, `--search BUDGET`",
-            candidates=total,
-        )
-    groups = [_swap_group(study, chosen, constraint) for chosen, constraint in study.groups(names)]
-    groups += [Group(specs=(registry.make_spec(spec),)) for spec in study.others]
-    return tuple(groups), names
-
-
-def _swap_group(study: StudySpec, names: Names, constraint: ConstraintSet) -> Group:
-    specs = tuple(study.swap_spec(names, constraint, rate) for rate in study.rates)
-    return Group(specs=specs, labels=names, constraint=constraint)
+    number: int
+    candidates: int
+    pieces: tuple[tuple[int, int, int], ...]
 
 
 def run_study(
@@ -117,54 +72,95 @@ def run_study(
     >>> len(study)
     6
     """
-    groups, _ = prepare(data, study)
-    evaluator = Evaluator(data, study, key)
-    digest = study_digest(data, study, key)
-    done = checkpoint.finished(digest) if checkpoint else {}
-    per_block = sum(len(group.specs) for group in groups)
+    before = check(data, study)
+    groups = grid(data, study)
+    total = sum(len(group.specs) for group in groups) * study.replicates
+    evaluator = Evaluator(data, study, key, candidates=total)
+    prepared = [evaluator.prepared(group) for group in groups]
+    blocks = cut(evaluator, prepared, study.replicates)
+    digest = study_digest(data, study, key) if checkpoint else ""
+    finished = checkpoint.finished(digest) if checkpoint else {}
+    done = {block.number: finished[block.number] for block in blocks if _fits(block, finished)}
+    counted = sum(len(figures) for figures in done.values())
     if progress:
-        progress(per_block * len(done), per_block * study.replicates)
-    for block in _blocks(evaluator, groups, [r for r in range(study.replicates) if r not in done], threads):
-        done[block.replicate] = block
+        progress(counted, total)
+    for number, figures in evaluated(evaluator, prepared, [b for b in blocks if b.number not in done], threads):
+        done[number] = figures
         if checkpoint:
-            checkpoint.keep(digest, block)
+            checkpoint.keep(digest, number, figures)
+        counted += len(figures)
         if progress:
-            progress(per_block * len(done), per_block * study.replicates)
-    ordered = [done[r] for r in range(study.replicates)]
-    return study_of(study, key, evaluator, groups, ordered)
+            progress(counted, total)
+    return study_of(study, evaluator, groups, Figures.joined([done[block.number] for block in blocks]), before)
 
 
-def study_digest(data: Microdata, study: StudySpec, key: Key) -> str:
-    """What a checkpoint must agree in to be gone on from: the question, the key, and the file as far as it is coded."""
-    keys = study.keys or data.schema.categorical
-    columns = hashlib.sha256()
-    for name in keys:
+def study_digest(data: Microdata, study: StudySpec, key: Key, *further: str) -> str:
+    """What a checkpoint must agree in to be gone on from: the question, the key and the file.
+
+    Made under a key of its own: a plain hash of a file of few attributes could be searched for.
+    """
+    digest = hmac.new(keyed.derive(key.secret, "study", "checkpoint"), digestmod="sha256")
+    # How one is chosen plays no part: another objective goes on with the same figures.
+    question = json.dumps(study.model_dump(mode="json", exclude={"objective"}), sort_keys=True)
+    for part in (keyed.ALGORITHM, str(_BLOCK_COST), question, data.schema.model_dump_json(), str(len(data)), *further):
+        digest.update(f"{len(part)}\0{part}".encode())
+    digest.update(_bytes(record_identity(data, keyed.derive(key.secret, "identity"))))
+    named = [*study.attributes, *study.keys, *(n for c in study.constraints for n in (*c.fixed, *c.differ))]
+    every = study.others or any(":" in text for text in study.measures)
+    for name in data.attributes if every else dict.fromkeys((*data.schema.categorical, *named)):
         coded = data.coded(name)
-        columns.update(f"{name}\0{coded.cardinality}\0".encode())
-        columns.update(np.ascontiguousarray(coded.codes).view(np.uint8).data)
-    question = json.dumps(study.model_dump(mode="json"), sort_keys=True)
-    parts = (keyed.ALGORITHM, key.id, data.schema.name, str(len(data)), columns.hexdigest(), question)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        digest.update("\0".join([name, *level_texts(coded.levels)]).encode())
+        digest.update(_bytes(coded.codes))
+    return digest.hexdigest()[:32]
 
 
-def _blocks(
-    evaluator: Evaluator, groups: tuple[Group, ...], replicates: list[int], threads: int | None
-) -> Iterator[Block]:
-    """Blocks as they are finished: replicates side by side, or the groups of a single one."""
-    workers = threads or os.cpu_count() or 1
-    if not replicates:
-        return
-    if len(replicates) < workers:
-        for replicate in replicates:
-            yield _block(replicate, _side_by_side(evaluator, groups, replicate, workers))
+def _bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> memoryview:
+    return np.ascontiguousarray(values).view(np.uint8).data
+
+
+def cut(evaluator: Evaluator, groups: list[SwapGroup | Group], replicates: int) -> list[Block]:
+    """Blocks of about the same work, the same whatever the number of threads."""
+    costs = [evaluator.cost(group) for group in groups]
+    sizes = [len(group.specs) for group in groups]
+    blocks: list[Block] = []
+    pieces: list[tuple[int, int, int]] = []
+    cost = candidates = 0
+    for replicate in range(replicates):
+        first = 0
+        for position in range(len(groups)):
+            cost += costs[position]
+            candidates += sizes[position]
+            if cost >= _BLOCK_COST:
+                pieces.append((replicate, first, position + 1))
+                blocks.append(Block(len(blocks), candidates, tuple(pieces)))
+                first, cost, candidates, pieces = position + 1, 0, 0, []
+        if first < len(groups):
+            pieces.append((replicate, first, len(groups)))
+    if pieces:
+        blocks.append(Block(len(blocks), candidates, tuple(pieces)))
+    return blocks
+
+
+def evaluated(
+    evaluator: Evaluator, groups: list[SwapGroup | Group], blocks: list[Block], threads: int | None = None
+) -> Iterator[tuple[int, Figures]]:
+    """The figures of each block, as they are finished."""
+
+    def work(block: Block) -> tuple[int, Figures]:
+        parts = [evaluator.figures(groups[i], r) for r, first, stop in block.pieces for i in range(first, stop)]
+        return block.number, Figures.joined(parts)
+
+    workers = min(threads or os.cpu_count() or 1, len(blocks))
+    if workers <= 1:
+        yield from map(work, blocks)
         return
     with ThreadPoolExecutor(workers) as pool:
-        waiting: set[Future[Block]] = set()
-        queue = iter(replicates)
+        waiting: set[Future[tuple[int, Figures]]] = set()
+        queue = iter(blocks)
         try:
             while True:
-                for replicate in queue:
-                    waiting.add(pool.submit(_evaluated, evaluator, groups, replicate))
+                for block in queue:
+                    waiting.add(pool.submit(work, block))
                     if len(waiting) >= 2 * workers:
                         break
                 if not waiting:
@@ -177,27 +173,5 @@ def _blocks(
                 future.cancel()
 
 
-def _evaluated(evaluator: Evaluator, groups: tuple[Group, ...], replicate: int) -> Block:
-    return _block(replicate, evaluator.evaluate(groups, replicate))
-
-
-def _side_by_side(evaluator: Evaluator, groups: tuple[Group, ...], replicate: int, workers: int) -> list[Figures]:
-    if workers == 1 or len(groups) < 2 * workers:
-        return evaluator.evaluate(groups, replicate)
-    parts = [groups[i::workers] for i in range(workers)]
-    with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda part: evaluator.evaluate(part, replicate), parts))
-    return [found[i % workers][i // workers] for i in range(len(groups))]
-
-
-def _block(replicate: int, figures: list[Figures]) -> Block:
-    tables = None
-    if all(f.tables is not None for f in figures):
-        tables = np.concatenate([f.tables for f in figures if f.tables is not None])
-    return Block(
-        replicate,
-        np.concatenate([f.scores for f in figures]),
-        np.concatenate([f.made for f in figures]),
-        tuple(reason for f in figures for reason in f.reasons),
-        tables,
-    )
+def _fits(block: Block, finished: dict[int, Figures]) -> bool:
+    return block.number in finished and len(finished[block.number]) == block.candidates

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap import registry
-from safeswap.errors import InfeasibleError, SpecError
-from safeswap.kernels import candidate, dominance
-from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.errors import SpecError
+from safeswap.kernels import dominance
+from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 from safeswap.search.objective import Objective, as_objective
 
 if TYPE_CHECKING:
-    from safeswap.search.evaluate import Evaluator, Group
-    from safeswap.search.run import Block
+    from safeswap.search.choice import Choice
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Study:
     """All candidates of a study with their figures. Figures only: no masked record is in here.
 
-    ``table`` has one row per candidate: number, specification, label, swap attributes, constraint, rate, replicate,
-    pairs made, the reason where it was rejected, and a column per measure.
+    ``table`` has one row per candidate, replicate after replicate: number, specification (number and text), label,
+    swap attributes, constraint, rate, replicate, outcome, pairs made, the reason where it was rejected, and a column
+    per measure.
     """
 
     spec: StudySpec
@@ -40,6 +39,7 @@ class Study:
     facts: Mapping[str, Any]  # what may be said about the data without disclosing a record
     two_way: npt.NDArray[np.float32] | None = None  # (candidates, tables, measures)
     table_pairs: tuple[tuple[str, str], ...] = ()
+    frame_type: str = "pyarrow"  # in which the caller's own dataframes are
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -52,7 +52,7 @@ class Study:
                 code="unknown-measure",
                 hint="measured were: " + ", ".join(self.spec.measures),
             )
-        values: Floats = self.table.column(measure).to_numpy()
+        values: Floats = self.table.column(measure).to_numpy().astype(np.float64, copy=False)
         return values
 
     def axes(self, risk: str | None = None, distortion: str | None = None) -> tuple[Floats, Floats]:
@@ -61,44 +61,44 @@ class Study:
 
     def frontier(
         self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None
-    ) -> npt.NDArray[np.int64]:
+    ) -> Integers:
         """The undominated candidates by number, from least to most distortion; of one rate, or of all."""
         y, x = self.axes(risk, distortion)
         rows = np.arange(len(self))
         if rate is not None:
-            rows = np.flatnonzero(np.isclose(self.table.column("rate").to_numpy(), rate))
+            rows = np.flatnonzero(np.isclose(self._rates(), rate, rtol=1e-9, atol=0.0))
+            if not len(rows):
+                raise SpecError(
+                    f"no candidate of this study has rate {rate:g}",
+                    code="unknown-rate",
+                    hint="the rates are: " + ", ".join(f"{known:g}" for known in self.spec.rates),
+                )
         best = rows[dominance.undominated(y[rows], x[rows])]
-        ordered: npt.NDArray[np.int64] = best[np.lexsort((y[best], x[best]))]
+        ordered: Integers = best[np.lexsort((y[best], x[best]))]
         return ordered
 
     def rejected(self) -> pa.Table:
         """The candidates that could not be made, with the reason."""
         import pyarrow.compute as pc
 
-        bad = self.table.filter(pc.not_equal(self.table.column("reason"), ""))
+        bad = self.table.filter(pc.equal(self.table.column("outcome"), "rejected"))
         return bad.select(["candidate", "label", "constraint", "rate", "replicate", "reason"])
 
     def summary(self, *, risk: str | None = None, distortion: str | None = None) -> pa.Table:
         """One row per specification: mean and spread over its replicates, and how often it is on the frontier."""
-        y, x = self.axes(risk, distortion)
-        number = self.table.column("specification").to_numpy()
-        replicate = self.table.column("replicate").to_numpy()
-        on_frontier = np.zeros(len(self))
-        for r in np.unique(replicate):
-            rows = np.flatnonzero(replicate == r)
-            on_frontier[rows] = dominance.undominated(y[rows], x[rows])
-        columns: dict[str, Any] = {"specification": np.arange(len(self.specs))}
-        first = np.searchsorted(number[np.argsort(number, kind="stable")], np.arange(len(self.specs)))
-        rows = np.argsort(number, kind="stable")[first]
-        for name in ("label", "constraint", "rate"):
-            columns[name] = self.table.column(name).take(pa.array(rows))
+        y, x = (values.reshape(-1, len(self.specs)) for values in self.axes(risk, distortion))
+        first = self.table.slice(0, len(self.specs))
+        columns: dict[str, Any] = {
+            name: first.column(name) for name in ("specification", "label", "constraint", "rate")
+        }
         for axis, values in (("risk", y), ("distortion", x)):
-            mean, spread = _mean_and_spread(values, number, len(self.specs))
-            columns[f"{axis}_mean"], columns[f"{axis}_sd"] = mean, spread
-        made = np.bincount(number, weights=~np.isnan(y), minlength=len(self.specs))
+            columns[f"{axis}_mean"], columns[f"{axis}_sd"] = mean_and_spread(values)
+        made = (~np.isnan(y)).sum(axis=0)
         columns["replicates"] = made.astype(np.int64)
-        with np.errstate(invalid="ignore"):
-            columns["on_frontier"] = np.bincount(number, weights=on_frontier, minlength=len(self.specs)) / made
+        on_frontier = np.zeros(len(self.specs))
+        for risks, distortions in zip(y, x, strict=True):
+            on_frontier += dominance.undominated(risks, distortions)
+        columns["on_frontier"] = np.divide(on_frontier, made, out=np.full(len(made), np.nan), where=made > 0)
         return pa.table(columns)
 
     def choose(
@@ -110,26 +110,71 @@ class Study:
     ) -> Choice:
         """One candidate, and why this one.
 
-        The specification is chosen by its mean over the replicates, since one draw is noise; of its draws the one
-        nearest to the mean, since picking the luckiest would make the figures look better than they are.
+        The specification is chosen by its mean over the replicates, since one draw is noise, from those whose mean
+        is on the frontier; of its draws the one nearest to the mean, since picking the luckiest would make the
+        figures look better than they are.
         """
         from safeswap.search.choice import chosen
 
-        return chosen(self, as_objective(objective or self.spec.objective), risk=risk, distortion=distortion)
+        rule = as_objective(self.spec.objective if objective is None else objective)
+        return chosen(self, rule, risk=risk, distortion=distortion)
 
     def distortion_table(self, number: int, measure: str) -> pa.Table | None:
-        """The 2-way distortion tables of one candidate: attribute a, attribute b, value."""
+        """The 2-way distortion tables of one candidate: attribute a, attribute b, value. None where none were kept."""
+        if measure not in TABLE_MEASURES:
+            raise SpecError(
+                f"{measure!r} is not a measure of 2-way tables",
+                code="unknown-measure",
+                hint="they are: " + ", ".join(TABLE_MEASURES),
+            )
+        if not 0 <= number < len(self):
+            raise SpecError(
+                f"there is no candidate {number:,}",
+                code="unknown-candidate",
+                hint=f"candidates are numbered from 0 to {len(self) - 1:,}",
+            )
         if self.two_way is None:
             return None
-        values = self.two_way[number, :, candidate.TABLE_MEASURES.index(measure)]
+        values = self.two_way[number, :, TABLE_MEASURES.index(measure)]
         a, b = zip(*self.table_pairs, strict=True) if self.table_pairs else ((), ())
         return pa.table({"a": list(a), "b": list(b), measure: values.astype(np.float64)})
 
+    def to_frame(self, part: Literal["candidates", "summary", "frontier", "rejected"] = "candidates") -> Any:
+        """A part of the study as a dataframe of the type that the data came in; an Arrow table if from a file.
+
+        >>> import pandas
+        >>> from safeswap.workflow import study
+        >>> frame = pandas.DataFrame({"A": list("xyxy") * 5, "B": list("ppqq") * 5})
+        >>> found = study(frame, rates=[0.5], insecure_seed=1)
+        >>> type(found.to_frame("frontier")).__module__.split(".")[0]
+        'pandas'
+        """
+        parts: dict[str, Callable[[], pa.Table]] = {
+            "candidates": lambda: self.table,
+            "summary": self.summary,
+            "frontier": lambda: self.table.take(pa.array(self.frontier())),
+            "rejected": self.rejected,
+        }
+        if part not in parts:
+            raise SpecError(
+                f"a study has no part {part!r}", code="unknown-part", hint="the parts are: " + ", ".join(parts)
+            )
+        table = parts[part]()
+        if self.frame_type == "pyarrow":
+            return table
+        import narwhals as nw
+
+        return nw.from_arrow(table, backend=self.frame_type).to_native()  # type: ignore[arg-type]
+
+    def _rates(self) -> Floats:
+        rates: Floats = self.table.column("rate").to_numpy().astype(np.float64, copy=False)
+        return rates
+
     def __repr__(self) -> str:
-        rejected = int(np.isnan(self.scores(self.spec.risk[0])).sum())
+        rejected, frontier = self.rejected().num_rows, len(self.frontier())
         return (
             f"<Study of {len(self.specs):,} specifications × {self.spec.replicates:,} replicates: "
-            f"{len(self):,} candidates, {rejected:,} rejected, {len(self.frontier()):,} on the frontier>"
+            f"{len(self):,} candidates, {rejected:,} rejected, {frontier:,} on the frontier>"
         )
 
     def _repr_html_(self) -> str:
@@ -139,130 +184,12 @@ class Study:
         return page
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Choice:
-    """The chosen candidate and what speaks for it."""
-
-    study: Study
-    candidate: int
-    spec: MaskSpec
-    replicate: int
-    risk: float
-    distortion: float
-    objective: str
-    dominates: int
-    rivals: pa.Table
-    certainty: float | None
-    sentence: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json`` and for reports."""
-        return {
-            "candidate": self.candidate,
-            "spec": self.spec.as_dict(),
-            "replicate": self.replicate,
-            "risk": self.risk,
-            "distortion": self.distortion,
-            "objective": self.objective,
-            "dominates": self.dominates,
-            "rivals": self.rivals.to_pylist(),
-            "certainty": self.certainty,
-            "sentence": self.sentence,
-        }
-
-    def __repr__(self) -> str:
-        return self.sentence
-
-
-def _mean_and_spread(values: Floats, group: npt.NDArray[np.int64], groups: int) -> tuple[Floats, Floats]:
+def mean_and_spread(values: Floats) -> tuple[Floats, Floats]:
+    """Per column the mean and the standard deviation over the rows, leaving out what is not a number."""
     known = ~np.isnan(values)
-    number = np.bincount(group[known], minlength=groups)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.bincount(group[known], weights=values[known], minlength=groups) / number
-        squares = np.bincount(group[known], weights=(values[known] - mean[group[known]]) ** 2, minlength=groups)
-        return mean, np.sqrt(squares / (number - 1))
-
-
-def study_of(spec: StudySpec, key: Key, evaluator: Evaluator, groups: tuple[Group, ...], blocks: list[Block]) -> Study:
-    """Put the figures of all blocks into one table."""
-    data = evaluator.data
-    specs = [(s, group) for group in groups for s in group.specs]
-    count = len(specs)
-    repeat = len(blocks)
-
-    def every(values: list[Any]) -> list[Any]:
-        return values * repeat
-
-    columns: dict[str, Any] = {
-        "candidate": np.arange(count * repeat),
-        "specification": np.tile(np.arange(count), repeat),
-        "label": every([label_of(data, s, group.labels) for s, group in specs]),
-        "swap": every([list(group.labels) for _, group in specs]),
-        "constraint": every([group.constraint.label if group.constraint else "" for _, group in specs]),
-        "rate": every([getattr(s, "rate", None) for s, _ in specs]),
-        "replicate": np.repeat([block.replicate for block in blocks], count),
-        "pairs": np.concatenate([block.made for block in blocks]),
-        "reason": [reason for block in blocks for reason in block.reasons],
-    }
-    scores = np.concatenate([block.scores for block in blocks])
-    columns |= {name: scores[:, i] for i, name in enumerate(spec.measures)}
-    columns["rate"] = pa.array(columns["rate"], type=pa.float64())
-    tables = None
-    if all(block.tables is not None for block in blocks):
-        tables = np.concatenate([block.tables for block in blocks if block.tables is not None])
-    return Study(
-        spec=spec,
-        table=pa.table(columns),
-        specs=tuple(s for s, _ in specs),
-        facts=facts_of(data, evaluator.keys, key),
-        two_way=tables,
-        table_pairs=evaluator.table_pairs if tables is not None else (),
-    )
-
-
-def label_of(data: Microdata, spec: MaskSpec, names: Names) -> str:
-    """A short label: the letters of the swapped attributes, their names where they have none, else the method."""
-    if not names:
-        return spec.method
-    letters = [data.schema[name].letter for name in names]
-    return "".join(letters) if all(letters) else "+".join(names)
-
-
-def facts_of(data: Microdata, keys: Names, key: Key) -> dict[str, Any]:
-    """What is said about the data in a study: names, numbers of levels, the risk before. No record, no small count."""
-    from safeswap.kernels import cells
-
-    columns, cardinalities = data.coded_columns(keys)
-    counted = cells.cell_counts(columns, cardinalities).counts
-    return {
-        "name": data.schema.name,
-        "records": len(data),
-        "attributes": [
-            {
-                "name": name,
-                "letter": data.schema[name].letter,
-                "kind": data.schema[name].kind.value,
-                "levels": len(data.coded(name).levels),
-            }
-            for name in keys
-        ],
-        "cells": len(counted),
-        "possible_cells": int(np.prod([float(c) for c in cardinalities])),
-        "risk_before": float(counted[counted < 3].sum() / max(len(data), 1)),
-        "for_release": key.releasable,
-        "key_id": key.id,
-    }
-
-
-def spec_from(values: Mapping[str, Any]) -> MaskSpec:
-    """A specification from plain values, by the registry."""
-    return registry.make_spec(values)
-
-
-def no_candidate(objective: Objective) -> InfeasibleError:
-    """Nothing satisfies the rule."""
-    return InfeasibleError(
-        f"no candidate satisfies: {objective.sentence}",
-        code="no-candidate",
-        hint="raise the cap, add higher rates or other attributes to the study",
-    )
+    number = known.sum(axis=0)
+    filled = np.where(known, values, 0.0)
+    mean = np.divide(filled.sum(axis=0), number, out=np.full(len(number), np.nan), where=number > 0)
+    squares = np.square(np.where(known, values - mean, 0.0)).sum(axis=0)
+    spread = np.divide(squares, number - 1, out=np.full(len(number), np.nan), where=number > 1)
+    return mean, np.sqrt(spread)

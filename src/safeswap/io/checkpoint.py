@@ -1,0 +1,93 @@
+"""Finished blocks of a study on disk: a study that was stopped, or killed, goes on from them.
+
+One file per block, under the digest of question, key and data, each there completely or not at all. A file that is
+damaged counts as not there. Figures are internal: only their owner can read the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safeswap.errors import OutputError
+from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_write
+from safeswap.model.figures import Figures
+
+_NAME = re.compile(r"(?P<digest>[0-9a-f]{32})-(?P<number>\d+)\.npz")
+_LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.part\.npz")  # of a writer that was killed
+
+
+class CheckpointDirectory:
+    """A directory of finished blocks.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> kept = CheckpointDirectory(Path(folder.name) / "unfinished")
+    >>> kept.keep("0" * 32, 4, Figures.rejected(["too few pairs"], measures=1))
+    >>> kept.finished("0" * 32)[4].reasons, kept.finished("1" * 32)
+    (('too few pairs',), {})
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"the directory {self.path.name!r} for an unfinished study cannot be made",
+                code="no-checkpoint",
+                hint="choose a directory whose parent exists and may be written to",
+                file=str(self.path),
+                reason=type(error).__name__,
+            ) from None
+
+    def finished(self, digest: str) -> dict[int, Figures]:
+        """The blocks kept so far for the study of this digest, by number."""
+        found: dict[int, Figures] = {}
+        for path in self.path.iterdir():
+            name = _NAME.fullmatch(path.name)
+            if name and name["digest"] == digest and (figures := _read(path)) is not None:
+                found[int(name["number"])] = figures
+        return found
+
+    def keep(self, digest: str, number: int, figures: Figures) -> None:
+        """Keep one more."""
+        reasons = np.frombuffer(json.dumps(figures.reasons).encode(), dtype=np.uint8)
+        arrays: dict[str, np.ndarray[Any, Any]] = {"scores": figures.scores, "made": figures.made, "reasons": reasons}
+        if figures.tables is not None:
+            arrays["tables"] = figures.tables
+        with atomic_write(self.path / f"{digest}-{number}.npz", force=True) as part, part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    def digests(self) -> set[str]:
+        """The studies of which blocks are here."""
+        return {name["digest"] for path in self.path.iterdir() if (name := _NAME.fullmatch(path.name))}
+
+    def discard(self) -> None:
+        """Remove all blocks, and the directory if nothing else is in it."""
+        for path in self.path.iterdir():
+            if _NAME.fullmatch(path.name) or _LEFT_OVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+
+def _read(path: Path) -> Figures | None:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            figures = Figures(
+                arrays["scores"],
+                arrays["made"],
+                tuple(json.loads(arrays["reasons"].tobytes())),
+                arrays.get("tables"),
+            )
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        return None
+    return figures if figures.is_consistent else None

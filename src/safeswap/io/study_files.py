@@ -1,0 +1,190 @@
+"""A study as files: the candidates and their 2-way tables as Parquet, the question and the facts as JSON.
+
+All of it is internal: figures of many draws, the rate and the name of the key. Only their owner can read the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import parquet
+
+from safeswap.errors import InputError
+from safeswap.io.atomic import PRIVATE_FILE, atomic_write
+from safeswap.model.study import StudySpec
+
+CANDIDATES = "study.parquet"
+FACTS = "study.json"
+TWO_WAY = "two_way.parquet"
+FORMAT = "safeswap-study-1"
+
+Tables = npt.NDArray[np.float32]
+
+
+class Studied(Protocol):
+    """What of a study is stored."""
+
+    @property
+    def spec(self) -> StudySpec:
+        """The question."""
+        ...
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per candidate."""
+        ...
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What is said about the data."""
+        ...
+
+    @property
+    def two_way(self) -> Tables | None:
+        """The 2-way tables of every candidate: (candidates, tables, measures)."""
+        ...
+
+    @property
+    def table_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The attributes of each table."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredStudy:
+    """A study as it was read back: plain values."""
+
+    spec: StudySpec
+    table: pa.Table
+    facts: Mapping[str, Any]
+    two_way: Tables | None
+    table_pairs: tuple[tuple[str, str], ...]
+
+
+def write_study(
+    study: Studied, folder: Path, *, table_measures: tuple[str, ...], further: Mapping[str, Any] | None = None
+) -> None:
+    """Write the files of a study into a folder that is there. ``further`` goes into the JSON file as it is."""
+    _write_parquet(study.table, folder / CANDIDATES)
+    if study.two_way is not None:
+        _write_parquet(_as_rows(study.two_way, study.table_pairs, table_measures), folder / TWO_WAY)
+    document = {
+        "format": FORMAT,
+        "confidential": "stays inside: holds rates, replicates and the name of the key",
+        "study": study.spec.model_dump(mode="json"),
+        "facts": dict(study.facts),
+        "table_pairs": [list(pair) for pair in study.table_pairs],
+        "table_measures": list(table_measures),
+        **(further or {}),
+    }
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_write(folder / FACTS, force=True) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+def read_study(path: str | os.PathLike[str]) -> StoredStudy:
+    """Read the files of a study back; refuse what does not fit together."""
+    folder = Path(path)
+    document = _document(folder)
+    table = _read_parquet(folder / CANDIDATES)
+    pairs = tuple((str(a), str(b)) for a, b in document["table_pairs"])
+    spec = StudySpec(**document["study"])
+    _check_rows(folder, table, spec)
+    return StoredStudy(
+        spec=spec,
+        table=table,
+        facts=document["facts"],
+        two_way=_two_way(folder, len(table), len(pairs), document["table_measures"]) if pairs else None,
+        table_pairs=pairs,
+    )
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    with atomic_write(path, force=True, mode=PRIVATE_FILE) as part:
+        parquet.write_table(table, part, compression="zstd")
+
+
+def _as_rows(values: Tables, pairs: tuple[tuple[str, str], ...], measures: tuple[str, ...]) -> pa.Table:
+    """One row per candidate and table."""
+    candidates, tables, _ = values.shape
+    which = np.tile(np.arange(tables, dtype=np.int32), candidates)
+    names = [[pair[side] for pair in pairs] for side in (0, 1)]
+    columns: dict[str, Any] = {"candidate": np.repeat(np.arange(candidates), tables)}
+    columns |= {
+        side: pa.DictionaryArray.from_arrays(pa.array(which), pa.array(names[i], type=pa.string()))
+        for i, side in enumerate(("a", "b"))
+    }
+    columns |= {name: values[:, :, i].ravel() for i, name in enumerate(measures)}
+    return pa.table(columns)
+
+
+def _two_way(folder: Path, candidates: int, tables: int, measures: list[str]) -> Tables:
+    table = _read_parquet(folder / TWO_WAY)
+    if len(table) != candidates * tables or not set(measures) <= set(table.column_names):
+        raise _bad(folder, TWO_WAY)
+    values = [table.column(name).to_numpy().astype(np.float32, copy=False) for name in measures]
+    return np.stack([column.reshape(candidates, tables) for column in values], axis=2)
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        with parquet.ParquetFile(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except (pa.ArrowException, OSError):
+        raise _bad(path.parent, path.name) from None
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(folder / FACTS) from None
+    except (OSError, ValueError, RecursionError):
+        raise _bad(folder, FACTS) from None
+    fields = {"study": dict, "facts": dict, "table_pairs": list, "table_measures": list}
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise _bad(folder, FACTS)
+    if not all(isinstance(document.get(name), kind) for name, kind in fields.items()):
+        raise _bad(folder, FACTS)
+    return document
+
+
+def _check_rows(folder: Path, table: pa.Table, spec: StudySpec) -> None:
+    """The rows stand replicate after replicate, each with all specifications in order."""
+    wanted = {"candidate", "specification", "label", "swap", "constraint", "rate", "spec", "replicate", "outcome"}
+    if not {*wanted, "pairs", "reason", *spec.measures} <= set(table.column_names) or not len(table):
+        raise _bad(folder, CANDIDATES)
+    number = table.column("specification").to_numpy()
+    specs = int(number.max()) + 1
+    replicates = -(-len(table) // specs)
+    fits = len(table) == specs * replicates and np.array_equal(number, np.tile(np.arange(specs), replicates))
+    if not fits or not np.array_equal(table.column("candidate").to_numpy(), np.arange(len(table))):
+        raise _bad(folder, CANDIDATES)
+
+
+def _missing(path: Path) -> InputError:
+    return InputError(
+        f"there is no {path.name!r} in {path.parent.name!r}",
+        code="no-study",
+        hint="give the directory that a study was saved to",
+        file=str(path),
+    )
+
+
+def _bad(folder: Path, name: str) -> InputError:
+    return InputError(
+        f"{name!r} in {folder.name!r} is not a file of a study, or was damaged",
+        code="bad-study",
+        hint="run the study again",
+        file=str(folder / name),
+    )

@@ -1,0 +1,174 @@
+"""Search a study that is too large to enumerate: evolve candidates towards the frontier within a stated budget.
+
+What is found is a study too, of the candidates that were looked at. The path of the search is drawn from the secret
+key like all else, so the same key, data and budget give the same candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.errors import SpecError
+from safeswap.kernels import keyed
+from safeswap.model.figures import Figures
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.study import StudySpec
+from safeswap.search.evaluate import Evaluator, Group
+from safeswap.search.nsga import generations
+from safeswap.search.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
+from safeswap.search.run import Checkpoint, Progress, cut, evaluated, run_study, study_digest
+from safeswap.search.space import Rows, Space
+from safeswap.search.study import Study
+from safeswap.search.table import study_of
+
+_STALE = 20  # so many generations without a new candidate, and the rest of the budget is drawn at random
+
+
+def search_study(
+    data: Microdata,
+    study: StudySpec,
+    *,
+    key: Key,
+    budget: int,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    threads: int | None = None,
+) -> Study:
+    """A study of at most ``budget`` specifications, chosen by NSGA-II; all of them where there are no more.
+
+    >>> from safeswap import datasets
+    >>> found = search_study(datasets.cps8d(), StudySpec(up_to=4), key=Key.insecure(seed=1), budget=60)
+    >>> len(found), found.facts["search"]["possible"]
+    (60, 486)
+    """
+    before = check(data, study)
+    space = Space(study, swap_attributes(data, study))
+    _check_budget(budget, study)
+    if space.size + len(study.others) <= budget:
+        return run_study(data, study, key=key, progress=progress, checkpoint=checkpoint, threads=threads)
+    evaluator = Evaluator(data, study, key, candidates=budget * study.replicates)
+    digest = study_digest(data, study, key, f"search {budget}") if checkpoint else ""
+    seen = _Seen(evaluator, budget, progress=progress, checkpoint=checkpoint, digest=digest, threads=threads)
+    seen.add([other_group(values) for values in study.others])
+    _evolve(space, seen, key)
+    found = study_of(study, evaluator, seen.groups, seen.figures(), before)
+    told = {"method": "NSGA-II (pymoo)", "budget": budget, "evaluated": len(seen.groups), "possible": space.size}
+    return replace(found, facts={**found.facts, "search": told})
+
+
+def _evolve(space: Space, seen: _Seen, key: Key) -> None:
+    population = int(np.clip(seen.budget // 15, 20, 100))
+    # The path is no secret, but it must not give a small seed away that is one.
+    seed = int.from_bytes(keyed.derive(key.secret, "study", "search"), "big")
+    known: dict[tuple[int, ...], int] = {}
+
+    def evaluate(rows: Rows) -> npt.NDArray[np.float64]:
+        """The mean figures of each row; those beyond the budget count as not to be had."""
+        new = [row for row in dict.fromkeys(map(tuple, rows.tolist())) if row not in known][: seen.left]
+        for row in new:
+            known[row] = len(known) + len(space.study.others)
+        chosen = (space.candidate(np.array(row)) for row in new)
+        seen.add([swap_group(space.study, names, constraint, (rate,)) for names, constraint, rate in chosen])
+        means = np.array(seen.means)
+        return np.array([means[known[row]] if row in known else (np.nan, np.nan) for row in map(tuple, rows.tolist())])
+
+    stale = 0
+    steps = generations(space, evaluate, population=population, seed=seed)
+    while seen.left and stale < _STALE:
+        before = seen.left
+        next(steps)
+        stale = stale + 1 if seen.left == before else 0
+    generator = np.random.default_rng(seed)
+    while seen.left:
+        evaluate(space.random(max(100, seen.left), generator))
+
+
+class _Seen:
+    """What has been evaluated so far, batch after batch."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        budget: int,
+        *,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+        digest: str,
+        threads: int | None,
+    ) -> None:
+        self.evaluator = evaluator
+        self.budget = budget
+        self.groups: list[Group] = []
+        self.means: list[tuple[float, float]] = []
+        self._batches: list[Figures] = []
+        self._blocks = 0
+        self._progress = progress
+        self._checkpoint = checkpoint
+        self._digest = digest
+        self._finished = checkpoint.finished(digest) if checkpoint else {}
+        self._threads = threads
+
+    @property
+    def left(self) -> int:
+        """How many more specifications may be looked at."""
+        return self.budget - len(self.groups)
+
+    def add(self, groups: list[Group]) -> None:
+        """Evaluate groups of one specification each, in every replicate."""
+        if not groups:
+            return
+        replicates = self.evaluator.study.replicates
+        figures = self._evaluated(groups, replicates)
+        study = self.evaluator.study
+        axes = [study.measures.index(name) for name in (study.risk[0], study.distortion[0])]
+        scores = figures.scores[:, axes].reshape(replicates, len(groups), 2)
+        made = (~np.isnan(scores[:, :, 0])).sum(axis=0)
+        sums = np.where(np.isnan(scores), 0.0, scores).sum(axis=0)
+        means = np.divide(sums, made[:, None], out=np.full(sums.shape, np.nan), where=made[:, None] > 0)
+        self.groups += groups
+        self.means += [(float(y), float(x)) for y, x in means]
+        self._batches.append(figures)
+        if self._progress:
+            self._progress(len(self.groups) * replicates, self.budget * replicates)
+
+    def figures(self) -> Figures:
+        """All of them, replicate after replicate."""
+        replicates = self.evaluator.study.replicates
+        sizes = [len(batch) // replicates for batch in self._batches]
+        starts = np.cumsum([0, *(len(batch) for batch in self._batches)])
+        order = [
+            np.arange(start + r * size, start + (r + 1) * size)
+            for r in range(replicates)
+            for start, size in zip(starts[:-1], sizes, strict=True)
+        ]
+        return Figures.joined(self._batches).rows(np.concatenate(order))
+
+    def _evaluated(self, groups: list[Group], replicates: int) -> Figures:
+        prepared = [self.evaluator.prepared(group) for group in groups]
+        blocks = [replace(b, number=b.number + self._blocks) for b in cut(self.evaluator, prepared, replicates)]
+        self._blocks += len(blocks)
+        done = {b.number: kept for b in blocks if (kept := self._kept(b.number, b.candidates)) is not None}
+        rest = [block for block in blocks if block.number not in done]
+        for number, figures in evaluated(self.evaluator, prepared, rest, self._threads):
+            done[number] = figures
+            if self._checkpoint:
+                self._checkpoint.keep(self._digest, number, figures)
+        return Figures.joined([done[block.number] for block in blocks])
+
+    def _kept(self, number: int, candidates: int) -> Figures | None:
+        figures = self._finished.get(number)
+        return figures if figures is not None and len(figures) == candidates else None
+
+
+def _check_budget(budget: int, study: StudySpec) -> None:
+    least = len(study.others) + 20
+    if budget < least or budget * study.replicates > MOST_CANDIDATES:
+        raise SpecError(
+            f"a search cannot have a budget of {budget:,} specifications × {study.replicates:,} replicates",
+            code="bad-budget",
+            hint=f"at least {least:,} specifications, and at most {MOST_CANDIDATES:,} candidates in all",
+        )
