@@ -10,6 +10,7 @@ from safeswap.errors import InputError
 from safeswap.model.microdata import code_column
 
 _MANY_RECORDS = 1_000_000
+_RUN = 1 << 16
 
 
 def settled(table: pa.Table, *, file: str = "") -> pa.Table:
@@ -152,10 +153,11 @@ def without_unused_levels(table: pa.Table) -> pa.Table:
 
 
 def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    column = column.unify_dictionaries()
+    if _uses_every_level(column):
+        return column
     coded = code_column(column)
     used = np.flatnonzero(np.bincount(coded.codes, minlength=len(coded.levels) + 1)[: len(coded.levels)])
-    if used.size == len(coded.levels) and column.num_chunks == 1 and len(column.chunk(0).dictionary) == used.size:
-        return column
     lookup = np.full(len(coded.levels) + 1, -1, dtype=np.int64)
     lookup[used] = np.arange(used.size)
     codes = lookup[coded.codes]
@@ -163,3 +165,16 @@ def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
     indices = pa.array(codes, mask=codes < 0 if coded.has_missing else None).cast(kind.index_type)
     compacted = pa.DictionaryArray.from_arrays(indices, coded.levels.take(pa.array(used)), ordered=kind.ordered)
     return pa.chunked_array([compacted])
+
+
+def _uses_every_level(column: pa.ChunkedArray) -> bool:
+    """Whether the dictionary holds nothing that does not occur; usually told by the first few records."""
+    if column.num_chunks == 0:
+        return True
+    seen = np.zeros(len(column.chunk(0).dictionary), dtype=np.bool_)
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), _RUN):
+            seen[chunk.indices.slice(start, _RUN).drop_null().to_numpy()] = True
+            if seen.all():
+                return True
+    return bool(seen.all())

@@ -89,7 +89,8 @@ def read(
         file=loaded.file,
     )
     data = Microdata(table, described_as, source if is_frame(source) else None)
-    if (own := described_as.identifier) is not None:
+    own = described_as.identifier
+    if own is not None and not (own.inferred and not own.missing):  # a guessed one has been checked to be guessed
         check_identifier(
             table.column(own.name), name=own.name, missing=own.missing, file=loaded.file, lines=loaded.lines
         )
