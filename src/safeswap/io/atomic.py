@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -207,17 +208,26 @@ def _as_output_error(target: Path) -> Iterator[None]:
     except SafeswapError:
         raise
     except OSError as error:
-        if error.errno in _FULL or "No space left" in str(error):
+        number = _number(error)
+        if number in _FULL:
             raise OutputError(
                 f"there is no room to write {target.name!r}; nothing was left behind",
                 code="disk-full",
                 hint="make room or choose another disk",
                 file=str(target),
             ) from None
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        reason = os.strerror(number) if number else type(error).__name__
         raise OutputError(
             f"{target.name!r} could not be written: {reason}",
             code="write-failed",
             hint="check that the directory may be written to",
             file=str(target),
         ) from None
+
+
+def _number(error: OSError) -> int | None:
+    """The number of a system error; writers in other languages give it in words."""
+    if error.errno is not None:
+        return error.errno
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    return int(told[1]) if told else None

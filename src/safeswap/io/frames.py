@@ -96,11 +96,15 @@ def _wanted(like: Any, origin: Any) -> Native:
 
 
 def _sources(masked: Masked, records: int) -> Mapping[str, Rows]:
-    """For each exchanged attribute the row from which each value came, all stages together."""
+    """For each exchanged attribute the row from which each value came, all stages together.
+
+    Attributes in which values were also replaced are left out: they come from the result.
+    """
     sources: dict[str, Rows] = {}
+    rewritten = {replacement.attribute for replacement in masked.audit.replacements}
     for exchange in masked.audit.exchanges:
         step = exchange.permutation(records)
-        for name in exchange.attributes:
+        for name in set(exchange.attributes) - rewritten:
             sources[name] = sources.get(name, np.arange(records, dtype=np.int64))[step]
     return sources
 

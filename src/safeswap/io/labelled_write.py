@@ -7,6 +7,7 @@ empty one, and SPSS drops spaces at the end of a text.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -200,7 +201,7 @@ def _hand_over(writer: Callable[..., Any], columns: dict[str, Any], part: Path, 
         writer(frame, str(part), **options)
     except (pyreadstat.PyreadstatError, pyreadstat.ReadstatError, UnicodeError, ValueError, TypeError) as error:
         if "Unable to write" in str(error):
-            raise OSError("No space left") from None
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         raise _not_representable("a name, a label or a value is not possible in this format", "") from None
 
 
