@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InputError
@@ -38,7 +39,7 @@ class AuditRecord:
     row_order: Rows = field(repr=False)
 
 
-def write_audit(masked: Masked, directory: Path, *, row_order: Rows, notes: Mapping[str, Any]) -> None:
+def write_audit(masked: Masked, directory: Path, *, row_order: npt.NDArray[Any], notes: Mapping[str, Any]) -> None:
     """Write the record into an existing empty directory; ``notes`` holds what the release step found."""
     _write_rows(directory / PAIRS, _pairs_table(masked.audit))
     _write_rows(directory / ROW_ORDER, pa.table({"row": _narrow(row_order, masked.audit.records)}))
@@ -152,8 +153,8 @@ def _pairs_table(audit: Audit) -> pa.Table:
     return pa.table(dict(zip(("stage", "row_a", "row_b"), (stages, *columns), strict=True)))
 
 
-def _narrow(rows: Rows, records: int) -> Any:
-    return rows.astype(np.int32) if records < 2**31 else rows
+def _narrow(rows: npt.NDArray[Any], records: int) -> npt.NDArray[Any]:
+    return rows.astype(np.int32, copy=False) if records < 2**31 else rows
 
 
 def _whole(column: pa.ChunkedArray) -> Rows:

@@ -20,9 +20,9 @@ from safeswap.io.lineage import Differencing, Fingerprint, difference, earlier_r
 from safeswap.io.manifest import MANIFEST, sum_file
 from safeswap.io.public_data import check_format
 from safeswap.io.remarks import Remark, name_remarks, refuse_if_any
-from safeswap.model.audit import Rows
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.key import Key
+from safeswap.model.keyed_order import Rows
 from safeswap.model.masked import Masked
 from safeswap.model.release import (
     Identifiers,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger[Any]]
 Names = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 _CHUNK = 1 << 20
@@ -36,7 +36,7 @@ def keyed_order(names: Names, key: bytes) -> Rows:
 
 def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Rows, Rows]:
     """The row numbers, and the places whose draw is that of the next place too; in chunks, to need little memory."""
-    rows = np.empty(len(ordered), dtype=np.int64)
+    rows: Rows = np.empty(len(ordered), dtype=np.int32 if len(ordered) < 2**31 else np.int64)
     ties = []
     for start in range(0, len(ordered), _CHUNK):
         part = ordered[start : start + _CHUNK + 1]

@@ -116,7 +116,7 @@ def prepare_release(
     refuse_insecure(key)
     names = released_names(data.schema, identifiers=identifiers, drop=drop)
     rows = _row_order(data, key, context)
-    index = pa.array(rows.astype(np.int32) if len(rows) < 2**31 else rows)
+    index = pa.array(rows)
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
         released = partial(_released, index=index, key=key, context=context)
         columns = list(threads.map(released, (data.schema[n] for n in names), (data.table.column(n) for n in names)))
