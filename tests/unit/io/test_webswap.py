@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeswap import workflow
 from safeswap.errors import InputError, OutputError, SafeswapError, SpecError
+from safeswap.io.read import read
 from safeswap.io.webswap import Project, ProjectAttribute, new_project, open_project, read_project
 from safeswap.model.schema import Kind
 from safeswap.model.spec import Role
@@ -98,6 +100,20 @@ def test_the_data_come_back_described(project: Project) -> None:
 
 def test_the_specification_says_which_rate_it_means(project: Project) -> None:
     assert "share of RECORDS" in project.path("specification").read_text()
+
+
+def test_the_results_are_data_that_read_back_and_a_log_of_totals(tmp_path: Path) -> None:
+    table = pa.table({"id": [str(i) for i in range(40)], "Race": ["CANARY1", "CANARY2"] * 20, "Sex": ["F"] * 40})
+    made = new_project(table, tmp_path, name="toy", swap=["Race"], rate=0.5)
+    masked = workflow.swap(made.microdata(), made.swap_spec(), insecure_seed=1)
+    made.write_results(masked)
+    assert read(made.path("output")).table.to_pydict() == masked.data.table.to_pydict()
+    log = made.path("log").read_text()
+    assert "pairs-made = 10\n" in log
+    assert "for-release = false\n" in log
+    assert "CANARY" not in log
+    with pytest.raises(OutputError):
+        made.write_results(masked)
 
 
 def test_an_existing_project_is_not_overwritten(project: Project) -> None:
