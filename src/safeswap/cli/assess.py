@@ -1,0 +1,59 @@
+"""``safeswap assess``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safeswap.cli.console import Console
+from safeswap.cli.options import command, names, reading_options
+
+
+@command
+@reading_options
+def assess(
+    console: Console,
+    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="the file as it was")],
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file, its records in the same order")],
+    *,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="a measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable"),
+    ] = None,
+    ways: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="over every table of so many attributes, instead of all attributes jointly"),
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="form cells from these attributes; all categorical ones if not stated"),
+    ] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="what an intruder knows: the keys of the risk measures"),
+    ] = None,
+    reading: dict[str, Any],
+) -> None:
+    """Measure the risk and the distortion of a masked file.
+
+    The two files are compared record by record; what differs counts as swapped.
+    """
+    from safeswap import workflow
+    from safeswap.cli.scores import measures_for, score_table, small_tables
+
+    measures = measures_for(measure or workflow.DEFAULT_MEASURES, ways=ways, keys=names(keys or ()))
+    with console.steps(3) as steps:
+        steps.at("reading the original")
+        before = workflow.read(original, **reading)
+        steps.at("reading the masked file")
+        after = workflow.read(masked, **reading)
+        steps.at("measuring")
+        chosen = names(attributes) if attributes else None
+        assessment = workflow.assess(before, after, measures=measures, attributes=chosen)
+    console.say(score_table(assessment))
+    if ways and (tables := small_tables(assessment, ways=ways)):
+        console.say("")
+        console.say(tables)
+    console.result({"command": "assess", "records": len(before), **assessment.as_dict()})

@@ -1,0 +1,143 @@
+"""What a command says: to people on the terminal, to programs as one JSON document.
+
+Results go to stdout, errors, warnings and progress to stderr. Under ``--json`` stdout holds the document and nothing
+else. Names of columns and files come from outside and are shown with control characters made visible.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from safeswap.cli.wording import as_options
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from safeswap.cli.progress import Steps
+    from safeswap.errors import SafeswapError
+
+# What is not shown on a terminal is read by a pager or a program: lines are not broken there.
+UNBROKEN = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Console:
+    """Where a command speaks. ``json`` silences what is for people, ``quiet`` all but errors and the document."""
+
+    json: bool = False
+    quiet: bool = False
+
+    def say(self, *parts: RenderableType) -> None:
+        """Tell people a result."""
+        if not self.json and not self.quiet:
+            _rich(sys.stdout).print(*parts)
+
+    def warn(self, text: str) -> None:
+        """Tell people something that they should not overlook."""
+        if not self.json and not self.quiet:
+            _rich(sys.stderr).print(visible(text), style="yellow")
+
+    def result(self, document: dict[str, Any]) -> None:
+        """Give programs the result: the one document on stdout."""
+        if self.json:
+            _write_json(document)
+
+    def fail(self, error: SafeswapError) -> None:
+        """Say what went wrong and what would work."""
+        if self.json:
+            _write_json({**error.as_dict(), "exit_code": error.exit_code})
+            return
+        stderr = _rich(sys.stderr)
+        stderr.print(_styled(("error: ", "bold red"), (visible(error.message), "red")))
+        if error.hint:
+            stderr.print(_styled(("hint: ", "bold"), (visible(as_options(error.hint)), "")))
+
+    @contextmanager
+    def steps(self, total: int) -> Iterator[Steps]:
+        """Show how far the work has come, on a terminal and only if it takes more than a second."""
+        from safeswap.cli.progress import Steps
+
+        steps = Steps(total=total, shown=not self.quiet and _is_terminal(sys.stderr))
+        try:
+            yield steps
+        finally:
+            steps.close()
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", right: str = "") -> Table:
+    """A table for people; ``right`` holds a letter per column, ``r`` for figures. Cells are shown as they are.
+
+    >>> table(["attribute", "levels"], [["Sex", 2]], right="lr").row_count
+    1
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for position, column in enumerate(columns):
+        figures = right[position : position + 1] == "r"
+        made.add_column(Text(column), justify="right" if figures else "left", overflow="fold", no_wrap=figures)
+    for row in rows:
+        made.add_row(*(Text(visible(str(cell))) for cell in row))
+    return made
+
+
+def visible(text: str) -> str:
+    r"""The text with everything unprintable made visible: a column name must not steer the terminal.
+
+    >>> visible("Age\x1b[2J")
+    'Age\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: figures of NumPy as Python's, NaN and infinity as null, the rest as text.
+
+    >>> plain({"value": float("nan"), "names": ("a", "b")})
+    {'value': None, 'names': ['a', 'b']}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+def _write_json(document: dict[str, Any]) -> None:
+    text = json.dumps(plain(document), indent=2, ensure_ascii=_encoding(sys.stdout) != "utf-8", allow_nan=False)
+    sys.stdout.write(text + "\n")
+
+
+def _rich(stream: TextIO) -> RichConsole:
+    from rich.console import Console as RichConsole
+
+    width = None if _is_terminal(stream) else UNBROKEN
+    return RichConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
+
+
+def _styled(*parts: tuple[str, str]) -> RenderableType:
+    from rich.text import Text
+
+    return Text.assemble(*parts)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return not stream.closed and stream.isatty()
+
+
+def _encoding(stream: TextIO) -> str:
+    return (getattr(stream, "encoding", None) or "ascii").lower()

@@ -1,0 +1,78 @@
+"""``safeswap datasets``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from safeswap.cli.console import Console, table, visible
+from safeswap.cli.options import OUTPUT, Force, command
+from safeswap.cli.outputs import check_outputs
+from safeswap.errors import SpecError
+
+datasets = typer.Typer(
+    help="The data sets that come with safeswap.",
+    add_completion=False,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@datasets.callback()
+@command
+def _list_by_default(console: Console, context: typer.Context) -> None:
+    """The data sets that come with safeswap.
+
+    Without a further word they are listed.
+    """
+    if context.invoked_subcommand is None:
+        _show(console)
+
+
+@datasets.command(name="list")
+@command
+def list_datasets(console: Console) -> None:
+    """List the data sets."""
+    _show(console)
+
+
+@datasets.command()
+@command
+def write(
+    console: Console,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the data set")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write: .csv, .tsv, .parquet, .dta or .sav")],
+    *,
+    write_schema: Annotated[
+        Path | None, typer.Option(metavar="TOML", help="also write what the columns are", rich_help_panel=OUTPUT)
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write a data set to a file."""
+    from safeswap import datasets as shipped
+    from safeswap import workflow
+    from safeswap.io.schema_file import write_schema as write_schema_file
+
+    if name not in shipped.available():
+        raise SpecError(
+            f"there is no data set {name!r}",
+            code="unknown-dataset",
+            hint="the data sets are: " + ", ".join(shipped.available()),
+        )
+    check_outputs([path, *([write_schema] if write_schema else [])], force=force)
+    data = getattr(shipped, name)()
+    workflow.write(data, path, force=force)
+    if write_schema:
+        write_schema_file(data.schema, write_schema, force=force)
+    console.say(f"Wrote {visible(str(path))}: {len(data):,} records, {len(data.attributes)} attributes.")
+    schema = str(write_schema) if write_schema else None
+    console.result({"command": "datasets", "name": name, "output": str(path), "records": len(data), "schema": schema})
+
+
+def _show(console: Console) -> None:
+    from safeswap import datasets as shipped
+
+    console.say(table(["name", "what it is"], shipped.available().items()))
+    console.result({"command": "datasets", "datasets": dict(shipped.available())})

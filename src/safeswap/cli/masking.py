@@ -1,0 +1,172 @@
+"""A masking between two commands: ``swap`` keeps it, ``release`` takes it up again.
+
+The audit directory holds a record per masking and per release. A masked file is found again by its SHA-256, so that
+neither a renamed file nor a changed one is taken for another.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safeswap.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from safeswap.model.masked import Masked
+    from safeswap.model.microdata import Microdata
+
+
+def keep(masked: Masked, output: Path, *, audit: Path, reading: Mapping[str, Any], force: bool = False) -> Path:
+    """Write the masked file and the record that undoes it: both or neither. Returns where the record is."""
+    from safeswap import workflow
+    from safeswap.io.atomic import atomic_write
+
+    with both_or_neither(audit, output), atomic_write(output, force=force) as part:
+        workflow.write(masked, part, force=True)
+        return note(masked, part, audit=audit, reading=reading)
+
+
+def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, Any]) -> Path:
+    """Write the audit record of a masked file into the audit directory."""
+    import numpy as np
+
+    from safeswap.io.atomic import atomic_directory
+    from safeswap.io.audit import AUDIT, write_audit
+
+    digest = _digest(written)
+    record = _record_of(digest, audit)
+    notes = {"masked_sha256": digest, "reading": _as_notes(reading)}
+    with atomic_directory(record, force=True, marker=AUDIT) as directory:
+        write_audit(masked, directory, row_order=np.arange(len(masked.data), dtype=np.int64), notes=notes)
+    return record
+
+
+def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
+    """The masking that ``keep`` has kept, read from its files: nothing is taken over from the run that made it."""
+    from safeswap import registry, workflow
+    from safeswap.io.audit import read_audit_json, read_audit_record
+    from safeswap.io.sources import existing_file
+    from safeswap.model.masked import Masked
+    from safeswap.model.plan import Plan
+    from safeswap.model.schema import Schema
+
+    existing_file(original)
+    record = _record_of(_digest(existing_file(masked_file)), audit)
+    if not record.is_dir():
+        raise InputError(
+            f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
+            code="no-audit",
+            hint="give the file as swap has written it, and the audit directory that swap was given",
+            file=str(masked_file),
+        )
+    kept = read_audit_record(record)
+    schema = Schema.model_validate(read_audit_json(record)["schema"])
+    before = workflow.read(original, schema=schema, **_from_notes(kept.notes["reading"]))
+    after = _as_typed_like(workflow.read(masked_file, schema=schema), before)
+    plan = Plan(method=kept.audit.method, records=len(before), asked=kept.audit.asked, feasible=kept.audit.feasible)
+    spec = registry.make_spec(kept.audit.spec)
+    return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
+
+
+def _digest(path: Path) -> str:
+    from safeswap.io.manifest import sum_file
+
+    return sum_file(path)[1]
+
+
+def _record_of(digest: str, audit: Path) -> Path:
+    return audit / f"masking-{digest[:16]}"
+
+
+@contextmanager
+def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[None]:
+    """Around the writing of an output and its record into the audit directory, which is made if need be.
+
+    Should the block fail, ``new`` files go, and so does a record whose output is not in its place. An interrupt may
+    come when all is done: then both are there, and both stay.
+    """
+    made = audit is not None and _made_private(audit)
+    before = set() if audit is None else {path.name for path in audit.iterdir()}
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            path.unlink(missing_ok=True)
+        if audit is not None:
+            _remove_records(audit, output, but=before)
+            if made and not any(audit.iterdir()):
+                audit.rmdir()
+        raise
+
+
+def _remove_records(audit: Path, output: Path, *, but: set[str]) -> None:
+    for record in audit.glob("masking-*"):
+        if record.name not in but and not (output.is_file() and record == _record_of(_digest(output), audit)):
+            shutil.rmtree(record, ignore_errors=True)
+
+
+def _made_private(audit: Path) -> bool:
+    """Make the directory unless it is there; whether it had to be made."""
+    if audit.is_dir():
+        return False
+    try:
+        audit.mkdir(mode=0o700)
+    except OSError as error:
+        raise OutputError(
+            f"the audit directory {audit.name!r} cannot be made: {os.strerror(error.errno or 0)}",
+            code="exists" if isinstance(error, FileExistsError) else "no-directory",
+            hint="name a directory, or the place for a new one",
+            file=str(audit),
+        ) from None
+    return True
+
+
+def _as_notes(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """How the original was read, as far as the schema does not say it."""
+    said = {name: value for name, value in reading.items() if name not in ("schema", "identifier", "limits")}
+    return {**said, **({"limits": asdict(reading["limits"])} if "limits" in reading else {})}
+
+
+def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    from safeswap.io.limits import Limits
+
+    return {**notes, **({"limits": Limits(**notes["limits"])} if "limits" in notes else {})}
+
+
+def _as_typed_like(after: Microdata, before: Microdata) -> Microdata:
+    """The masked file with the types of the original, which a text file does not hold."""
+    import pyarrow as pa
+
+    from safeswap.model.microdata import Microdata
+
+    if set(after.attributes) != set(before.attributes):
+        return after  # the verification says what is missing
+    columns = {}
+    for name in before.attributes:
+        kind = _value_type(before.table.column(name).type)
+        column = after.table.column(name)
+        if _value_type(column.type) != kind:
+            try:
+                column = column.cast(_value_type(column.type)).cast(kind)
+            except pa.ArrowInvalid:
+                raise InputError(
+                    f"column {name!r} of the masked file does not hold what the original's column holds",
+                    code="masked-types",
+                    hint="let swap write the masked file as Parquet",
+                    column=name,
+                ) from None
+        columns[name] = column
+    return Microdata(pa.table(columns), before.schema)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

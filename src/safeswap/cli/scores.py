@@ -1,0 +1,75 @@
+"""Scores as people read them, and measures as they are asked for on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from safeswap.cli.console import table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from safeswap.model.score import Assessment, Score
+
+# Every two-way table of eleven attributes; a longer list is for --json.
+MOST_TABLES = 55
+
+
+def score_table(assessment: Assessment) -> Table:
+    """One line per measure: where it stands, its figure and what that means."""
+    rows = [(score.measure, score.axis.value, figure(score.value), score.sentence) for score in assessment]
+    return table(["measure", "axis", "value", "meaning"], rows, right="llrl")
+
+
+def small_tables(assessment: Assessment, *, ways: int) -> Table | None:
+    """Every table of so many attributes that changed, with the figure of each measure that has one."""
+    columns = {score.measure: found for score in assessment if (found := _by_table(score, ways))}
+    if not columns:
+        return None
+    names = list(dict.fromkeys(name for column in columns.values() for name in column))
+    changed = [name for name in names if any(column.get(name) for column in columns.values())]
+    rows = [[" × ".join(name), *(figure(column.get(name)) for column in columns.values())] for name in changed]
+    title = f"{len(changed):,} of {len(names):,} tables of {ways} attribute{'s' if ways > 1 else ''} changed"
+    if len(rows) > MOST_TABLES:
+        title += f"; the first {MOST_TABLES}, all with --json"
+    return table(["table", *columns], rows[:MOST_TABLES], title=title, right="l" + "r" * len(columns))
+
+
+def measures_for(stated: Sequence[str], *, ways: int | None, keys: Sequence[str]) -> list[str]:
+    """The measures asked for, with ``ways`` and ``keys`` given to those that know them.
+
+    What a measure's own text states stays as stated.
+
+    >>> measures_for(["n_rule:n=5", "hellinger", "share_changed"], ways=2, keys=["Age"])
+    ['n_rule:n=5,keys=Age', 'hellinger:ways=2', 'share_changed']
+    """
+    from safeswap import registry
+
+    texts = []
+    for text in stated:
+        measure = registry.measure(text)
+        given: dict[str, Any] = {"ways": ways, "keys": tuple(keys) or None}
+        missing = {
+            name: value
+            for name, value in given.items()
+            if value is not None and name in measure.parameters and not measure.parameters[name]
+        }
+        texts.append(registry.measure(text, **missing).text if missing else text)
+    return texts
+
+
+def figure(value: float | None) -> str:
+    """A figure with as many digits as tell.
+
+    >>> figure(0.0123456), figure(0), figure(None)
+    ('0.01235', '0', '–')
+    """
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _by_table(score: Score, ways: int) -> dict[tuple[str, ...], float]:
+    if score.detail is None or "attributes" not in score.detail.column_names:
+        return {}
+    rows = score.detail.select(["attributes", "value"]).to_pylist()
+    return {tuple(row["attributes"]): row["value"] for row in rows if len(row["attributes"]) == ways}

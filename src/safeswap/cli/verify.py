@@ -1,0 +1,38 @@
+"""``safeswap verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from safeswap.cli.console import Console, visible
+from safeswap.cli.options import command
+
+
+@command
+def verify(
+    console: Console,
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="the directory that release has written")],
+) -> None:
+    """Check a bundle from outside.
+
+    Needs the bundle alone: every file is there and is what the manifest says, none is there that should not be, and
+    nothing in them tells more than the released data do.
+    """
+    from safeswap import workflow
+
+    with console.steps(1) as steps:
+        steps.at("checking")
+        found = workflow.verify(bundle)
+    console.say(f"{visible(str(bundle))} is whole: {found.records:,} records, {found.columns:,} columns.")
+    for name, value in found.facts.items():
+        console.say(visible(f"  {name.replace('_', ' ')}: {_in_words(value)}"))
+    for remark in found.remarks:
+        console.warn(f"! {remark.message}")
+    console.result({"command": "verify", **found.as_dict()})
+
+
+def _in_words(value: object) -> str:
+    return " ".join(str(each) for each in value) if isinstance(value, list) else str(value)

@@ -1,0 +1,29 @@
+"""The words of the Python interface, said as options of the command line."""
+
+from __future__ import annotations
+
+import re
+
+_SAID_OTHERWISE = (
+    (re.compile(r'\b([a-z_]+)="([\w-]+)"'), lambda m: f"--{_dashed(m[1])} {m[2]}"),
+    (re.compile(r"\bLimits\((\w+)=…\)"), lambda m: f"--{_dashed(m[1])} N"),
+    (re.compile(r"\((second_release)\)"), lambda m: f"with --{_dashed(m[1])}"),
+    (re.compile(r" or Key\.generate\(\)"), lambda _: ""),
+)
+
+
+def as_options(text: str) -> str:
+    """A hint as somebody at the command line needs it.
+
+    >>> as_options('lower the rate, or on_shortfall="take" to make as many as there are')
+    'lower the rate, or --on-shortfall take to make as many as there are'
+    >>> as_options("allow more with Limits(max_columns=…)")
+    'allow more with --max-columns N'
+    """
+    for pattern, replacement in _SAID_OTHERWISE:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

@@ -1,0 +1,109 @@
+"""Options follow from the fields of a specification."""
+
+import inspect
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from safeswap.cli import app as program
+from safeswap.cli.options import Console, command, names, spec_options
+from safeswap.model.spec import SwapSpec, Targeting
+
+
+class Inner(BaseModel):
+    depth: int = 3
+    on: tuple[str, ...] = ()
+
+
+class Outer(BaseModel):
+    who: Annotated[tuple[str, ...], Field(description="those concerned")] = ()
+    share: Annotated[float | None, Field(gt=0)] = None
+    way: Literal["left", "right"] = "left"
+    inner: Inner | None = None
+
+
+@pytest.fixture
+def called():
+    """A command with options from Outer, and what it was called with."""
+    import typer
+
+    seen = []
+
+    @command
+    @spec_options(Outer, prefixes={"inner": "in"})
+    def walk(console: Console, *, parameters: dict, far: bool = False) -> None:
+        """Walk."""
+        seen.append((parameters, far))
+
+    app = typer.Typer()
+    app.command()(walk)
+
+    def call(*arguments):
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return seen[-1]
+
+    return call
+
+
+def test_what_is_not_stated_is_left_to_the_specification(called):
+    assert called() == ({}, False)
+
+
+def test_what_is_stated_arrives_under_the_names_of_the_fields(called):
+    arguments = ["--who", "A,B", "--who", "C", "--share", "0.5", "--way", "right", "--in-depth", "4", "--far"]
+    stated = {"who": ("A", "B", "C"), "share": 0.5, "way": "right", "inner": {"depth": 4}}
+    assert called(*arguments) == (stated, True)
+
+
+def test_a_nested_name_list_is_split_too(called):
+    assert called("--in-on", "A,B") == ({"inner": {"on": ("A", "B")}}, False)
+
+
+def test_names_with_commas_are_quoted():
+    assert names(['"Age, grouped",Sex', " Race "]) == ("Age, grouped", "Sex", "Race")
+    assert names([]) == ()
+
+
+@pytest.fixture(scope="module")
+def swap_options():
+    command = program.LazyCommand("swap").load()
+    return {parameter.name: parameter for parameter in command.params}
+
+
+@pytest.mark.parametrize("field", [name for name in SwapSpec.model_fields if name != "targeting"])
+def test_every_field_of_the_swap_has_its_option(swap_options, field):
+    option = swap_options[field]
+    assert option.opts == ["--" + field.replace("_", "-")]
+    assert option.help == SwapSpec.model_fields[field].description
+    assert option.default is None  # not stated: the specification's own default holds
+
+
+@pytest.mark.parametrize("field", Targeting.model_fields)
+def test_every_field_of_targeting_has_its_option(swap_options, field):
+    assert swap_options[f"target_{field}"].opts == [f"--target-{field}"]
+
+
+@pytest.mark.parametrize("field", ["true_swap", "pairing", "mode", "on_shortfall"])
+def test_the_help_shows_the_default_that_the_specification_has(swap_options, field):
+    assert swap_options[field].show_default == SwapSpec.model_fields[field].default
+
+
+def test_the_help_shows_the_choices_that_the_specification_has(swap_options):
+    assert "simultaneous|sequential" in get_help("swap")
+
+
+def get_help(name: str) -> str:
+    return "".join(CliRunner().invoke(program.app, [name, "--help"], env={"COLUMNS": "200"}).output.split("\n"))
+
+
+def test_a_command_says_nothing_of_its_console():
+    @command
+    def greet(console: Console, name: str) -> None:
+        """Greet."""
+
+    assert "console" not in inspect.signature(greet).parameters
+    assert get_command(program.app) is not None
