@@ -67,7 +67,8 @@ def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
     kind = column.type
-    if pa.types.is_nested(kind) or (pa.types.is_dictionary(kind) and pa.types.is_nested(kind.value_type)):
+    wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
+    if pa.types.is_nested(kind.value_type if wrapped else kind):
         raise InputError(
             f"column {name!r} holds lists or structures, not single values",
             code="nested-column",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 import pyarrow as pa
 import pytest
@@ -32,7 +32,7 @@ def test_numbers_can_be_told_apart_by_their_texts(values: list[float]) -> None:
         (pa.array([2**64 - 1], pa.uint64()), ["18446744073709551615"]),
         (pa.array([True, False]), ["true", "false"]),
         (pa.array([b"\xff\x00"]), ["ff00"]),
-        (pa.array([datetime.date(2020, 1, 2)]), ["2020-01-02"]),
+        (pa.array([dt.date(2020, 1, 2)]), ["2020-01-02"]),
     ],
 )
 def test_other_values_have_their_usual_text(values: pa.Array, texts: list[str]) -> None:
