@@ -50,6 +50,10 @@ _SUFFIX: dict[str, Format] = {
     ".gz": Format.GZIP,
 }
 
+# These begin with a sentence in plain letters.
+_TEXT_AHEAD = {Format.STATA, Format.SPSS, Format.SAS_TRANSPORT}
+_LINE_ENDS = str.maketrans("\t\r\n", "   ")
+
 _NOT_READ: tuple[tuple[bytes, str], ...] = (
     (b"PARE", "an encrypted Parquet file"),
     (b"FEA1", "a Feather file of the old version 1"),
@@ -62,9 +66,9 @@ _NOT_READ: tuple[tuple[bytes, str], ...] = (
 )
 
 
-def existing_file(path: str | os.PathLike[str]) -> Path:
+def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
     """The path, if it leads to a regular file that holds something; otherwise the error that says why not."""
-    found = Path(path)
+    found = Path(os.fsdecode(path))
     try:
         facts = found.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -107,7 +111,7 @@ def format_of(path: Path) -> Format:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "survey.txt"
-    ...     _ = path.write_bytes(b"PAR1 and so on")
+    ...     _ = path.write_bytes(b"PAR1\\x15\\x04\\x15 and so on")
     ...     format_of(path).value
     'Parquet'
     """
@@ -117,10 +121,10 @@ def format_of(path: Path) -> Format:
     except OSError as error:
         raise unreadable(path, error) from None
     for magic, found in _MAGIC:
-        if head.startswith(magic):
+        if head.startswith(magic) and (found in _TEXT_AHEAD or not _is_text(head)):
             return found
     for magic, what in _NOT_READ:
-        if head.startswith(magic):
+        if head.startswith(magic) and not _is_text(head):
             raise InputError(
                 f"{path.name!r} is {what}, which is not read here",
                 code="unknown-format",
@@ -128,6 +132,11 @@ def format_of(path: Path) -> Format:
                 file=str(path),
             )
     return _SUFFIX.get(path.suffix.lower(), Format.DELIMITED)
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether the bytes are plain text throughout: a CSV file may well have a first column called PAR1."""
+    return head.isascii() and head.decode("ascii").translate(_LINE_ENDS).isprintable()
 
 
 def corrupt(path: Path, found: Format) -> InputError:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from safeswap.errors import InputError
 from safeswap.io.delimited import Delimited, read_delimited
 from safeswap.io.limits import Limits
+from safeswap.io.read import read
 from safeswap.io.write import write_csv
 
 AWKWARD = [
@@ -81,6 +82,13 @@ def test_whatever_is_read_is_what_the_strict_reader_of_the_standard_library_read
     expected = [row or [""] for row in body if row or len(header) == 1]
     assert found.column_names == header
     assert [[v or "" for v in row.values()] for row in found.to_pylist()] == expected
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_end_is_one(tmp_path: Path, end: str) -> None:
+    found = read_bytes(tmp_path, end.join(["a,b", "1,2", '"x', 'y",4', ""]).encode())
+    assert values(found.table) == {"a": ["1", f"x{end}y"], "b": ["2", "4"]}
+    assert found.lines([0, 1]) == [2, 3]
 
 
 def test_unquoted_empty_is_missing_and_quoted_empty_is_text(tmp_path: Path) -> None:
@@ -149,6 +157,13 @@ def test_gzip_is_read_whatever_the_file_is_called(tmp_path: Path) -> None:
     data = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
     for name in ("x.csv.gz", "x.csv"):
         assert values(read_bytes(tmp_path, data, name=name).table) == {"a": ["1", "3"], "b": ["2", "4"]}
+
+
+@pytest.mark.parametrize("name", ["PAR1", "ARROW1", "FEA1", "BZh9", "PKx"])
+def test_a_column_called_like_another_format_is_a_column(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"{name},b\n1,2\n")
+    assert read(path).attributes == (name, "b")
 
 
 def test_repeating_columns_come_as_categories_and_others_as_text(tmp_path: Path) -> None:
