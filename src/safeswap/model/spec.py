@@ -65,9 +65,12 @@ class Targeting(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    keys: Names = ()
-    n: Annotated[int, Field(ge=2)] = 3
-    weight: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 10.0
+    keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if none")] = ()
+    n: Annotated[int, Field(ge=2, description="a cell of fewer records is at risk")] = 3
+    weight: Annotated[
+        float,
+        Field(gt=0, le=1e6, allow_inf_nan=False, description="how many times as likely a record at risk is drawn"),
+    ] = 10.0
 
 
 class SwapSpec(MaskSpec):
