@@ -56,7 +56,7 @@ class LazyCommand(TyperCommand):
         found = getattr(import_module(f"safeswap.cli.{self.name}"), str(self.name))
         if isinstance(found, typer.Typer):
             return get_command(found)
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
         app.command(name=self.name, context_settings=HELP)(found)
         return get_command(app)
 
@@ -100,6 +100,7 @@ app = typer.Typer(
     context_settings=HELP,
     add_completion=False,
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 

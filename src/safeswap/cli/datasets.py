@@ -17,6 +17,7 @@ datasets = typer.Typer(
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 
 

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
@@ -17,6 +17,7 @@ from safeswap.errors import SpecError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 READING = "How the file is read"
 RANDOMNESS = "Randomness"
@@ -153,12 +154,18 @@ def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) ->
                 made[f"{prefix}_{inner}"] = parameter.replace(name=f"{prefix}_{inner}")
             continue
         option = typer.Option(
-            help=field.description,
-            show_default=str(field.default) if _is_choice(field.annotation) else False,
+            help=_help_of(field),
+            metavar="A,B" if _is_names(field.annotation) else None,
             rich_help_panel=_title(spec_type),
         )
         made[name] = _parameter(name, Annotated[_option_type(field.annotation), option], default=None)
     return made
+
+
+def _help_of(field: FieldInfo) -> str:
+    """What the field is for, and what holds if it is not stated, where that is a choice or a number."""
+    stated = field.description or ""
+    return stated if field.is_required() or field.default in (None, ()) else f"{stated} (default: {field.default})"
 
 
 def _collected(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: Mapping[str, str]) -> dict[str, Any]:
@@ -192,10 +199,6 @@ def _bare(annotation: Any) -> Any:
 
 def _is_names(annotation: Any) -> bool:
     return get_origin(_bare(annotation)) is tuple
-
-
-def _is_choice(annotation: Any) -> bool:
-    return get_origin(_bare(annotation)) is Literal
 
 
 def _nested(annotation: Any) -> type[BaseModel] | None:

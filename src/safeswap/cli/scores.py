@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,20 @@ if TYPE_CHECKING:
 MOST_TABLES = 55
 
 
-def score_table(assessment: Assessment) -> Table:
-    """One line per measure: where it stands, its figure and what that means."""
-    rows = [(score.measure, score.axis.value, figure(score.value), score.sentence) for score in assessment]
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
+    """One line per measure: where it stands, its figure and what that means; the first sentence if ``brief``."""
+    rows = [
+        (
+            score.measure,
+            score.axis.value,
+            figure(score.value),
+            _SENTENCE_END.split(score.sentence)[0] if brief else score.sentence,
+        )
+        for score in assessment
+    ]
     return table(["measure", "axis", "value", "meaning"], rows, right="llrl")
 
 

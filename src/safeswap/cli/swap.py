@@ -96,7 +96,7 @@ def swap(
     tell(console, masked)
     if assessment is not None:
         console.say("")
-        console.say(score_table(assessment))
+        console.say(score_table(assessment, brief=True))
     console.say("")
     console.say(table(["made", "where", ""], [("masked file", output, INSIDE), ("audit record", record, INSIDE)]))
     measured = assessment.as_dict() if assessment is not None else {}
