@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,8 @@ class Assessment:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{s.measure}</td><td>{s.axis.value}</td><td style='text-align:right'>{s.value:.6g}</td>"
-            f"<td style='text-align:left'>{s.sentence}</td></tr>"
+            f"<tr><td>{escape(s.measure)}</td><td>{s.axis.value}</td><td style='text-align:right'>{s.value:.6g}</td>"
+            f"<td style='text-align:left'>{escape(s.sentence)}</td></tr>"
             for s in self.scores
         )
         return f"<table><tr><th>measure</th><th>axis</th><th>value</th><th>meaning</th></tr>{rows}</table>"
