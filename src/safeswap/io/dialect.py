@@ -65,6 +65,20 @@ class _Beginning:
         if held is not None and not self.goes_on:  # otherwise the last record may be cut in two
             yield held
 
+    def is_even(self, dialect: Dialect) -> bool:
+        """Whether all records are well-formed and have the same number of fields."""
+        reader = strict_reader(self.lines(), dialect)
+        widths: list[int] = []
+        try:
+            widths.extend(len(record) for record in reader if record)
+        except csv.Error:
+            # An error on the last line may be due to the cut; anywhere else the quoting is not that of this dialect.
+            if not self.goes_on or reader.line_num < sum(1 for _ in self.lines()):
+                return False
+        else:
+            widths = widths[:-1] if self.goes_on else widths
+        return len(set(widths)) <= 1
+
     def width(self, dialect: Dialect) -> int:
         """The number of fields in the header; 0 where there is none under this dialect."""
         return next((len(record) for _, record in self.records(dialect)), 0)
@@ -117,7 +131,7 @@ def _find_dialect(text: Text, beginning: _Beginning, delimiter: str | None, quot
     widths = {d: beginning.width(d) for d in (Dialect(delimiter=c, quote=quote) for c in _CANDIDATES)}
     parting = [d for d, width in widths.items() if width > 1]
     if len(parting) > 1:
-        even = [d for d in parting if all(len(record) == widths[d] for _, record in beginning.records(d))]
+        even = [d for d in parting if beginning.is_even(d)]
         if len(even) > 1:
             raise _ambiguous(text, even)
         parting = even or sorted(parting, key=lambda d: -widths[d])

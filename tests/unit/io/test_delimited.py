@@ -53,6 +53,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 @given(table=tables(), delimiter=st.sampled_from([",", ";", "\t", "|"]))
 @example(table=pa.table({"\ufeffa": ["\ufeff", None]}), delimiter=",")
 @example(table=pa.table({"'a": ["'"], "b'": [None]}), delimiter=",")
+@example(table=pa.table({"0": pa.array([None, ""]), ";0": pa.array([None, None], pa.string())}), delimiter=",")
 @example(table=pa.table({"alone": [",", ";", "\t"]}), delimiter=";")
 @example(table=pa.table({"a;b": ["1;2"], "c;d": ["3;4"]}), delimiter=",")
 def test_text_survives_writing_and_reading_exactly(
