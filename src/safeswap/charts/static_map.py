@@ -28,8 +28,11 @@ def map_figure(
     distortion: str | None = None,
     by_rate: bool = False,
     size: tuple[float, float] | None = None,
+    halo: bool = True,
 ) -> Figure:
     """The map as a figure of matplotlib, to be altered and saved at will; ``by_rate`` gives each rate a panel.
+
+    ``halo`` sets labels off from what is behind them; in SVG such labels are shapes and no text.
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
@@ -50,13 +53,13 @@ def map_figure(
             _draw(axes, points, rate)
         figure.canvas.draw()  # settles the layout, from which the labels are placed
         for axes, rate in zip(panels, rates or [None], strict=True):
-            _label(axes, points, rate)
+            _label(axes, points, rate, halo=halo)
     return figure
 
 
 def map_svg(study: StudyLike | Points, *, text_as_paths: bool = True, **options: Any) -> str:
     """The map as SVG. Text as paths looks the same everywhere; text as text can be searched. See :func:`map_figure`."""
-    return svg_of(map_figure(study, **options), text_as_paths=text_as_paths)
+    return svg_of(map_figure(study, halo=text_as_paths, **options), text_as_paths=text_as_paths)
 
 
 def map_png(study: StudyLike | Points, *, dpi: int = 200, **options: Any) -> bytes:
@@ -173,7 +176,7 @@ def _colours(points: Points) -> Any:
     return colours
 
 
-def _label(axes: Axes, points: Points, rate: float | None) -> None:
+def _label(axes: Axes, points: Points, rate: float | None, *, halo: bool) -> None:
     from matplotlib.patheffects import withStroke
 
     rows = _rows(points, rate)
@@ -194,7 +197,7 @@ def _label(axes: Axes, points: Points, rate: float | None) -> None:
         )
         for i in order
     ]
-    halo = [withStroke(linewidth=2.0, foreground="white")]
+    effects = [withStroke(linewidth=2.0, foreground="white")] if halo else []
     for i, spot in zip(order, placed(marks, within=within), strict=True):
         if spot is not None:
             axes.annotate(
@@ -208,5 +211,5 @@ def _label(axes: Axes, points: Points, rate: float | None) -> None:
                 fontweight="bold" if i in best else "normal",
                 color=LIGHT.ink if i in best else LIGHT.muted,
                 zorder=7,
-                path_effects=halo,
+                path_effects=effects,
             )
