@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from safeswap.cli.console import Console
 from safeswap.cli.options import command, names, reading_options
+from safeswap.errors import InputError
+
+if TYPE_CHECKING:
+    from safeswap.model.microdata import Microdata
+
+# What a wrong guess of delimiter, encoding or quote may lead to.
+LAYOUT_ERRORS = {"wrong-encoding", "ambiguous-delimiter", "ragged-row", "bad-quoting", "unparsable-file", "no-header"}
 
 
 @command
@@ -38,7 +45,8 @@ def assess(
 ) -> None:
     """Measure the risk and the distortion of a masked file.
 
-    The two files are compared record by record; what differs counts as swapped.
+    The two files are compared record by record; what differs counts as swapped. Delimiter, encoding and quote are those
+    of the original; those of the masked file may be others and are found out.
     """
     from safeswap import workflow
     from safeswap.cli.scores import measures_for, score_table, small_tables
@@ -48,7 +56,7 @@ def assess(
         steps.at("reading the original")
         before = workflow.read(original, **reading)
         steps.at("reading the masked file")
-        after = workflow.read(masked, **reading)
+        after = read_masked(masked, before, reading)
         steps.at("measuring")
         chosen = names(attributes) if attributes else None
         assessment = workflow.assess(before, after, measures=measures, attributes=chosen)
@@ -57,3 +65,19 @@ def assess(
         console.say("")
         console.say(tables)
     console.result({"command": "assess", "records": len(before), **assessment.as_dict()})
+
+
+def read_masked(path: Path, before: Microdata, reading: dict[str, Any]) -> Microdata:
+    """Read the masked file as it shows itself to be, or if that cannot be so in the layout of the original."""
+    from safeswap import workflow
+
+    own = {name: value for name, value in reading.items() if name not in ("delimiter", "encoding", "quote")}
+    if own == reading:
+        return workflow.read(path, **reading)
+    try:
+        after = workflow.read(path, **own)
+    except InputError as error:
+        if error.code not in LAYOUT_ERRORS:
+            raise
+        return workflow.read(path, **reading)
+    return after if set(before.attributes) <= set(after.attributes) else workflow.read(path, **reading)

@@ -69,7 +69,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     before = workflow.read(original, schema=schema, **_from_notes(kept.notes["reading"]))
-    after = _as_typed_like(workflow.read(masked_file, schema=schema), before)
+    after = _as_typed_like(workflow.read(masked_file, schema=schema, **_layout_of(masked_file)), before)
     plan = Plan(method=kept.audit.method, records=len(before), asked=kept.audit.asked, feasible=kept.audit.feasible)
     spec = registry.make_spec(kept.audit.spec)
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
@@ -138,6 +138,13 @@ def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     from safeswap.io.limits import Limits
 
     return {**notes, **({"limits": Limits(**notes["limits"])} if "limits" in notes else {})}
+
+
+def _layout_of(masked_file: Path) -> dict[str, str]:
+    """How a text file of ours is laid out; not to be found out, since it is known."""
+    if masked_file.suffix.lower() in (".parquet", ".dta", ".sav", ".zsav"):
+        return {}
+    return {"delimiter": "\t" if masked_file.suffix.lower() == ".tsv" else ",", "encoding": "utf-8", "quote": '"'}
 
 
 def _as_typed_like(after: Microdata, before: Microdata) -> Microdata:

@@ -28,11 +28,9 @@ def verify(
         found = workflow.verify(bundle)
     console.say(f"{visible(str(bundle))} is whole: {found.records:,} records, {found.columns:,} columns.")
     for name, value in found.facts.items():
-        console.say(visible(f"  {name.replace('_', ' ')}: {_in_words(value)}"))
+        values = value if isinstance(value, list) else [value]
+        for each in values:
+            console.say(visible(f"  {name.replace('_', ' ')}: {each}"))
     for remark in found.remarks:
         console.warn(f"! {remark.message}")
     console.result({"command": "verify", **found.as_dict()})
-
-
-def _in_words(value: object) -> str:
-    return " ".join(str(each) for each in value) if isinstance(value, list) else str(value)

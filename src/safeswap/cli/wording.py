@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SAID_OTHERWISE = (
-    (re.compile(r'\b([a-z_]+)="([\w-]+)"'), lambda m: f"--{_dashed(m[1])} {m[2]}"),
+    (re.compile(r"""\b([a-z_]+)=(["'])(.+?)\2"""), lambda m: f"--{_dashed(m[1])} {_quoted(m[3])}"),
     (re.compile(r"\bLimits\((\w+)=…\)"), lambda m: f"--{_dashed(m[1])} N"),
     (re.compile(r"\((second_release)\)"), lambda m: f"with --{_dashed(m[1])}"),
     (re.compile(r" or Key\.generate\(\)"), lambda _: ""),
@@ -18,12 +18,18 @@ def as_options(text: str) -> str:
 
     >>> as_options('lower the rate, or on_shortfall="take" to make as many as there are')
     'lower the rate, or --on-shortfall take to make as many as there are'
+    >>> as_options("state the delimiter, for example delimiter=','")
+    "state the delimiter, for example --delimiter ','"
     >>> as_options("allow more with Limits(max_columns=…)")
     'allow more with --max-columns N'
     """
     for pattern, replacement in _SAID_OTHERWISE:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _quoted(value: str) -> str:
+    return value if re.fullmatch(r"[\w-]+", value) else f"'{value}'"
 
 
 def _dashed(name: str) -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from importlib import import_module
 
 import pytest
@@ -56,7 +57,9 @@ def test_help_waits_for_nothing_heavy(arguments):
         "import sys; from safeswap.cli.app import run; "
         f"code = run({arguments!r}); print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"
     )
+    start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    print(f"safeswap {' '.join(arguments)}: {time.perf_counter() - start:.2f} s")
     assert done.stderr.strip() == "[]"
 
 

@@ -176,6 +176,17 @@ def test_assess_lists_the_small_tables_that_changed(safeswap, place):
     assert "\nSex × Town" not in run.stdout
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_the_masked_file_may_be_laid_out_otherwise_than_the_original(safeswap, tmp_path, encoding):
+    original, masked = tmp_path / "original.csv", tmp_path / "masked.csv"
+    text = survey_text().replace("white", "weiß")
+    original.write_text(text.replace(",", ";"), encoding="latin-1")
+    masked.write_text(text if encoding == "utf-8" else text.replace(",", ";"), encoding=encoding)
+    layout = ["--encoding", "latin-1", "--delimiter", ";"]
+    run = safeswap("assess", original, masked, "--measure", "share_changed", *layout, "--json")
+    assert run.document["scores"][0]["value"] == 0
+
+
 def test_an_unknown_measure_is_refused_with_a_guess(safeswap, survey):
     run = safeswap("assess", survey, survey, "--measure", "helinger")
     assert run.code == 4
@@ -254,6 +265,14 @@ def test_a_typed_file_comes_through_a_text_file_unharmed(safeswap, place):
     for call in calls:
         run = safeswap(*call)
         assert run.code == 0, run.said
+
+
+def test_an_original_of_another_layout_comes_through_to_the_release(safeswap, place):
+    place.survey.write_text(survey_text().replace("white", "weiß").replace(",", ";"), encoding="latin-1")
+    assert safeswap(*place.swap, "--encoding", "latin-1", "--delimiter", ";", "--max-columns", "9").code == 0
+    run = safeswap(*place.release)
+    assert run.code == 0, run.said
+    assert "weiß" in (place.bundle / "data.csv").read_text(encoding="utf-8")
 
 
 def test_datasets_are_listed_and_written(safeswap, tmp_path):
