@@ -23,7 +23,7 @@ import safeswap as ss
 LEVELS = (3, 4, 5, 2, 2, 2, 3, 2)
 
 
-def make_file(path: Path, records: int) -> pa.Table:
+def make_file(path: Path, records: int) -> None:
     """Eight small categorical attributes, an identifier and two continuous items, in scattered order."""
     rng = np.random.default_rng(1)
     columns: dict[str, pa.Array] = {"id": pa.array(rng.permutation(records))}
@@ -32,9 +32,7 @@ def make_file(path: Path, records: int) -> pa.Table:
         columns[f"a{number}"] = pa.DictionaryArray.from_arrays(codes, [f"level {i}" for i in range(levels)])
     columns["income"] = pa.array(np.round(rng.lognormal(10, 1, records)))
     columns["weight"] = pa.array(np.round(rng.uniform(50, 150, records), 1))
-    table = pa.table(columns)
-    pq.write_table(table, path)
-    return table
+    pq.write_table(pa.table(columns), path)
 
 
 def best_of(times: int, job: Callable[[], object]) -> float:
@@ -95,7 +93,8 @@ def main() -> None:
     records = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     folder = Path(tempfile.mkdtemp(prefix="safeswap-bench-"))
     try:
-        arrow_bytes = make_file(folder / "data.parquet", records).nbytes
+        make_file(folder / "data.parquet", records)
+        arrow_bytes = pq.read_table(folder / "data.parquet").nbytes
         kernel(folder / "data.parquet", records)
         end_to_end(folder / "data.parquet", folder, arrow_bytes)
     finally:

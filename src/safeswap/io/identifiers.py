@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -87,7 +88,24 @@ def is_unique(column: pa.ChunkedArray) -> bool:
             return True
     except pa.ArrowNotImplementedError:  # a type without an order can still be counted
         pass
+    if pa.types.is_integer(column.type) and not column.null_count:
+        spread = _marked(column.to_numpy())
+        if spread is not None:
+            return spread == len(column)
     return bool(distinct_count(column) + column.null_count == len(column))
+
+
+def _marked(values: npt.NDArray[np.integer[Any]]) -> int | None:
+    """How many different integers there are, by a mark for each possible one; None where these would be too many.
+
+    A byte per possible value costs a fraction of what a hash table of all identifiers does.
+    """
+    least, most = int(values.min()), int(values.max())
+    if most - least >= 8 * len(values):
+        return None
+    marks = np.zeros(most - least + 1, dtype=np.bool_)
+    marks[values - least] = True
+    return int(np.count_nonzero(marks))
 
 
 def positions_of(positions: Any, lines: Lines | None) -> dict[str, list[int]]:

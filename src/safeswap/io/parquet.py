@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
     ...     path = Path(folder) / "toy.parquet"
     ...     pyarrow.parquet.write_table(pa.table({"Sex": ["F", "M"] * 50, "Age": range(100)}), path)
     ...     [str(kind) for kind in read_parquet(path, limits=Limits()).schema.types]
-    ['dictionary<values=string, indices=int32, ordered=0>', 'int64']
+    ['dictionary<values=string, indices=int8, ordered=0>', 'int64']
     """
     from pyarrow import parquet
 
@@ -40,10 +41,44 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         ]
         dictionaries = _dictionary_columns(chunks)
         limits.check(file=str(path), decoded_bytes=sum(_decoded_bytes(chunk, dictionaries) for chunk in chunks))
-        with parquet.ParquetFile(path, read_dictionary=sorted(dictionaries)) as file:
-            return file.read()
+        return _decoded(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
     except (pa.ArrowException, OSError, ValueError):
         raise corrupt(path, Format.PARQUET) from None
+
+
+def _decoded(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
+    """The columns, each narrowed as soon as it is decoded: four bytes per code never stand in memory all at once."""
+    from pyarrow import parquet
+
+    def column(name: str) -> pa.ChunkedArray:
+        with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
+            return narrowed(file.read(columns=[name], use_threads=False).column(0))
+
+    if len(set(names)) < len(names):  # names that occur twice are refused later, with their positions
+        with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
+            return file.read()
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        return pa.table(list(threads.map(column, names)), names=names)
+
+
+def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary column with codes as short as its levels allow; any other column as it is.
+
+    >>> long = pa.chunked_array([pa.array(["F", "M", None]).dictionary_encode()])
+    >>> str(narrowed(long).type), narrowed(long).to_pylist()
+    ('dictionary<values=string, indices=int8, ordered=0>', ['F', 'M', None])
+    """
+    if not pa.types.is_dictionary(column.type) or not column.num_chunks:
+        return column
+    column = column.unify_dictionaries()
+    levels = column.chunk(0).dictionary
+    shortest = next(t for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64()) if len(levels) <= 2 ** (t.bit_width - 1))
+    if shortest.bit_width >= column.type.index_type.bit_width:
+        return column
+    ordered = column.type.ordered
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(c.indices.cast(shortest), levels, ordered=ordered) for c in column.chunks]
+    )
 
 
 def _dictionary_columns(chunks: list[Any]) -> set[str]:
