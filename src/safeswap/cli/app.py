@@ -6,6 +6,7 @@ need.
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from safeswap.cli.console import Console, visible
-from safeswap.errors import EngineError, InternalError, SafeswapError
+from safeswap.errors import EngineError, InternalError, OutputError, SafeswapError
 
 INTERRUPTED = 130
 
@@ -176,6 +177,12 @@ def _in_our_words(error: Exception) -> SafeswapError:
         return error
     if isinstance(error, typer.TyperException):
         return _misuse(error)
+    if isinstance(error, OSError) and error.errno in (
+        errno.ENOSPC,
+        errno.EFBIG,
+        getattr(errno, "EDQUOT", errno.ENOSPC),
+    ):
+        return _disk_full()
     return _out_of_memory() if isinstance(error, MemoryError) else broken(error)
 
 
@@ -192,6 +199,11 @@ def _out_of_memory() -> EngineError:
         code="out-of-memory",
         hint="run on a larger machine, or leave out columns that are not needed",
     )
+
+
+def _disk_full() -> OutputError:
+    # Results say this themselves; what is left are caches and temporary files.
+    return OutputError("there is no room on the disk", code="disk-full", hint="make room and run again")
 
 
 def _reader_gone() -> int:

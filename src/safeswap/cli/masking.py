@@ -29,7 +29,11 @@ def keep(masked: Masked, output: Path, *, audit: Path, reading: Mapping[str, Any
     from safeswap.io.atomic import atomic_write
 
     with both_or_neither(audit, output), atomic_write(output, force=force) as part:
-        workflow.write(masked, part, force=True)
+        try:
+            workflow.write(masked, part, force=True)
+        except OutputError as error:  # it speaks of the file as it is called while it is written
+            message = error.message.replace(part.name, output.name)
+            raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
         return note(masked, part, audit=audit, reading=reading)
 
 

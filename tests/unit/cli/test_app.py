@@ -1,5 +1,6 @@
 """The program as a whole: which commands there are, and what becomes of an error."""
 
+import errno
 import json
 import os
 import subprocess
@@ -125,6 +126,13 @@ def test_lack_of_memory_is_not_called_a_bug(failing):
     result = runner.invoke(program.app, ["keygen"])
     assert result.exit_code == errors.EngineError.exit_code
     assert "memory" in result.stderr
+
+
+def test_a_full_disk_is_not_called_a_bug(failing):
+    failing(OSError(errno.ENOSPC, CANARY))
+    result = runner.invoke(program.app, ["keygen"])
+    assert result.exit_code == errors.OutputError.exit_code
+    assert CANARY not in result.output
 
 
 def test_an_interrupt_has_its_own_exit_code_and_one_line(failing):

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -182,6 +184,30 @@ def test_force_does_not_cost_an_input(safeswap, tmp_path, survey, listing):
     arguments[arguments.index("--output") + 1] = survey
     run = safeswap(*arguments)
     check_refusal(run, exit_code=OUTPUT)
+    assert listing() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no such limit there")
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "dta", "sav"])
+def test_a_file_that_cannot_grow_leaves_nothing_behind(safeswap, tmp_path, listing, suffix):
+    import resource
+
+    def limit_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    survey = tmp_path / "survey.csv"
+    survey.write_text(survey_text(20_000))
+    # Once without the limit: what is compiled on first use is kept in a file too.
+    (tmp_path / "first").mkdir()
+    assert safeswap(*swap_to(tmp_path / "first", survey), "--identifier", "id").code == 0
+    before = listing()
+    arguments = swap_to(tmp_path, survey)
+    arguments[arguments.index("--output") + 1] = tmp_path / f"masked.{suffix}"
+    call = [sys.executable, "-m", "safeswap", *arguments, "--no-scores", "--identifier", "id"]
+    done = subprocess.run(call, preexec_fn=limit_files, capture_output=True, text=True, check=False)
+    assert done.returncode == OUTPUT, done.stderr
+    assert f"no room to write 'masked.{suffix}'" in done.stderr
+    assert "Traceback" not in done.stderr
     assert listing() == before
 
 
