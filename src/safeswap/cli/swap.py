@@ -77,7 +77,12 @@ def swap(
         raise typer.BadParameter("name the file to mask, or a project with --project")
     spec = SwapSpec(**parameters)
     if plan_only:
-        show_plan(console, workflow.plan(workflow.read(file, **reading), spec))
+        with console.steps(2) as steps:
+            steps.at("reading")
+            data = workflow.read(file, **reading)
+            steps.at("planning")
+            plan = workflow.plan(data, spec)
+        show_plan(console, plan)
         return
     if output is None or audit is None:
         raise typer.BadParameter("say where the results go: --output FILE --audit DIR")
