@@ -81,7 +81,7 @@ class CheckpointDirectory:
 
 def _read(path: Path) -> Figures | None:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             figures = Figures(
                 arrays["scores"],
                 arrays["made"],

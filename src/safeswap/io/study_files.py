@@ -122,7 +122,7 @@ def _as_rows(values: Tables, pairs: tuple[tuple[str, str], ...], measures: tuple
         side: pa.DictionaryArray.from_arrays(pa.array(which), pa.array(names[i], type=pa.string()))
         for i, side in enumerate(("a", "b"))
     }
-    columns |= {name: values[:, :, i].ravel() for i, name in enumerate(measures)}
+    columns |= {name: pa.array(values[:, :, i].ravel(), from_pandas=True) for i, name in enumerate(measures)}
     return pa.table(columns)
 
 

@@ -99,7 +99,10 @@ class Study:
         for risks, distortions in zip(y, x, strict=True):
             on_frontier += dominance.undominated(risks, distortions)
         columns["on_frontier"] = np.divide(on_frontier, made, out=np.full(len(made), np.nan), where=made > 0)
-        return pa.table(columns)
+        # What a specification that was never made has no figure for is null.
+        return pa.table(
+            {name: pa.array(c, from_pandas=True) if isinstance(c, np.ndarray) else c for name, c in columns.items()}
+        )
 
     def choose(
         self,

@@ -1,0 +1,92 @@
+"""Finished blocks on disk: complete or not at all, and never trusted blindly."""
+
+import numpy as np
+import pytest
+
+from safeswap.errors import OutputError
+from safeswap.io.checkpoint import CheckpointDirectory
+from safeswap.model.figures import Figures
+
+DIGEST = "0123456789abcdef" * 2
+
+
+def figures(rows: int = 3, *, tables: bool = True) -> Figures:
+    rng = np.random.default_rng(rows)
+    scores = rng.random((rows, 2))
+    scores[0] = np.nan
+    return Figures(
+        scores,
+        np.arange(rows, dtype=np.int64),
+        ("zu wenige Paare: 3 < 4",) + ("",) * (rows - 1),
+        rng.random((rows, 6, 5)).astype(np.float32) if tables else None,
+    )
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return CheckpointDirectory(tmp_path / "unfinished")
+
+
+@pytest.mark.parametrize("tables", [True, False])
+def test_what_is_kept_comes_back_bit_by_bit(kept, tables):
+    one = figures(tables=tables)
+    kept.keep(DIGEST, 12, one)
+    found = kept.finished(DIGEST)
+    assert list(found) == [12]
+    assert found[12].scores.tobytes() == one.scores.tobytes()
+    assert found[12].made.tolist() == one.made.tolist()
+    assert found[12].reasons == one.reasons
+    assert (found[12].tables is None) == (not tables)
+    if tables:
+        assert found[12].tables.tobytes() == one.tables.tobytes()
+
+
+def test_blocks_of_another_study_are_not_seen(kept):
+    kept.keep(DIGEST, 0, figures())
+    assert kept.finished("f" * 32) == {}
+    assert kept.digests() == {DIGEST}
+
+
+def test_damaged_blocks_count_as_not_there(kept):
+    for number in range(4):
+        kept.keep(DIGEST, number, figures())
+    paths = [kept.path / f"{DIGEST}-{number}.npz" for number in range(4)]
+    paths[0].write_bytes(paths[0].read_bytes()[:100])
+    paths[1].write_bytes(b"")
+    paths[2].write_bytes(paths[2].read_bytes().replace(b"scores", b"scores"[::-1]))
+    assert list(kept.finished(DIGEST)) == [3]
+
+
+def test_parts_that_do_not_fit_together_count_as_not_there(kept):
+    one = figures()
+    kept.keep(DIGEST, 0, Figures(one.scores, one.made[:2], one.reasons, one.tables))
+    assert kept.finished(DIGEST) == {}
+
+
+def test_nothing_that_could_run_code_is_loaded(kept):
+    np.savez(
+        kept.path / f"{DIGEST}-0.npz",
+        scores=np.array([object()]),
+        made=np.zeros(1),
+        reasons=np.frombuffer(b'[""]', np.uint8),
+    )
+    assert kept.finished(DIGEST) == {}
+
+
+def test_discarding_removes_blocks_and_what_a_killed_writer_left_but_nothing_else(kept):
+    kept.keep(DIGEST, 0, figures())
+    (kept.path / ".safeswap-0123456789abcdef.part.npz").write_bytes(b"half")
+    (kept.path / "notes.txt").write_text("mine")
+    kept.discard()
+    assert [path.name for path in kept.path.iterdir()] == ["notes.txt"]
+    (kept.path / "notes.txt").unlink()
+    kept.discard()
+    assert not kept.path.exists()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "no" / "where"):
+        with pytest.raises(OutputError) as refusal:
+            CheckpointDirectory(path)
+        assert refusal.value.code == "no-checkpoint"
