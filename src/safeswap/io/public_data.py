@@ -27,6 +27,10 @@ def check_format(data_format: str) -> None:
         )
 
 
+_ROW_GROUP = 1 << 18
+"""Records that are encoded, and later looked through, at a time: what this takes in memory stays small."""
+
+
 def write_data(release: Release, path: Path, data_format: str) -> None:
     """Write the released records; same release, same bytes."""
     table = storable(release.table, data_format)
@@ -147,6 +151,7 @@ def _write_parquet(table: pa.Table, path: Path, *, numbered: list[str]) -> None:
         table,
         path,
         store_schema=False,
+        row_group_size=_ROW_GROUP,
         # Identifiers count upwards, which the delta encoding keeps in almost no space.
         use_dictionary=[name for name in table.column_names if name not in numbered],
         column_encoding=dict.fromkeys(numbered, "DELTA_BINARY_PACKED"),

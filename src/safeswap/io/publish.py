@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from safeswap.errors import OutputError, UnsafeRelease
 from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.io.audit import AUDIT, write_audit
@@ -124,6 +126,7 @@ def check_and_write(
         release, rows = prepare_release(
             masked.data, key=key, facts=facts, context=context, identifiers=terms.identifiers, drop=terms.drop
         )
+        pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)
         lineage = fingerprint(masked.original)
         differencing = _compared(masked, root, lineage, bundle, terms)

@@ -283,5 +283,5 @@ def compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange,
 def _packed(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
     if not names:
         return np.zeros(len(rows), dtype=np.uint8), 1
-    columns, cardinalities = data.coded_columns(names)
-    return cells.pack([column[rows] for column in columns], cardinalities)
+    columns, cardinalities = zip(*(data.codes_at(name, rows) for name in names), strict=True)
+    return cells.pack(columns, cardinalities)

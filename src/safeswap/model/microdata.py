@@ -81,6 +81,13 @@ class Microdata:
         columns = [self.coded(name) for name in names]
         return [c.codes for c in columns], [c.cardinality for c in columns]
 
+    def codes_at(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[Codes, int]:
+        """Codes of some rows and their cardinality; a column that nobody has coded yet is not coded as a whole."""
+        if name in self._coded:
+            return self._coded[name].codes[rows], self._coded[name].cardinality
+        some = code_column(self.table.column(name).take(pa.array(rows)))
+        return some.codes, some.cardinality
+
     def with_columns(self, columns: Mapping[str, pa.ChunkedArray], coded: Mapping[str, Coded]) -> Microdata:
         """A copy in which some columns are replaced; the others are shared, not copied."""
         table = self.table
@@ -108,7 +115,7 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    column = column.unify_dictionaries()
+    column = _with_one_dictionary(column)
     chunks = column.chunks
     levels = chunks[0].dictionary if chunks else pa.array([], type=column.type.value_type)
     has_missing = column.null_count > 0
@@ -126,6 +133,14 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
         start += len(chunk)
     return _compacted(codes, levels, has_missing=has_missing)
+
+
+def _with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return column.unify_dictionaries()
+    except pa.ArrowInvalid:
+        # Missing values inside a dictionary, or more levels in all than its indices can number.
+        return column.cast(column.type.value_type).dictionary_encode().unify_dictionaries()
 
 
 def _holds(index_type: pa.DataType, value: int) -> bool:
