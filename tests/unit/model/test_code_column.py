@@ -1,0 +1,91 @@
+"""A column's codes tell its values apart, whatever its type and however its dictionary was made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeswap.model.microdata import code_column
+
+NAN = float("nan")
+
+
+def assert_codes(column: pa.ChunkedArray) -> None:
+    coded = code_column(column)
+    levels = [*map(repr, coded.levels.to_pylist()), "None"]
+    values = [repr(value) for value in column.to_pylist()]
+    assert [levels[code] for code in coded.codes] == values
+    assert len(set(levels)) == len(levels)
+    assert coded.has_missing == ("None" in values)
+    assert coded.codes.max(initial=0) < max(coded.cardinality, 1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["b", "a", None, "b", "", "A", "é", "e\u0301"],
+        [0.0, -0.0, NAN, NAN, None, 1.0],
+        [True, None, False],
+        [None, None],
+        [3, -3, 2**62],
+        [b"", b"\x00", b"\x00\x00", None],
+    ],
+)
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_equal_values_have_equal_codes_and_others_have_not(values: list[object], chunks: int) -> None:
+    assert_codes(pa.chunked_array([pa.array(values)] * chunks))
+
+
+def dictionary(indices: list[int | None], levels: list[object], kind: pa.DataType | None = None) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, kind or pa.int8()), pa.array(levels))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        dictionary([0, 1, 2, 3, None], ["a", "b", "a", None]),
+        dictionary([0, 1, 2, 3, 4, 5], [0.0, -0.0, NAN, 0.0, 1.0, NAN]),
+        dictionary([1, 1], ["never", "always"]),
+        dictionary([0, None], ["a", "b"]),
+        dictionary([], []).cast(pa.dictionary(pa.int8(), pa.string())),
+    ],
+)
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_repeated_and_missing_entries_of_a_dictionary_are_seen_through(array: pa.Array, chunks: int) -> None:
+    assert_codes(pa.chunked_array([array] * chunks))
+
+
+def test_chunks_whose_dictionaries_together_outgrow_their_indices() -> None:
+    parts = [dictionary(list(range(100)), [f"{part} {i}" for i in range(100)]) for part in "abc"]
+    column = pa.chunked_array(parts)
+    assert_codes(column)
+    assert code_column(column).codes.dtype == np.uint16
+
+
+def test_indices_that_cannot_number_one_level_more_still_tell_missing_apart() -> None:
+    full = dictionary([*range(128), None], [f"level {i}" for i in range(128)])
+    assert_codes(pa.chunked_array([full]))
+
+
+def test_no_chunk_is_no_record() -> None:
+    for kind in (pa.string(), pa.dictionary(pa.int8(), pa.string()), pa.null()):
+        coded = code_column(pa.chunked_array([], type=kind))
+        assert (len(coded.codes), coded.cardinality) == (0, 0)
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=6), max_size=4))
+def test_chunks_play_no_part(chunks: list[list[str | None]]) -> None:
+    whole = [value for chunk in chunks for value in chunk]
+    column = pa.chunked_array([pa.array(chunk, pa.string()) for chunk in chunks], type=pa.string())
+    assert (
+        code_column(column).codes.tolist()
+        == code_column(pa.chunked_array([pa.array(whole, pa.string())])).codes.tolist()
+    )
+    encoded = pa.chunked_array(
+        [pa.array(chunk, pa.string()).dictionary_encode() for chunk in chunks]
+        or [pa.array([], pa.string()).dictionary_encode()]
+    )
+    assert_codes(encoded)
