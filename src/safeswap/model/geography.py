@@ -1,0 +1,45 @@
+"""Levels of geography: which attributes they are, and whether each lies within the one above."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from safeswap.errors import SpecError
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+
+
+def geography_levels(data: Microdata) -> tuple[str, ...]:
+    """The attributes of kind geography, from coarse to fine as far as the schema says.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> places = [("Tract", 1), ("State", 0)]
+    >>> schema = Schema(
+    ...     attributes=tuple(Attribute(name=n, kind=Kind.GEOGRAPHY, geography_level=level) for n, level in places)
+    ... )
+    >>> geography_levels(Microdata(pa.table({"Tract": ["t"], "State": ["s"]}), schema))
+    ('State', 'Tract')
+    """
+    found = list(data.schema.iter_kind(Kind.GEOGRAPHY))
+    found.sort(key=lambda a: len(found) if a.geography_level is None else a.geography_level)
+    return tuple(attribute.name for attribute in found)
+
+
+def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
+    """Refuse levels, given from coarse to fine, of which one has areas that lie in two areas of the level above."""
+    from safeswap.kernels.nesting import straddling
+
+    for coarse, fine in pairwise(levels):
+        inner, outer = data.coded(fine), data.coded(coarse)
+        areas = straddling(inner.codes, outer.codes, len(inner.levels))
+        if areas:
+            raise SpecError(
+                f"{areas:,} areas of {fine!r} lie in more than one area of {coarse!r}: the levels do not nest",
+                code="geography-not-nested",
+                hint="name the levels from coarse to fine; where codes count anew in each coarser area, "
+                'say geography_codes="local" or put the coarser code in front',
+                coarse=coarse,
+                fine=fine,
+                areas=areas,
+            )
