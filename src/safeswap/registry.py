@@ -26,6 +26,7 @@ MEASURES = "safeswap.measures"
 _BUILT_IN = {
     METHODS: {
         "swap": "safeswap.methods.swap:Swap",
+        "edit_targeted": "safeswap.methods.edit_targeted:EditTargeted",
     },
     MEASURES: {
         "hellinger": "safeswap.measures.distortion.hellinger:Hellinger",
@@ -36,7 +37,9 @@ _BUILT_IN = {
         "D": "safeswap.measures.distortion.dissimilarity:Dissimilarity",
         "ordinal": "safeswap.measures.distortion.ordinal:OrdinalDisplacement",
         "share_changed": "safeswap.measures.distortion.share_changed:ShareChanged",
+        "percentage_bias": "safeswap.measures.distortion.bias:PercentageBias",
         "n_rule": "safeswap.measures.risk.n_rule:NRule",
+        "replay": "safeswap.measures.risk.replay:Replay",
     },
 }
 _LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}
