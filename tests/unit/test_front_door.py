@@ -1,0 +1,46 @@
+"""The names that the package shows, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import safeswap
+
+NAMES = [
+    *["Key", "Microdata", "SafeswapError", "Schema", "SwapSpec"],
+    *["assess", "datasets", "describe", "mask", "plan", "read", "release", "swap", "to_frame", "undo", "verify"],
+]
+HEAVY = ("numba", "numpy", "pyarrow", "polars", "pandas", "scipy", "plotly", "cryptography", "pydantic", "pyreadstat")
+
+
+def test_the_front_door_has_these_names_and_no_others() -> None:
+    assert safeswap.__all__ == NAMES
+    assert dir(safeswap) == sorted([*NAMES, "__version__"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
+    found = getattr(safeswap, name)
+    assert found.__doc__
+    assert getattr(found, "__module__", None) != "safeswap"  # it lives in a room, the door only shows it
+
+
+def test_an_unknown_name_is_an_ordinary_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'swop'"):
+        _ = safeswap.swop  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("statement", ["import safeswap", "import safeswap; dir(safeswap)", "import safeswap.errors"])
+def test_the_door_opens_without_loading_anything_heavy(statement: str) -> None:
+    code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_name_can_be_loaded_first() -> None:
+    # Whatever a program touches first, no import may run in a circle.
+    for name in NAMES:
+        subprocess.run([sys.executable, "-c", f"import safeswap; safeswap.{name}"], check=True)
