@@ -265,6 +265,30 @@ def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = 
     write_file(data, path, force=force)
 
 
+def keep(
+    masked: Masked,
+    output: str | PathLike[str],
+    *,
+    audit: str | PathLike[str],
+    reading: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Path:
+    """Write the masked file that stays inside and its confidential record, both or neither; where the record is.
+
+    ``reading`` holds the options with which the original was read, so that :func:`recall` reads it alike.
+    """
+    from safeswap.io.masking import keep as keep_masking
+
+    return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, force=force)
+
+
+def recall(original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str]) -> Masked:
+    """A masking that was kept, read back from the original, the masked file and the record."""
+    from safeswap.io.masking import recall as recall_masking
+
+    return recall_masking(Path(original), Path(masked), audit=Path(audit))
+
+
 def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
     """Make a secret key and keep it in a file that only its owner can read.
 

@@ -52,13 +52,12 @@ def release(
     data in a secret order, a dictionary, a report and a manifest. If anything is wrong, nothing is written.
     """
     from safeswap import workflow
-    from safeswap.cli.masking import recall
 
     check_outputs([output], inputs=[original, masked, key, audit], force=force)
     secret = workflow.read_key(key)
     with console.steps(2) as steps:
         steps.at("reading")
-        masking = recall(original, masked, audit=audit)
+        masking = workflow.recall(original, masked, audit=audit)
         steps.at("verifying and writing")
         published = workflow.release(
             masking,

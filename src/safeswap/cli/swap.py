@@ -64,7 +64,6 @@ def swap(
     from them what may leave. An option for attribute names can be repeated, or hold several names parted by commas.
     """
     from safeswap import workflow
-    from safeswap.cli.masking import keep
     from safeswap.cli.project import run_project
 
     if project is not None:
@@ -97,7 +96,7 @@ def swap(
             steps.at("measuring")
         assessment = workflow.assess(masked) if scores else None
         steps.at("writing")
-        record = keep(masked, output, audit=audit, reading=reading, force=force)
+        record = workflow.keep(masked, output, audit=audit, reading=reading, force=force)
     tell(console, masked)
     if assessment is not None:
         console.say("")

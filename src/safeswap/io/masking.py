@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 def keep(masked: Masked, output: Path, *, audit: Path, reading: Mapping[str, Any], force: bool = False) -> Path:
     """Write the masked file and the record that undoes it: both or neither. Returns where the record is."""
-    from safeswap import workflow
     from safeswap.io.atomic import atomic_write
+    from safeswap.io.write import write
 
     with both_or_neither(audit, output), atomic_write(output, force=force) as part:
         try:
-            workflow.write(masked, part, force=True)
+            write(masked, part, force=True)
         except OutputError as error:  # it speaks of the file as it is called while it is written
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
@@ -54,8 +54,9 @@ def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, An
 
 def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     """The masking that ``keep`` has kept, read from its files: nothing is taken over from the run that made it."""
-    from safeswap import registry, workflow
+    from safeswap import registry
     from safeswap.io.audit import read_audit_json, read_audit_record
+    from safeswap.io.read import read
     from safeswap.io.sources import existing_file
     from safeswap.model.masked import Masked
     from safeswap.model.plan import Plan
@@ -72,8 +73,10 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
         )
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
-    before = workflow.read(original, schema=schema, **_from_notes(kept.notes["reading"]))
-    after = _as_typed_like(workflow.read(masked_file, schema=schema, **_layout_of(masked_file)), before)
+    options: dict[str, Any] = _from_notes(kept.notes["reading"])
+    before = read(original, schema=schema, **options)
+    layout: dict[str, Any] = {**_layout_of(masked_file)}
+    after = _as_typed_like(read(masked_file, schema=schema, **layout), before)
     plan = Plan(method=kept.audit.method, records=len(before), asked=kept.audit.asked, feasible=kept.audit.feasible)
     spec = registry.make_spec(kept.audit.spec)
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
