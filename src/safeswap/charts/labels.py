@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MOST_LABELS = 150
-_CHARACTER, _LINE = 5.6, 9.0  # width and height of 8-point text, in points
+_NARROW, _WIDE, _LINE = 5.6, 8.2, 9.0  # widths of characters and height of a line of 8-point text, in points
 
 Across = Literal["left", "center", "right"]
 Along = Literal["bottom", "center", "top"]
@@ -100,7 +100,7 @@ def _free_spot(
 
 def _spot(mark: Mark, across: Across, along: Along) -> Spot:
     gap = (9.0 if mark.ringed else 5.0 if mark.important else 3.5) * (0.8 if "center" not in (across, along) else 1.0)
-    width = _CHARACTER * len(mark.text) * (1.12 if mark.important else 1.0)
+    width = sum(_WIDE if sign in "MWmw…@%" else _NARROW for sign in mark.text) * (1.12 if mark.important else 1.0)
     dx = {"left": gap, "center": 0.0, "right": -gap}[across]
     dy = {"bottom": gap, "center": 0.0, "top": -gap}[along]
     left = mark.x + dx - {"left": 0.0, "center": width / 2, "right": width}[across]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.metadata import version as version_of
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from safeswap import __version__
 from safeswap.charts.map import POLICY
 from safeswap.charts.protocol import ChoiceLike, StudyLike
 from safeswap.charts.theme import css_variables
@@ -88,7 +88,7 @@ def study_report(
         colours=css_variables(),
         for_release=study.facts["for_release"],
         policy=_POLICIES[version],
-        product_version=__version__,
+        product_version=version_of("safeswap"),
     )
     return text.encode()
 

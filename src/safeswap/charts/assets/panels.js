@@ -7,8 +7,14 @@ function element(tag, properties, ...children) {
     else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
+  made.append(...present(children));
   return made;
+}
+
+const present = (children) => children.filter((child) => child !== null && child !== undefined);
+
+function fill(parent, ...children) {
+  parent.replaceChildren(...present(children));
 }
 
 function numberCell(value) {
@@ -64,7 +70,7 @@ function fillTable(parts, data, state, points, open, redraw) {
   } }, column.title + (state.sort.column === i ? (state.sort.down ? " ↓" : " ↑") : ""))));
   const rows = sorted.slice(0, MOST_ROWS).map((p) => element("tr", { "data-spec": data.specs.number[p.spec],
     "data-candidate": p.kind === "draw" ? data.draws.candidate[p.index] : null }, ...columns.map((column) => column.cell(p, open))));
-  parts.table.replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  fill(parts.table, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
 function sortedBy(points, column, sort) {
@@ -79,7 +85,7 @@ function sortedBy(points, column, sort) {
 function fillDetail(parts, data, state, colours, redraw) {
   const point = state.open;
   if (!point) {
-    parts.detail.replaceChildren(element("p", { class: "ssm-note" }, data.chosen === null
+    fill(parts.detail, element("p", { class: "ssm-note" }, data.chosen === null
       ? "Click a point of the map, or a name in the table below, to see its 2-way tables and its specification."
       : data.chosen.sentence));
     return;
@@ -89,14 +95,14 @@ function fillDetail(parts, data, state, colours, redraw) {
     numberCell(valueOf(data, point, i)),
     element("td", { class: "num" }, point.kind === "mean" && data.specs.spread[i][point.spec] !== null && data.replicates > 1
       ? "± " + formatted(data.specs.spread[i][point.spec]) : "")));
-  parts.detail.replaceChildren(
+  fill(parts.detail,
     element("h3", {}, isolated(nameOf(data, point))),
     element("p", { class: "ssm-note" }, isolated(data.specs.swap[point.spec]),
       [drawn && " · " + drawn, " · " + several(Math.round(pairsOf(data, point)), "pair"),
         often !== null && " · on the frontier in " + percent(often) + " of the replicates",
         isChosen(data, point) && " · chosen"].filter(Boolean).join("")),
     element("table", { class: "ssm-figures" }, element("tbody", {}, ...figures)),
-    ...[...heatPart(data, state, point, colours, redraw), ...textPart(data, state, point, redraw)].filter(Boolean));
+    ...heatPart(data, state, point, colours, redraw), ...textPart(data, state, point, redraw));
 }
 
 function heatPart(data, state, point, colours, redraw) {
@@ -179,7 +185,7 @@ function fillRejected(parts, data) {
   parts.rejected.hidden = !lines.length;
   if (!lines.length) return;
   const more = all > lines.length ? element("p", { class: "ssm-note" }, counted(all - lines.length) + " more are not listed.") : null;
-  parts.rejected.replaceChildren(
+  fill(parts.rejected,
     element("summary", {}, several(candidates, "candidate") + " could not be made"),
     element("div", { class: "ssm-scroll" }, element("table", {}, element("thead", {}, element("tr", {},
       ...["Swapped", "Rate", "Constraint", "Draws", "Reason"].map((title) => element("th", { scope: "col" }, title)))),

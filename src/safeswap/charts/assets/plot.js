@@ -9,10 +9,21 @@ const CONFIG = {
 const MOST_SVG_POINTS = 1000;
 const MOST_LABELS = 150;
 
-function plain(text, most) {
-  const line = text.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ");
-  const cut = Array.from(line).length > most ? Array.from(line).slice(0, most - 1).join("") + "…" : line;
-  return cut.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const FONT = 'system-ui, "Segoe UI", "Liberation Sans", sans-serif';
+
+const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+// On one line, without signs that turn the direction of writing, and not longer than this.
+function cutTo(most, text) {
+  const signs = Array.from(text.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " "));
+  return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : signs.join("");
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+function widthOf(text, bold) {
+  ruler.font = (bold ? "bold " : "") + "12px " + FONT;
+  return ruler.measureText(text).width;
 }
 
 const isDark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
@@ -80,7 +91,7 @@ function line(points, color, width) {
 
 function layoutOf(data, state, colours) {
   const axis = (measure, word) => ({
-    title: { text: word + ": " + plain(data.measures[measure].title, 60), standoff: 12 }, gridcolor: colours.line,
+    title: { text: word + ": " + escaped(cutTo(60, data.measures[measure].title)), standoff: 12 }, gridcolor: colours.line,
     linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted, automargin: true,
     exponentformat: "power",
   });
@@ -88,7 +99,7 @@ function layoutOf(data, state, colours) {
     showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: state.drag,
     uirevision: [state.risk, state.distortion, state.of].join(), selectionrevision: String(state.selection === null),
     margin: { l: 70, r: 20, t: 30, b: 56 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: colours.ink, size: 13, family: 'system-ui, "Segoe UI", "Liberation Sans", sans-serif' },
+    font: { color: colours.ink, size: 13, family: FONT },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
     newselection: { line: { color: colours.accent } },
     xaxis: axis(state.distortion, "Distortion"), yaxis: axis(state.risk, "Risk"),
@@ -110,12 +121,12 @@ function placedLabels(plot, data, state, shown) {
     if (placed.length >= MOST_LABELS) break;
     const centre = box(point);
     if (!inside(centre)) continue;
-    const text = plain(data.specs.label[point.spec], 16), important = best.has(point);
+    const text = cutTo(16, data.specs.label[point.spec]), important = best.has(point);
     const size = ringed.has(point) ? 24 : important ? 12 : 7;
-    const spot = freeSpot(centre, text, { taken, marks, important, size });
+    const spot = freeSpot(centre, text, { taken, marks, important, size, most: xaxis._length });
     if (spot) {
       taken.push(spot.box);
-      placed.push({ point, text: important ? "<b>" + text + "</b>" : text, position: spot.position, size });
+      placed.push({ point, text: important ? "<b>" + escaped(text) + "</b>" : escaped(text), position: spot.position, size });
     }
   }
   return placed;
@@ -128,14 +139,15 @@ const BELOW = ["bottom left", "middle left", "bottom", "bottom right", "top righ
 const ABOVE = ["top right", "middle right", "top", "bottom right", "top left", "bottom", "middle left", "bottom left"];
 
 // Plotly keeps text off its marker by the marker's size, so labels hang on markers that cannot be seen.
-function freeSpot(centre, text, { taken, marks, important, size }) {
-  const width = (important ? 8.6 : 7.6) * text.replace(/&[a-z]+;/g, ".").length, height = 14, gap = 0.4 * size + 1;
+function freeSpot(centre, text, { taken, marks, important, size, most }) {
+  const width = widthOf(text, important) + 2, height = 14, gap = 0.4 * size + 1;
   let second = null;
   for (const name of important ? BELOW : ABOVE) {
     const [left, top] = POSITIONS[name];
     const x = centre.x + left * width + (left === 0 ? gap : left === -1 ? -gap : 0);
     const y = centre.y + top * height + (top === -1 ? -gap : top === 0 ? gap : 0);
     const box = { left: x, right: x + width, top: y, bottom: y + height };
+    if (box.left < 0 || box.right > most) continue;
     if (taken.some((t) => t.left < box.right && box.left < t.right && t.top < box.bottom && box.top < t.bottom)) continue;
     const covered = marks.filter((m) => (Math.abs(m.x - centre.x) > 0.5 || Math.abs(m.y - centre.y) > 0.5)
       && m.x > box.left - 4 && m.x < box.right + 4 && m.y > box.top - 4 && m.y < box.bottom + 4);

@@ -55,7 +55,7 @@ function start(root) {
     });
     parts.plot.on("plotly_click", (event) => { const point = pointAt(event); if (point) open(point); });
     parts.plot.on("plotly_selected", (event) => {
-      if (!event) return;
+      if (!event || !(event.range || event.lassoPoints)) return;
       const inside = event.points.map((p) => shown.held[p.curveNumber][p.pointNumber]).filter(Boolean);
       const kind = state.of === "draws" && data.draws ? "draw" : "mean";
       state.selection = inside.filter((p) => p.kind === kind);
@@ -132,13 +132,13 @@ function legend(parts, data, state, shown, colours) {
     number < data.all_specifications && counted(number) + " of " + several(data.all_specifications, "specification")
       + " are in this page, all frontier ones among them",
     data.draws && draws < data.candidates - data.rejected.candidates && counted(draws) + " of " + several(data.candidates, "draw") + " are in this page"];
-  parts.legend.replaceChildren(...lines.filter(Boolean).map((text) => element("span", {}, text)));
+  fill(parts.legend, ...lines.filter(Boolean).map((text) => element("span", {}, text)));
 }
 
 function showTip(parts, data, state, point, mouse) {
   if (!point) return;
   const lines = data.measures.map((measure, i) => measure.title + ": " + formatted(valueOf(data, point, i)));
-  parts.tip.replaceChildren(element("b", {}, isolated(nameOf(data, point))),
+  fill(parts.tip, element("b", {}, isolated(nameOf(data, point))),
     ...[data.specs.swap[point.spec], drawText(data, point), ...lines].filter(Boolean).map((text) => element("div", {}, isolated(text))));
   parts.tip.hidden = false;
   const frame = parts.plot.getBoundingClientRect(), tip = parts.tip.getBoundingClientRect();

@@ -1,0 +1,30 @@
+"""A real browser, which the tests need and do not skip without."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.fail(f"no browser found ({', '.join(NAMES)}); `make test` installs one", pytrace=False)
+    with sync_playwright() as playwright:
+        # Playwright gives each browser a new user data directory and removes it afterwards.
+        running = playwright.chromium.launch(executable_path=program, headless=True, args=list(FLAGS))
+        yield running
+        running.close()

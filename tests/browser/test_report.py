@@ -1,0 +1,31 @@
+"""The reports in a real browser."""
+
+import pytest
+from tests.browser.opened import opened
+from tests.studies import cps_study, hostile_study
+
+from safeswap.io.report import write_study_report
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("version", ["internal", "public"])
+def test_reports_open_from_a_disk_and_ask_for_nothing(browser, tmp_path, version, dark):
+    study = cps_study(attributes=("Race", "Sex", "Age"), replicates=5)
+    path = write_study_report(study, study.choose(), tmp_path / "report.html", version=version)
+    with opened(browser, path, dark=dark) as seen:
+        assert seen.requests == [path.as_uri()]
+        assert seen.complaints == []
+        assert seen.page.locator("table.heat").count() == (5 if version == "internal" else 4)
+        assert seen.page.locator("script").count() == (3 if version == "internal" else 0)
+        assert seen.page.locator(".safeswap-map svg, figure svg").count() > 0
+
+
+@pytest.mark.parametrize("version", ["internal", "public"])
+def test_hostile_names_do_nothing_in_a_report(browser, tmp_path, version):
+    study = hostile_study()
+    path = write_study_report(study, study.choose(), tmp_path / "report.html", version=version)
+    with opened(browser, path) as seen:
+        assert seen.page.evaluate("() => window.harmed") is None
+        assert seen.page.locator("img").count() == 0
+        assert seen.complaints == []
+        assert len(seen.requests) == 1

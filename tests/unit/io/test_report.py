@@ -1,0 +1,206 @@
+"""The reports of a study: what they must say, and what the public one must not."""
+
+import html
+import re
+import stat
+
+import pytest
+from tests.studies import HOSTILE, cps_study, hostile_study
+
+import safeswap as ss
+from safeswap import registry
+from safeswap.charts.heatmap import candidate_tables, short_number
+from safeswap.errors import OutputError, SpecError
+from safeswap.io.public_study import public_points, rounded
+from safeswap.io.report import study_report, write_study_report
+from safeswap.io.study_toml import read_study_spec
+
+# Numbers that occur nowhere by accident.
+RATES = (0.013747, 0.029137, 0.073171)
+
+
+def studied(replicates=7):
+    study = cps_study(
+        attributes=("Race", "Sex", "Age"),
+        rates=RATES,
+        replicates=replicates,
+        distortion=("share_changed", "hellinger", "total_variation", "entropy_change"),
+    )
+    return study, study.choose("cap_risk:0.0142", distortion="hellinger")
+
+
+@pytest.fixture(scope="module")
+def assessed():
+    """An assessment of the chosen release, whose sentences tell more than the public may know."""
+    _, choice = studied()
+    masked = ss.mask(ss.datasets.cps8d(), choice.spec, insecure_seed=11, replicate=choice.replicate)
+    return ss.assess(masked)
+
+
+def kept_for_users(choice):
+    data = ss.datasets.cps8d()
+    promises = registry.method("swap").invariants(data, choice.spec)
+    return [p.sentence for p in (promise.for_users_of(data.attributes) for promise in promises) if p is not None]
+
+
+def words(page: bytes) -> str:
+    """What a reader sees, without style sheets and scripts."""
+    text = re.sub(r"<(style|script)\b.*?</\1>", " ", page.decode(), flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def test_the_internal_report_tells_everything_that_speaks_for_the_choice(assessed):
+    study, choice = studied()
+    page = words(
+        study_report(study, choice, after=assessed, kept=kept_for_users(choice), limits=["A limit of our own."])
+    )
+    assert choice.sentence in page
+    assert "48,842 records" in page
+    assert all(f"{rate:g}" in page for rate in RATES)
+    assert all(score.sentence in page for score in assessed)
+    assert all(sentence in page for sentence in kept_for_users(choice))
+    assert study.facts["key_id"] in page
+    assert "A limit of our own." in page
+    assert "Confidential" in page
+    for rival in choice.rivals.to_pylist():
+        assert rival["label"] in page
+    for values in candidate_tables(study, choice.candidate).values():
+        assert all(short_number(value) in page for value in values)
+
+
+def test_the_question_in_the_internal_report_can_be_asked_again(tmp_path):
+    study, choice = studied()
+    page = study_report(study, choice).decode()
+    text = html.unescape(re.search(r"as a TOML file.*?<pre>(.*?)</pre>", page, flags=re.DOTALL)[1])
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    assert read_study_spec(tmp_path / "study.toml") == study.spec
+
+
+def test_the_public_report_has_the_map_the_choice_and_its_tables(assessed):
+    study, choice = studied()
+    page = study_report(study, choice, version="public", after=assessed, kept=kept_for_users(choice))
+    text = words(page)
+    assert "48,842 records" in text
+    assert "<svg" in page.decode()
+    assert choice.objective in text
+    assert all(name in text for name in choice.spec.swap)
+    assert all(sentence in text for sentence in kept_for_users(choice))
+    for measure, values in candidate_tables(study, choice.candidate).items():
+        if measure != "total_variation":
+            assert all(short_number(rounded(value)) in text for value in values)
+
+
+def test_the_public_report_holds_no_rate_no_pairs_no_draw_and_no_key(assessed):
+    study, choice = studied()
+    page = study_report(study, choice, version="public", after=assessed, kept=kept_for_users(choice)).decode()
+    rows = study.table.to_pylist()
+    for rate in RATES:
+        assert f"{rate:g}" not in page
+        assert f"{100 * rate:g}" not in page
+        for rough in (f"{rate:.4f}", f"{rate:.3g}", f"{100 * rate:.2f}%", f"{100 * rate:.1f}%"):
+            assert rough not in words(page.encode())
+    for pairs in {row["pairs"] for row in rows}:
+        for number in (pairs, 2 * pairs, study.facts["records"] - 2 * pairs):
+            assert not re.search(rf"(?<![\d.#-])({number}|{number:,})(?![\d.])", page)
+    for word in (
+        study.facts["key_id"],
+        "replicate",
+        "insecure_seed",
+        "candidate",
+        "<script",
+        "share of records changed",
+    ):
+        assert word not in page
+    for row in rows:
+        assert repr(row["hellinger"]) not in page
+        assert f"{row['n_rule']:.4g}" not in page or f"{row['n_rule']:.4g}" == f"{row['n_rule']:.3g}"
+
+
+def test_the_number_of_draws_leaves_no_trace_in_the_public_report():
+    study, choice = studied()
+    page = words(study_report(study, choice, version="public"))
+    assert not re.search(r"\b(7|seven)\b draws", page)
+    assert "draws of each" not in page
+
+
+def test_public_points_are_rounded_and_in_the_order_of_their_figures():
+    study, choice = studied()
+    points = public_points(study, choice, distortion="hellinger", tolerance=3)
+    assert points.rates is None
+    assert points.cloud is None
+    assert list(points.distortion) == sorted(points.distortion)
+    assert all(value == rounded(value) for value in (*points.risk, *points.distortion))
+    assert points.labels[points.chosen] == study.table.column("label")[choice.candidate].as_py()
+
+
+def test_a_share_that_tells_a_small_count_is_not_stated():
+    study, choice = studied()
+    records = study.facts["records"]
+    tolerance = records // 50  # more than the records at risk
+    text = words(study_report(study, choice, version="public", tolerance=tolerance))
+    assert f"below {rounded(tolerance / records):g}" in text
+    points = public_points(study, choice, distortion="hellinger", tolerance=tolerance)
+    assert min(points.risk) >= rounded(tolerance / records)
+
+
+def test_few_records_are_not_counted_in_public():
+    study, choice = studied()
+    text = words(study_report(study, choice, version="public", tolerance=50_000))
+    assert "48,842" not in text
+    assert "Fewer than 50000 records" in text
+
+
+@pytest.mark.parametrize("sentence", ["{pairs} pairs were made.", "{pairs:,} pairs", "Rate: {rate:g}.", "Key {key}"])
+def test_a_sentence_that_tells_too_much_is_refused(sentence):
+    study, choice = studied()
+    pairs = study.table.column("pairs")[choice.candidate].as_py()
+    said = sentence.format(pairs=pairs, rate=choice.spec.rate, key=study.facts["key_id"])
+    with pytest.raises(SpecError) as caught:
+        study_report(study, choice, version="public", kept=[said])
+    assert caught.value.code == "telltale-sentence"
+    assert said not in caught.value.message
+
+
+def test_a_study_that_measures_the_rate_only_shows_no_public_map():
+    study = cps_study(attributes=("Race",), rates=(0.013747,), distortion=("share_changed",))
+    page = study_report(study, study.choose("cap_risk:1"), version="public").decode()
+    assert "<svg" not in page
+    assert "0.0137" not in page
+
+
+@pytest.mark.parametrize("version", ["internal", "public"])
+def test_names_are_text_and_not_markup(version):
+    study = hostile_study()
+    page = study_report(study, study.choose(), version=version, kept=HOSTILE, title=HOSTILE[1]).decode()
+    assert "<img src=x" not in page
+    assert "<script>window" not in page
+    assert "window.harmed" in words(page.encode())
+
+
+@pytest.mark.parametrize("version", ["internal", "public"])
+def test_an_insecure_seed_is_stamped_on_both_versions(version):
+    study, choice = studied()
+    assert "Not for release" in words(study_report(study, choice, version=version))
+
+
+@pytest.mark.parametrize("version", ["internal", "public"])
+def test_reports_are_the_same_bytes_every_time(version):
+    study, choice = studied()
+    assert study_report(study, choice, version=version) == study_report(study, choice, version=version)
+
+
+def test_the_internal_report_is_its_owners_alone_and_nothing_is_overwritten(tmp_path):
+    study, choice = studied()
+    path = write_study_report(study, choice, tmp_path / "report.html")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(OutputError):
+        write_study_report(study, choice, path)
+    write_study_report(study, choice, path, version="public", force=True)
+    assert path.read_bytes() == study_report(study, choice, version="public")
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_another_version_is_refused():
+    study, choice = studied()
+    with pytest.raises(SpecError, match="no version"):
+        study_report(study, choice, version="secret")
