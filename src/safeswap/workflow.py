@@ -357,7 +357,7 @@ def study(
     key: Key | None = None,
     insecure_seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | CheckpointDirectory | None = None,
     threads: int | None = None,
     **parameters: Any,
 ) -> Study:
@@ -380,6 +380,22 @@ def study(
     return replace(found, frame_type=_frame_type(data))
 
 
+def number_of_candidates(
+    data: Any, spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
+) -> int:
+    """How many candidates a study has, known before it runs. What cannot be run is refused here already.
+
+    >>> from safeswap import datasets
+    >>> number_of_candidates(datasets.cps8d(), replicates=10)
+    1080
+    """
+    from safeswap.search.prepare import check, swap_attributes
+
+    question, data = as_study_spec(spec, **parameters), read(data)
+    check(data, question)
+    return question.number_of_candidates(swap_attributes(data, question))
+
+
 def search(
     data: Any,
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
@@ -388,7 +404,7 @@ def search(
     key: Key | None = None,
     insecure_seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | CheckpointDirectory | None = None,
     threads: int | None = None,
     **parameters: Any,
 ) -> Study:
@@ -412,12 +428,14 @@ def save_study(
     path: str | PathLike[str],
     *,
     choice: Choice | None = None,
+    data: Any = None,
     pages: bool = True,
     force: bool = False,
 ) -> None:
     """Save a study to a directory that stays inside: ``study.parquet``, ``study.json``, ``two_way.parquet``.
 
-    With ``pages`` also the map and the reports to look at. :func:`load_study` gives the study back.
+    With ``pages`` also the map and, where one was chosen, the reports to look at; given the ``data``, these say what
+    the chosen swap keeps exactly. :func:`load_study` gives the study back.
     """
     from safeswap.io import study_files
     from safeswap.io.atomic import atomic_directory
@@ -427,7 +445,7 @@ def save_study(
     with atomic_directory(path, force=force, marker=study_files.FACTS) as folder:
         study_files.write_study(study, folder, table_measures=MEASURES, further=told)
         if pages:
-            _write_pages(study, choice, folder)
+            _write_pages(study, choice, None if data is None else read(data), folder)
 
 
 def load_study(path: str | PathLike[str]) -> Study:
@@ -471,21 +489,29 @@ def as_study_spec(
     return StudySpec(**(parameters if spec is None else spec))
 
 
-def _write_pages(study: Study, choice: Choice | None, folder: Path) -> None:
+def _write_pages(study: Study, choice: Choice | None, data: Microdata | None, folder: Path) -> None:
     """The map and the two reports, internal and public."""
+    from safeswap import registry
     from safeswap.charts.map import map_html
+    from safeswap.io.atomic import atomic_write
     from safeswap.io.report import write_study_report
 
-    (folder / "map.html").write_text(map_html(study, choice=choice), encoding="utf-8")
-    if choice is not None:
-        write_study_report(study, choice, folder / "report.html", version="internal")
-        write_study_report(study, choice, folder / "report-public.html", version="public")
+    with atomic_write(folder / "map.html") as part:
+        part.write_text(map_html(study, choice=choice), encoding="utf-8")
+    if choice is None:
+        return
+    promises = () if data is None else registry.method(choice.spec.method).invariants(data, choice.spec)
+    names = () if data is None else data.schema.categorical
+    public = [seen for promise in promises if (seen := promise.for_users_of(names)) is not None]
+    inside, outside = (tuple(dict.fromkeys(promise.sentence for promise in kept)) for kept in (promises, public))
+    write_study_report(study, choice, folder / "report.html", version="internal", kept=inside)
+    write_study_report(study, choice, folder / "report-public.html", version="public", kept=outside)
 
 
-def _checkpoint(path: str | PathLike[str] | None) -> CheckpointDirectory | None:
+def _checkpoint(path: str | PathLike[str] | CheckpointDirectory | None) -> CheckpointDirectory | None:
     from safeswap.io.checkpoint import CheckpointDirectory
 
-    return None if path is None else CheckpointDirectory(path)
+    return CheckpointDirectory(path) if isinstance(path, (str, PathLike)) else path
 
 
 def _frame_type(data: Microdata) -> str:

@@ -27,7 +27,9 @@ COMMANDS = {
     "describe": "Show the attributes of a file, their levels and its small cells; no record.",
     "keygen": "Make a secret key from which all randomness comes.",
     "swap": "Exchange values between random pairs of records.",
+    "mask": "Mask a file by any method.",
     "assess": "Measure the risk and the distortion of a masked file.",
+    "study": "Try many candidate releases, show their frontier and choose one.",
     "release": "Verify a masked file and write the bundle that may leave the building.",
     "verify": "Check a bundle from outside.",
     "datasets": "The data sets that come with safeswap.",
@@ -85,12 +87,12 @@ class Program(TyperGroup):
             # What is asked for in the usual way (--help, --version) ends with an exit code; a command returns nothing.
             code = super().main(arguments, *rest, **extra) or 0
             sys.stdout.flush()
+            if code == INTERRUPTED:
+                raise Interrupted("interrupted; nothing was left half-written", code="interrupted")
         except BrokenPipeError:
             code = _reader_gone()
         except Exception as error:  # noqa: BLE001  (the last resort: nobody is to be shown a traceback with data in it)
             code = _failed(error, arguments)
-        if code == INTERRUPTED:
-            code = _failed(Interrupted("interrupted; nothing was left half-written", code="interrupted"), arguments)
         sys.exit(code)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from safeswap.errors import OutputError
+from safeswap.errors import InputError, OutputError
 from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_write
 from safeswap.model.figures import Figures
 
@@ -24,7 +24,7 @@ _LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.part\.npz")  # of a writer th
 
 
 class CheckpointDirectory:
-    """A directory of finished blocks.
+    """A directory of finished blocks. With ``must_match``, blocks of another study only are an error.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -35,8 +35,9 @@ class CheckpointDirectory:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, must_match: bool = False) -> None:
         self.path = Path(path)
+        self._must_match = must_match
         try:
             self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         except OSError as error:
@@ -50,6 +51,13 @@ class CheckpointDirectory:
 
     def finished(self, digest: str) -> dict[int, Figures]:
         """The blocks kept so far for the study of this digest, by number."""
+        if self._must_match and digest not in (known := self.digests()) and known:
+            raise InputError(
+                f"the unfinished study in {self.path.name!r} is another one",
+                code="other-study",
+                hint="go on with the same file, key and question (and budget of a search), or start anew",
+                file=str(self.path),
+            )
         found: dict[int, Figures] = {}
         for path in self.path.iterdir():
             name = _NAME.fullmatch(path.name)

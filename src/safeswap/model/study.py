@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from itertools import combinations
 from math import comb
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from safeswap.errors import SpecError
 from safeswap.model.spec import Names, SwapSpec, spec_error
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -46,6 +48,26 @@ class ConstraintSet(BaseModel):
         if both:
             raise ValueError(f"{both[0]!r} cannot be both equal and different within a pair")
         return self
+
+    @classmethod
+    def from_text(cls, text: str) -> ConstraintSet:
+        """A set from its label; "none" or nothing for the empty one. Names that hold a comma are put in quotes.
+
+        >>> ConstraintSet.from_text("Sex equal, MS different") == ConstraintSet(fixed=("Sex",), differ=("MS",))
+        True
+        """
+        names: dict[str, list[str]] = {"equal": [], "different": []}
+        parts = [] if text.strip() in ("", "none") else next(csv.reader([text], skipinitialspace=True))
+        for part in parts:
+            name, _, word = part.strip().rpartition(" ")
+            if word not in names or not name.strip():
+                raise SpecError(
+                    f"{text!r} is not a set of constraints",
+                    code="bad-constraints",
+                    hint='say for example "Sex equal, MS different", or "none"',
+                )
+            names[word].append(name.strip())
+        return cls(fixed=tuple(names["equal"]), differ=tuple(names["different"]))
 
     @property
     def label(self) -> str:
