@@ -12,7 +12,7 @@ from safeswap.cli.outputs import check_outputs
 def run_project(console: Console, specs: Path, *, secret: dict[str, Any], audit: Path | None, force: bool) -> None:
     """Swap as the project says; with an audit directory the result can be released and undone."""
     from safeswap import workflow
-    from safeswap.cli.swap import INSIDE, tell
+    from safeswap.cli.masking import INSIDE, tell
     from safeswap.io.masking import both_or_neither, note
     from safeswap.io.webswap import read_project
 

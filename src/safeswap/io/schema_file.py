@@ -45,10 +45,13 @@ def write_schema(
     """
     import tomli_w
 
-    content: dict[str, Any] = {"format": FORMAT, "name": schema.name}
-    content["attributes"] = [_plain(attribute) for attribute in schema.attributes]
+    head = tomli_w.dumps({"format": FORMAT, "name": schema.name})
+    # One block per attribute, also where the writer would put short ones on a single line: people edit this.
+    blocks = (tomli_w.dumps({"attributes": _plain(attribute)}) for attribute in schema.attributes)
+    body = "" if schema.attributes else "attributes = []\n"
+    body += "".join("\n" + block.replace("[attributes]", "[[attributes]]", 1) for block in blocks)
     with atomic_write(path, force=force, mode=mode) as part:
-        part.write_bytes((_HEADER + tomli_w.dumps(content)).encode("utf-8"))
+        part.write_bytes((_HEADER + head + body).encode("utf-8"))
 
 
 def _plain(attribute: Attribute) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class MaskSpec(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise spec_error(type(self).__name__, error) from None
+            raise spec_error(f"the {self.method} specification", error) from None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values with the method's name, from which ``registry.make_spec`` makes the same spec again."""

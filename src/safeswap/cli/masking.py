@@ -1,0 +1,115 @@
+"""What ``swap`` and ``mask`` have in common: one file in, the masked file and its audit record out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from safeswap.cli.console import Console, table
+from safeswap.cli.options import OUTPUT, randomness
+from safeswap.cli.outputs import check_outputs
+from safeswap.cli.scores import score_table
+from safeswap.cli.wording import as_options
+
+if TYPE_CHECKING:
+    from safeswap.model.masked import Masked
+    from safeswap.model.plan import Plan
+    from safeswap.model.spec import MaskSpec
+
+INSIDE = "stays inside"
+
+PlanOnly = Annotated[
+    bool, typer.Option("--plan-only", help="only say whether it can be done; needs no key and writes nothing")
+]
+Scores = Annotated[bool, typer.Option(help="measure the risk and the distortion of the result")]
+MaskedFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="the masked file; it stays inside", rich_help_panel=OUTPUT)
+]
+AuditDirectory = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="where confidential audit records are collected", rich_help_panel=OUTPUT),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """Where the results go."""
+
+    output: Path | None
+    audit: Path | None
+    force: bool
+
+
+def mask_file(
+    console: Console,
+    spec: MaskSpec,
+    file: Path,
+    *,
+    reading: dict[str, Any],
+    outputs: Outputs,
+    key: Path | None,
+    insecure_seed: int | None,
+    plan_only: bool,
+    scores: bool,
+) -> None:
+    """Plan, or mask, measure and keep."""
+    from safeswap import workflow
+
+    if plan_only:
+        with console.steps(2) as steps:
+            steps.at("reading")
+            data = workflow.read(file, **reading)
+            steps.at("planning")
+            plan = workflow.plan(data, spec)
+        show_plan(console, plan)
+        return
+    if outputs.output is None or outputs.audit is None:
+        raise typer.BadParameter("say where the results go: --output FILE --audit DIR")
+    check_outputs([outputs.output], inputs=[file, *([key] if key else [])], force=outputs.force)
+    secret = randomness(key=key, insecure_seed=insecure_seed)
+    with console.steps(3 + scores) as steps:
+        steps.at("reading")
+        data = workflow.read(file, **reading)
+        steps.at("masking")
+        masked = workflow.mask(data, spec, **secret)
+        if scores:
+            steps.at("measuring")
+        assessment = workflow.assess(masked) if scores else None
+        steps.at("writing")
+        record = workflow.keep(masked, outputs.output, audit=outputs.audit, reading=reading, force=outputs.force)
+    tell(console, masked)
+    if assessment is not None:
+        console.say("")
+        console.say(score_table(assessment, brief=True))
+    console.say("")
+    made = [("masked file", outputs.output, INSIDE), ("audit record", record, INSIDE)]
+    console.say(table(["made", "where", ""], made))
+    measured = assessment.as_dict() if assessment is not None else {}
+    where = {"output": str(outputs.output), "audit": str(record)}
+    console.result({"command": spec.method, **masked.as_dict(), **measured, **where})
+
+
+def show_plan(console: Console, plan: Plan) -> None:
+    """Whether it can be done; where not, what would make it possible."""
+    console.say(plan.sentence + ("." if plan.is_feasible else ": it cannot be done."))
+    if not plan.is_feasible:
+        rows = [(as_options(each.change), f"{each.feasible:,}") for each in plan.relaxations]
+        console.say(table(["what would help", "pairs then feasible"], rows, right="lr"))
+    relaxations = [{"change": each.change, "feasible": each.feasible} for each in plan.relaxations]
+    facts = {"records": plan.records, "asked": plan.asked, "feasible": plan.feasible, "binds": list(plan.binds)}
+    plain = {**facts, "is_feasible": plan.is_feasible, "relaxations": relaxations}
+    console.result({"command": plan.method, "plan": plain})
+
+
+def tell(console: Console, masked: Masked) -> None:
+    """What was asked for, what could be had and what was done."""
+    audit = masked.audit
+    touched = int(audit.touched().sum())
+    console.say(masked.plan.sentence + ".")
+    share = f"{touched:,} of {audit.records:,} records took part ({touched / max(audit.records, 1):.2%})"
+    console.say(f"{audit.made:,} pairs exchanged: {share}." if audit.exchanges else f"{share}.")
+    if not audit.releasable:
+        console.warn("Made from an insecure seed: anyone can undo it. NOT FOR RELEASE.")
