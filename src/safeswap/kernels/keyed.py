@@ -109,9 +109,11 @@ def draw_chunks(
 ) -> Iterator[tuple[int, Words]]:
     """The draws, a chunk of records at a time as (first row, draws), so that they need never stand in memory at once.
 
-    ``identifiers`` are integers, or blocks already made.
+    ``identifiers`` are integers, or blocks already made. The draws of a chunk stand where the next chunk's will: what
+    is to outlast the step must be copied.
     """
     cipher = _cipher(key)
+    chunk = min(chunk, max(len(identifiers), 1))
     blocks = np.empty((chunk, 2), dtype=np.uint64)
     blocks[:, 1] = np.uint64(_TAG_INTEGER << 56)
     out = np.empty(chunk * _BLOCK + _BLOCK, dtype=np.uint8)
