@@ -1,5 +1,6 @@
 """Studies that charts and reports are tried on: the published one, and one whose names are hostile."""
 
+import json
 from functools import cache
 from typing import Any
 
@@ -23,10 +24,14 @@ HOSTILE = (
 )
 
 
-@cache
-def cps_study(**spec: Any) -> Study:
+def cps_study(**question: Any) -> Study:
     """A study of CPS-8d; the same question gives the same object."""
-    return run_study(datasets.cps8d(), StudySpec(**spec), key=Key.insecure(seed=11))
+    return _cps_study(StudySpec(**question).model_dump_json())
+
+
+@cache
+def _cps_study(question: str) -> Study:
+    return run_study(datasets.cps8d(), StudySpec(**json.loads(question)), key=Key.insecure(seed=11))
 
 
 @cache

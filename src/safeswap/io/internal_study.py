@@ -51,9 +51,13 @@ def _tried(study: StudyLike) -> list[str]:
     names = spec.attributes or [a["name"] for a in study.facts["attributes"]]
     risk, distortion = (", ".join(map(measure_title, measures)) for measures in (spec.risk, spec.distortion))
     others = [f"Besides, {len(spec.others):,} stated specifications of other kinds."] if spec.others else []
+    search = study.facts.get("search")
+    if search is not None:
+        others.append(f"What was tried was found by a search ({search['method']}), not by trying everything.")
+    choices = "every choice of" if search is None else f"out of {search['possible']:,} possible ones, choices of"
     return [
         study_sentence(study),
-        f"Swapped: every choice of up to {spec.up_to} of {', '.join(names)}.",
+        f"Swapped: {choices} up to {spec.up_to} of {', '.join(names)}.",
         f"Rates (shares of records that take part): {', '.join(f'{rate:g}' for rate in spec.rates)}.",
         f"Constraints: {'; '.join(c.label or 'none' for c in spec.constraints)}.",
         f"A pair counts if {_READINGS[spec.true_swap]}; pairing is {spec.pairing}.",

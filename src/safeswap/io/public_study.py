@@ -42,7 +42,8 @@ def public_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[st
         "attributes": study.facts["attributes"],
         "tried": _tried(study),
         "map": _map(study, choice, parts.tolerance),
-        "swapped": ", ".join(row["swap"]),
+        "swapped": ", ".join(row["swap"] or getattr(choice.spec, "swap", ())),
+        "method": choice.spec.method,
         "constraint": row["constraint"],
         "rule": choice.objective,
         "figures": _figures(study, choice, parts),
@@ -98,6 +99,8 @@ def _tried(study: StudyLike) -> dict[str, Any]:
     spec = study.spec
     shown = [measure_title(name) for name in spec.distortion if not tells_the_rate(name)]
     return {
+        "choices": "choices" if study.facts.get("search") else "every choice",
+        "was": "were" if study.facts.get("search") else "was",
         "most": spec.up_to,
         "attributes": ", ".join(spec.attributes or [a["name"] for a in study.facts["attributes"]]),
         "constraints": "; ".join(c.label for c in spec.constraints if c.label),

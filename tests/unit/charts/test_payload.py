@@ -11,6 +11,9 @@ from tests.studies import cps_study, hostile_study, impossible_study, published_
 from safeswap.charts import payload
 from safeswap.charts.payload import as_json, map_payload
 from safeswap.charts.protocol import TABLE_MEASURES
+from safeswap.charts.static_map import map_svg
+
+OTHERS = ({"method": "swap", "swap": ["Sex"], "pairs": 300},)
 
 
 def test_one_draw_of_each_is_the_table_of_the_study():
@@ -96,6 +99,17 @@ def test_a_study_without_any_feasible_candidate_has_a_page_too():
     found = map_payload(impossible_study())
     assert found["specs"]["made"] == [0]
     assert found["rejected"]["candidates"] == 1
+
+
+def test_candidates_without_a_rate_are_on_the_map():
+    study = cps_study(attributes=("Race",), rates=(0.02,), others=OTHERS)
+    found = map_payload(study, choice=study.choose("cap_risk:1"))
+    assert found["rates"] == [0.02]
+    assert found["specs"]["rate"] == [0, -1]
+    assert found["specs"]["label"] == ["R", "S"]
+    assert found["specs"]["pairs"][1] == 300
+    assert "pairs=300" in found["specs"]["texts"]["1"][0]
+    assert map_svg(study) == map_svg(study)
 
 
 def test_the_page_does_not_know_the_key():

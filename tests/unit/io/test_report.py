@@ -3,6 +3,7 @@
 import html
 import re
 import stat
+from dataclasses import replace
 
 import pytest
 from tests.studies import HOSTILE, cps_study, hostile_study
@@ -198,6 +199,16 @@ def test_the_internal_report_is_its_owners_alone_and_nothing_is_overwritten(tmp_
     write_study_report(study, choice, path, version="public", force=True)
     assert path.read_bytes() == study_report(study, choice, version="public")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("version", ["internal", "public"])
+def test_a_search_is_not_told_as_if_everything_had_been_tried(version):
+    study, choice = studied()
+    searched = replace(study, facts={**study.facts, "search": {"method": "NSGA-II", "possible": 8_484}})
+    assert "every choice" in words(study_report(study, choice, version=version))
+    text = words(study_report(searched, choice, version=version))
+    assert "every choice" not in text
+    assert ("8,484" in text) == (version == "internal")
 
 
 def test_another_version_is_refused():
