@@ -136,6 +136,7 @@ def study(
     Ctrl-C stops it; the same call with --resume goes on.
     """
     from safeswap import workflow
+    from safeswap.cli.study_words import document
 
     stated = {
         "attributes": names(attributes) if attributes else None,
@@ -168,12 +169,14 @@ def study(
     checkpoint = _checkpoint(output, resume=resume, force=force)
     secret |= {} if search is None else {"budget": search}
     found = _run(console, data, spec, threads=threads, checkpoint=checkpoint, **secret)
-    choice, none_fits = _choice(found)
+    choice, why_none = _choice(found)
     workflow.save_study(found, output, choice=choice, data=data, pages=pages, force=force)
     checkpoint.discard()
     _tell(console, found, choice, output, pages=pages)
-    if none_fits is not None:
-        raise none_fits
+    if why_none is not None:
+        hint = f"{why_none.hint}; all figures are in {output}"
+        raise InfeasibleError(why_none.message, code=why_none.code, hint=hint, output=str(output))
+    console.result({"command": "study", **document(found, choice), "output": str(output)})
 
 
 def _read(
@@ -284,7 +287,7 @@ def _choice(found: Study) -> tuple[Choice | None, InfeasibleError | None]:
 
 
 def _tell(console: Console, found: Study, choice: Choice | None, output: Path, *, pages: bool) -> None:
-    from safeswap.cli.study_words import document, frontier_table, places, rejected_lines
+    from safeswap.cli.study_words import frontier_table, places, rejected_lines
 
     for line in rejected_lines(found):
         console.say(line)
@@ -295,4 +298,3 @@ def _tell(console: Console, found: Study, choice: Choice | None, output: Path, *
     console.say(places(output, pages=pages, choice=choice is not None))
     if not found.facts["for_release"]:
         console.warn("Made from an insecure seed: anyone can repeat the draws. NOT FOR RELEASE.")
-    console.result({"command": "study", **document(found, choice), "output": str(output)})

@@ -38,16 +38,9 @@ class CheckpointDirectory:
     def __init__(self, path: str | os.PathLike[str], *, must_match: bool = False) -> None:
         self.path = Path(path)
         self._must_match = must_match
-        try:
-            self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"the directory {self.path.name!r} for an unfinished study cannot be made",
-                code="no-checkpoint",
-                hint="choose a directory whose parent exists and may be written to",
-                file=str(self.path),
-                reason=type(error).__name__,
-            ) from None
+        # Made with the first block: a study that is refused leaves nothing. Whether it can be made is found out here.
+        if not (self.path.is_dir() or (self.path.absolute().parent.is_dir() and not os.path.lexists(self.path))):
+            raise self._unusable("choose a directory, or a name in a directory that exists")
 
     def finished(self, digest: str) -> dict[int, Figures]:
         """The blocks kept so far for the study of this digest, by number."""
@@ -59,7 +52,7 @@ class CheckpointDirectory:
                 file=str(self.path),
             )
         found: dict[int, Figures] = {}
-        for path in self.path.iterdir():
+        for path in self._files():
             name = _NAME.fullmatch(path.name)
             if name and name["digest"] == digest and (figures := _read(path)) is not None:
                 found[int(name["number"])] = figures
@@ -67,6 +60,10 @@ class CheckpointDirectory:
 
     def keep(self, digest: str, number: int, figures: Figures) -> None:
         """Keep one more."""
+        try:
+            self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        except OSError:
+            raise self._unusable("check that the directory may be written to") from None
         reasons = np.frombuffer(json.dumps(figures.reasons).encode(), dtype=np.uint8)
         arrays: dict[str, np.ndarray[Any, Any]] = {"scores": figures.scores, "made": figures.made, "reasons": reasons}
         if figures.tables is not None:
@@ -76,15 +73,26 @@ class CheckpointDirectory:
 
     def digests(self) -> set[str]:
         """The studies of which blocks are here."""
-        return {name["digest"] for path in self.path.iterdir() if (name := _NAME.fullmatch(path.name))}
+        return {name["digest"] for path in self._files() if (name := _NAME.fullmatch(path.name))}
 
     def discard(self) -> None:
         """Remove all blocks, and the directory if nothing else is in it."""
-        for path in self.path.iterdir():
+        for path in self._files():
             if _NAME.fullmatch(path.name) or _LEFT_OVER.fullmatch(path.name):
                 path.unlink(missing_ok=True)
-        if not any(self.path.iterdir()):
+        if self.path.is_dir() and not self._files():
             self.path.rmdir()
+
+    def _files(self) -> list[Path]:
+        return list(self.path.iterdir()) if self.path.is_dir() else []
+
+    def _unusable(self, hint: str) -> OutputError:
+        return OutputError(
+            f"an unfinished study cannot be kept in {self.path.name!r}",
+            code="no-checkpoint",
+            hint=hint,
+            file=str(self.path),
+        )
 
 
 def _read(path: Path) -> Figures | None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from safeswap.errors import OutputError
+from safeswap.errors import InputError, OutputError
 from safeswap.io.checkpoint import CheckpointDirectory
 from safeswap.model.figures import Figures
 
@@ -64,12 +64,14 @@ def test_parts_that_do_not_fit_together_count_as_not_there(kept):
 
 
 def test_nothing_that_could_run_code_is_loaded(kept):
+    kept.path.mkdir()
     np.savez(
         kept.path / f"{DIGEST}-0.npz",
         scores=np.array([object()]),
         made=np.zeros(1),
         reasons=np.frombuffer(b'[""]', np.uint8),
     )
+    assert kept.digests() == {DIGEST}
     assert kept.finished(DIGEST) == {}
 
 
@@ -82,6 +84,24 @@ def test_discarding_removes_blocks_and_what_a_killed_writer_left_but_nothing_els
     (kept.path / "notes.txt").unlink()
     kept.discard()
     assert not kept.path.exists()
+
+
+def test_nothing_is_made_before_there_is_something_to_keep(kept):
+    assert kept.finished(DIGEST) == {}
+    assert kept.digests() == set()
+    kept.discard()
+    assert not kept.path.exists()
+
+
+def test_blocks_of_another_study_only_are_an_error_where_they_must_match(kept):
+    strict = CheckpointDirectory(kept.path, must_match=True)
+    assert strict.finished(DIGEST) == {}
+    kept.keep("f" * 32, 0, figures())
+    with pytest.raises(InputError) as refusal:
+        strict.finished(DIGEST)
+    assert refusal.value.code == "other-study"
+    kept.keep(DIGEST, 3, figures())
+    assert list(strict.finished(DIGEST)) == [3]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
