@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from safeswap.charts.payload import as_json, map_payload
+from safeswap.charts.payload import NOTEBOOK, PAGE, as_json, map_payload
 from safeswap.charts.protocol import ChoiceLike, StudyLike
 from safeswap.charts.static_map import map_figure, map_png, map_svg
 from safeswap.charts.theme import css_variables
@@ -50,7 +50,8 @@ def map_html(
     >>> map_html(study).startswith("<!DOCTYPE html>")
     True
     """
-    payload = map_payload(study, choice=choice, risk=risk, distortion=distortion, title=title)
+    room = PAGE if standalone else NOTEBOOK
+    payload = map_payload(study, choice=choice, risk=risk, distortion=distortion, title=title, room=room)
     page = _template("map_page.html").render(
         title=payload["title"],
         lead=study_sentence(study),
@@ -75,7 +76,9 @@ def map_fragment(
 
 def study_sentence(study: StudyLike) -> str:
     """What was tried, in one sentence."""
-    rejected = sum(1 for reason in study.table.column("reason").to_pylist() if reason)
+    import pyarrow.compute as pc
+
+    rejected = pc.sum(pc.not_equal(study.table.column("reason"), "")).as_py() or 0
     draws = f", {study.spec.replicates:,} draws of each" if study.spec.replicates > 1 else ""
     some = f"; {rejected:,} could not be made" if rejected else ""
     return (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import product
 from math import isfinite
 from typing import Any, TypeVar
@@ -24,13 +24,23 @@ from safeswap.charts.points import column, describe_specifications, mean_and_spr
 from safeswap.charts.protocol import TABLE_MEASURES, ChoiceLike, Floats, Integers, StudyLike
 from safeswap.kernels import dominance
 
-MOST_SPECIFICATIONS = 4_000
-MOST_DRAWS = 20_000
 MOST_REJECTED = 500
-ROOM_FOR_TABLES = 2_500_000
-ROOM_FOR_TEXTS = 2_000_000
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How much of a study a page holds: numbers of specifications and draws, bytes of 2-way tables and of texts."""
+
+    specifications: int = 4_000
+    draws: int = 20_000
+    tables: int = 2_500_000
+    texts: int = 2_000_000
+
+
+PAGE = Room()
+NOTEBOOK = Room(specifications=1_500, draws=8_000, tables=800_000, texts=600_000)
 
 
 def map_payload(
@@ -40,10 +50,11 @@ def map_payload(
     risk: str | None = None,
     distortion: str | None = None,
     title: str = "",
+    room: Room = PAGE,
 ) -> dict[str, Any]:
     """Everything that the page shows, as values that JSON can hold."""
-    kept, first = _kept_specifications(study, choice)
-    draws = _kept_draws(study, kept, choice)
+    kept, first = _kept_specifications(study, choice, room)
+    draws = _kept_draws(study, kept, choice, room)
     names = list(dict.fromkeys(name for pair in study.table_pairs for name in pair))
     return {
         "title": _title(study, title),
@@ -56,9 +67,9 @@ def map_payload(
             for name in study.spec.measures
         ],
         "axes": _axes(study, risk, distortion),
-        **_specifications(study, kept, first),
+        **_specifications(study, kept, first, room),
         "draws": _draws(study, kept, draws) if study.spec.replicates > 1 else None,
-        "tables": _tables(study, names, kept, first, draws),
+        "tables": _tables(study, names, _in_order(kept, first), draws, room),
         "rejected": _rejected(study),
         "chosen": None if choice is None else _chosen(study, kept, choice),
         "themes": {"light": asdict(theme.LIGHT), "dark": asdict(theme.DARK)},
@@ -87,7 +98,7 @@ def _axes(study: StudyLike, risk: str | None, distortion: str | None) -> list[in
     return [measures.index(risk or study.spec.risk[0]), measures.index(distortion or study.spec.distortion[0])]
 
 
-def _kept_specifications(study: StudyLike, choice: ChoiceLike | None) -> tuple[Integers, list[int]]:
+def _kept_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room) -> tuple[Integers, list[int]]:
     """The specifications that the page holds, ascending, and those of them that come first where room is short."""
     means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
     best = np.zeros(len(study.specs), dtype=np.bool_)
@@ -95,22 +106,22 @@ def _kept_specifications(study: StudyLike, choice: ChoiceLike | None) -> tuple[I
         best |= dominance.undominated(means[risk], means[distortion])
     first = [] if choice is None else [int(specification_numbers(study)[choice.candidate])]
     first += [int(i) for i in np.flatnonzero(best) if int(i) not in first]
-    everywhere = np.linspace(0, len(study.specs) - 1, min(len(study.specs), MOST_SPECIFICATIONS)).astype(np.int64)
+    everywhere = np.linspace(0, len(study.specs) - 1, min(len(study.specs), room.specifications)).astype(np.int64)
     return np.union1d(everywhere, np.array(first, dtype=np.int64)), first
 
 
-def _kept_draws(study: StudyLike, kept: Integers, choice: ChoiceLike | None) -> dict[str, Integers]:
+def _kept_draws(study: StudyLike, kept: Integers, choice: ChoiceLike | None, room: Room) -> dict[str, Integers]:
     """Candidates: those on a frontier of single draws, and whole replicates as long as there is room."""
     best = [study.frontier(risk=r, distortion=d) for r, d in product(study.spec.risk, study.spec.distortion)]
     best.append(np.array([] if choice is None else [choice.candidate], dtype=np.int64))
     frontier = np.unique(np.concatenate(best))
     replicate = study.table.column("replicate").to_numpy()
-    some = np.isin(specification_numbers(study), kept) & (replicate < max(1, MOST_DRAWS // max(1, len(kept))))
+    some = np.isin(specification_numbers(study), kept) & (replicate < max(1, room.draws // max(1, len(kept))))
     rows = np.union1d(np.flatnonzero(some & ~np.isnan(column(study, study.spec.risk[0]))), frontier)
     return {"rows": rows, "frontier": frontier}
 
 
-def _specifications(study: StudyLike, kept: Integers, first: list[int]) -> dict[str, Any]:
+def _specifications(study: StudyLike, kept: Integers, first: list[int], room: Room) -> dict[str, Any]:
     described = describe_specifications(study).take(pa.array(kept))
     rates = [rate for rate in dict.fromkeys(described["rate"].to_pylist()) if rate is not None]
     constraints = list(dict.fromkeys(described["constraint"].to_pylist()))
@@ -134,7 +145,7 @@ def _specifications(study: StudyLike, kept: Integers, first: list[int]) -> dict[
             "mean": [_rounded(mean[kept], 9) for mean, _ in figures],
             "spread": [_rounded(spread[kept]) for _, spread in figures],
             "often": _often(study, kept),
-            "texts": _texts(study, kept, first),
+            "texts": _texts(study, _in_order(kept, first), room),
         },
     }
 
@@ -152,12 +163,12 @@ def _often(study: StudyLike, kept: Integers) -> dict[str, list[float | None]]:
     }
 
 
-def _texts(study: StudyLike, kept: Integers, first: list[int]) -> dict[str, list[str]]:
+def _texts(study: StudyLike, numbers: list[int], room: Room) -> dict[str, list[str]]:
     def texts(number: int) -> list[str]:
         spec = study.specs[number]
         return [spec_text.python_text(spec), spec_text.command_text(spec), spec_text.toml_text(spec)]
 
-    return _as_room_allows(_in_order(kept, first), texts, ROOM_FOR_TEXTS)
+    return _as_room_allows(numbers, texts, room.texts)
 
 
 def _draws(study: StudyLike, kept: Integers, draws: dict[str, Integers]) -> dict[str, Any]:
@@ -174,7 +185,7 @@ def _draws(study: StudyLike, kept: Integers, draws: dict[str, Integers]) -> dict
 
 
 def _tables(
-    study: StudyLike, names: list[str], kept: Integers, first: list[int], draws: dict[str, Integers]
+    study: StudyLike, names: list[str], numbers: list[int], draws: dict[str, Integers], room: Room
 ) -> dict[str, Any] | None:
     """The 2-way distortion tables of the specifications' means and of the frontier's draws."""
     if study.two_way is None or not study.table_pairs:
@@ -190,14 +201,14 @@ def _tables(
     def of_draw(row: int) -> list[list[float | None]]:
         return [_rounded(t, 5) for t in two_way[row].T]
 
-    of_specs = _as_room_allows(_in_order(kept, first), of_mean, ROOM_FOR_TABLES)
+    of_specs = _as_room_allows(numbers, of_mean, room.tables)
     singles = draws["frontier"].tolist() if study.spec.replicates > 1 else []
     return {
         "attributes": [theme.shortened(name) for name in names],
         "pairs": [[names.index(a), names.index(b)] for a, b in study.table_pairs],
         "measures": [theme.measure_title(name) for name in TABLE_MEASURES],
         "specs": of_specs,
-        "draws": _as_room_allows(singles, of_draw, ROOM_FOR_TABLES // 2),
+        "draws": _as_room_allows(singles, of_draw, room.tables // 2),
     }
 
 

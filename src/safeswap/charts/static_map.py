@@ -152,7 +152,17 @@ def _furnish(axes: Axes, points: Points, rate: float | None) -> None:
     keys.append(Line2D([], [], color=LIGHT.ink, linewidth=2, marker="s", markerfacecolor="white", label="frontier"))
     if points.chosen is not None:
         keys.append(_key("o", "none", "chosen", edge=LIGHT.gain))
-    axes.legend(handles=keys, loc="upper right", frameon=False, fontsize=9)
+    # Above the axes, where no point can be.
+    axes.legend(
+        handles=keys,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=6,
+        frameon=False,
+        fontsize=9,
+        handletextpad=0.3,
+        columnspacing=1.4,
+    )
 
 
 def _key(marker: str, colour: str, label: str, *, edge: str = "none") -> Any:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.studies import cps_study, hostile_study, impossible_study, published_study
 
-from safeswap.charts import payload
-from safeswap.charts.payload import as_json, map_payload
+from safeswap.charts.payload import Room, as_json, map_payload
 from safeswap.charts.protocol import TABLE_MEASURES
 from safeswap.charts.static_map import map_svg
 
@@ -59,12 +58,10 @@ def test_two_way_tables_of_several_draws_are_their_mean():
     np.testing.assert_allclose(found, study.two_way[rows].mean(axis=0).T, rtol=1e-4, atol=1e-9)
 
 
-def test_what_is_on_a_frontier_is_kept_when_room_is_short(monkeypatch):
-    monkeypatch.setattr(payload, "MOST_SPECIFICATIONS", 5)
-    monkeypatch.setattr(payload, "MOST_DRAWS", 10)
+def test_what_is_on_a_frontier_is_kept_when_room_is_short():
     study = cps_study(attributes=("Race", "Sex", "Age"), replicates=5)
     choice = study.choose("cap_risk:0.0145")
-    found = map_payload(study, choice=choice)
+    found = map_payload(study, choice=choice, room=Room(specifications=5, draws=10))
     assert len(found["specs"]["number"]) < len(study.specs) == found["all_specifications"]
     assert len(found["draws"]["candidate"]) < len(study) == found["candidates"]
     assert found["specs"]["number"][found["chosen"]["spec"]] == study.specs.index(choice.spec)
@@ -76,12 +73,10 @@ def test_what_is_on_a_frontier_is_kept_when_room_is_short(monkeypatch):
         assert kept.issuperset(on_frontier)
 
 
-def test_tables_and_texts_stop_where_their_room_ends(monkeypatch):
-    monkeypatch.setattr(payload, "ROOM_FOR_TABLES", 5_000)
-    monkeypatch.setattr(payload, "ROOM_FOR_TEXTS", 3_000)
+def test_tables_and_texts_stop_where_their_room_ends():
     study = published_study()
     choice = study.choose("cap_risk:0.0135")
-    found = map_payload(study, choice=choice)
+    found = map_payload(study, choice=choice, room=Room(tables=5_000, texts=3_000))
     assert 0 < len(as_json(found["tables"]["specs"])) < 6_000
     assert 0 < len(as_json(found["specs"]["texts"])) < 4_000
     assert str(choice.candidate) in found["tables"]["specs"], "the chosen one comes first"
