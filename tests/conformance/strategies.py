@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import MaskSpec, SwapSpec, Targeting
@@ -182,6 +183,66 @@ def no_pairs(spec: SwapSpec) -> SwapSpec:
     return spec.replace(rate=None, pairs=0)
 
 
+AMOUNTS = st.sampled_from([0.0, -0.0, 1.5, 2.5, -7.0, float("nan"), float("inf"), 1e300, None])
+
+
+@st.composite
+def targeted_edit_inputs(draw: st.DrawFn, **stated: Any) -> tuple[Microdata, EditTargetedSpec]:
+    """A file with keys, areas and amounts, and any specification of the targeted edit.
+
+    Keys and areas have an order of their own, by which the file is sorted; so none of them is nominal.
+    """
+    data = draw(microdata())
+    names = draw(st.permutations(data.schema.categorical))
+    area_count = draw(st.integers(0, len(names) - 1))
+    areas, keys = tuple(names[:area_count]), tuple(names[area_count:])
+    amounts = draw(st.lists(AMOUNTS, min_size=len(data), max_size=len(data)))
+    kinds = {**dict.fromkeys(keys, Kind.ORDINAL), **dict.fromkeys(areas, Kind.GEOGRAPHY)}
+    schema = data.schema.replace(*(Attribute(name=name, kind=kind) for name, kind in kinds.items()))
+    schema = Schema(name=schema.name, attributes=(*schema.attributes, Attribute(name="amount", kind=Kind.NUMERIC)))
+    data = Microdata(data.table.append_column("amount", pa.array(amounts, pa.float64())), schema)
+    inside = tuple(name for name in keys if len(keys) > 1 and name == keys[0] and draw(st.booleans()))
+    free = {
+        "keys": (*keys, *(name for name in areas if draw(st.booleans()))),
+        "exchange": draw(st.sampled_from(["geography", "continuous", "categorical"] if areas else [2, 3])),
+        "geography": areas,
+        "geography_codes": "local",
+        "continuous": ("amount",),
+        "within": inside,
+        "tolerance": draw(st.integers(2, 6)),
+        "variant": draw(st.sampled_from(["keyed", "keyed", "letter"])),
+        "keep_fraction": draw(st.sampled_from([1.0, 1.0, 0.5])),
+        "missing_keys": "level",
+    }
+    return data, EditTargetedSpec(**{**free, **stated})
+
+
+def targeted_edit_example() -> tuple[Microdata, EditTargetedSpec]:
+    """Five hundred dwellings, of which many have a combination of rooms and age of their own."""
+    rng = np.random.default_rng(21)
+    county = rng.integers(0, 3, 500)
+    table = pa.table(
+        {
+            "id": pa.array([f"dwelling {i:05d}" for i in rng.permutation(500)]),
+            "Beds": pa.array((rng.random(500) ** 2 * 9).astype(np.int8)),
+            "Baths": pa.array((rng.random(500) ** 3 * 6).astype(np.int8)),
+            "Built": pa.array([f"{1900 + 10 * int(x)}s" for x in rng.integers(0, 9, 500)]),
+            "County": pa.array(county),
+            "Tract": pa.array(county * 100 + rng.integers(0, 9, 500)),
+            "Income": pa.array(np.round(rng.lognormal(10, 1, 500), 2)),
+        }
+    )
+    kinds = {"id": Kind.IDENTIFIER, "County": Kind.GEOGRAPHY, "Tract": Kind.GEOGRAPHY, "Income": Kind.NUMERIC}
+    attributes = tuple(Attribute(name=name, kind=kinds.get(name, Kind.ORDINAL)) for name in table.column_names)
+    data = Microdata(table, Schema(name="dwellings", attributes=attributes))
+    return data, EditTargetedSpec(keys=("Baths", "Beds", "Built"), geography=("County", "Tract"))
+
+
+def almost_nothing_kept(spec: EditTargetedSpec) -> EditTargetedSpec:
+    return spec.replace(keep_fraction=1e-9)
+
+
 CASES: dict[str, Case] = {
     "swap": Case(inputs=swap_inputs(), example=swap_example, idle=no_pairs),
+    "edit_targeted": Case(inputs=targeted_edit_inputs(), example=targeted_edit_example, idle=almost_nothing_kept),
 }
