@@ -110,7 +110,13 @@ def identifier_order(data: Microdata) -> radix.Rows | None:
     try:
         numbers = pc.cast(column, pa.int64()).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return np.asarray(pc.sort_indices(column).to_numpy(), dtype=np.uint32)
-    if (numbers[1:] >= numbers[:-1]).all():
+        return _text_order(column)
+    if (numbers[1:] > numbers[:-1]).all():
         return None
-    return np.argsort(numbers, kind="stable").astype(np.uint32)
+    order = np.argsort(numbers)
+    # Two texts that are the same number, such as 7 and 07, are told apart as texts.
+    return _text_order(column) if (np.diff(numbers[order]) == 0).any() else order.astype(np.uint32)
+
+
+def _text_order(column: pa.ChunkedArray) -> radix.Rows:
+    return np.asarray(pc.sort_indices(column).to_numpy(), dtype=np.uint32)

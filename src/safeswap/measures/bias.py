@@ -104,22 +104,16 @@ def bias_report(
     )
 
 
-def default_levels(comparison: Comparison, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Each changed key together with every set of unchanged ones, as in Table 7; all sets where that makes no sense."""
-    changed = [name for name in keys if aligned(comparison, name).changed]
-    unchanged = [name for name in keys if name not in changed]
-    if changed and unchanged:
-        found = [(name, *rest) for name in changed for rest in _subsets(unchanged, MOST_LEVELS // len(changed))]
-    else:
-        found = _subsets(list(keys), MOST_LEVELS)
-    return found
+def default_levels(comparison: Comparison, keys: Names) -> list[Names]:
+    """Every set of two keys or more in which one changed, as in Table 7; every set where none did.
 
-
-def _subsets(names: list[str], most: int) -> list[tuple[str, ...]]:
-    sizes = range(1, len(names) + 1)
-    if 2 ** len(names) - 1 > most:
-        sizes = (1, len(names))  # type: ignore[assignment]
-    return [subset for size in sizes for subset in combinations(names, size)]
+    Where these are too many, a changed key with one other at a time, and the finest level.
+    """
+    changed = {name for name in keys if aligned(comparison, name).changed}
+    smallest = 2 if changed and len(keys) > 1 else 1
+    sizes = range(smallest, len(keys) + 1) if 2 ** len(keys) <= MOST_LEVELS else sorted({smallest, len(keys)})
+    found = [level for size in sizes for level in combinations(keys, size)]
+    return [level for level in found if not changed or changed & set(level)]
 
 
 def _at_level(comparison: Comparison, level: Names, values: Values) -> list[BiasFigure]:
