@@ -113,6 +113,8 @@ def code_column(column: pa.ChunkedArray) -> Coded:
     """
     if pa.types.is_null(column.type):
         column = column.cast(pa.string())
+    if pa.types.is_integer(column.type) and column.type.bit_width <= 16 and not column.null_count:
+        return _code_short_integers(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     column = _with_one_dictionary(column)
@@ -133,6 +135,25 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
         start += len(chunk)
     return _compacted(codes, levels, has_missing=has_missing)
+
+
+def _code_short_integers(column: pa.ChunkedArray) -> Coded:
+    """Short integers are looked up, not hashed: a place for each possible value, levels in ascending order."""
+    bits = column.type.bit_width
+    dtype = np.dtype(f"u{bits // 8}")
+    present = np.zeros(1 << bits, dtype=np.bool_)
+    for chunk in column.chunks:
+        present[chunk.to_numpy().view(dtype)] = True
+    used = np.flatnonzero(present).astype(dtype).view(column.type.to_pandas_dtype())
+    levels = np.sort(used)
+    code_of = np.zeros(1 << bits, dtype=smallest_code_type(len(levels)))
+    code_of[levels.view(dtype)] = np.arange(len(levels))
+    codes = np.empty(len(column), dtype=code_of.dtype)
+    start = 0
+    for chunk in column.chunks:
+        np.take(code_of, chunk.to_numpy().view(dtype), out=codes[start : start + len(chunk)], mode="clip")
+        start += len(chunk)
+    return Coded(codes, pa.array(levels, type=column.type), has_missing=False)
 
 
 def _with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
