@@ -146,9 +146,9 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
         present[chunk.to_numpy().view(dtype)] = True
     used = np.flatnonzero(present).astype(dtype).view(column.type.to_pandas_dtype())
     levels = np.sort(used)
-    code_of = np.zeros(1 << bits, dtype=smallest_code_type(len(levels)))
+    code_of: Codes = np.zeros(1 << bits, dtype=smallest_code_type(len(levels)))
     code_of[levels.view(dtype)] = np.arange(len(levels))
-    codes = np.empty(len(column), dtype=code_of.dtype)
+    codes: Codes = np.empty(len(column), dtype=code_of.dtype)
     start = 0
     for chunk in column.chunks:
         np.take(code_of, chunk.to_numpy().view(dtype), out=codes[start : start + len(chunk)], mode="clip")
