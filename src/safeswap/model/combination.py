@@ -1,0 +1,237 @@
+"""Which combinations of key variables are to be protected, and from which count on one of them is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations as choices
+from math import comb
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from safeswap.errors import SpecError
+from safeswap.model.schema import Kind, Schema
+from safeswap.model.spec import Names, spec_error
+
+MOST_COMBINATIONS = 20_000
+MOST_KEYS = 62
+"""A set of keys is kept as the bits of one machine integer."""
+
+Missing = Literal["none", "own", "any"]
+"""What a missing value means when combinations are counted.
+
+``none``: it matches nothing, so a record has no combination of keys of which one is missing. ``own``: it is a value of
+its own. ``any``: it matches every value, other missing ones too.
+"""
+
+
+class KeyCombination(BaseModel):
+    """Some keys whose values together must not single out too few records.
+
+    >>> KeyCombination(keys=("Age", "Sex"), tolerance=5).keys
+    ('Age', 'Sex')
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keys: Annotated[Names, Field(min_length=1)]
+    tolerance: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> KeyCombination:
+        if len(set(self.keys)) != len(self.keys):
+            raise ValueError("a combination names an attribute twice")
+        return self
+
+
+def _as_combination(value: Any) -> Any:
+    """A combination may be written as its names alone."""
+    return value if isinstance(value, Mapping | KeyCombination) else {"keys": value}
+
+
+def _as_combinations(value: Any) -> Any:
+    return [_as_combination(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class CombinationFields(BaseModel):
+    """The fields that say what is to be protected; a specification that needs them takes them over."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    combinations: Annotated[
+        tuple[KeyCombination, ...],
+        BeforeValidator(_as_combinations),
+        Field(description="combinations of keys to protect, each as names or with a tolerance of its own"),
+    ] = ()
+    keys: Annotated[Names, Field(description="protect all combinations of up to `up_to` of these attributes")] = ()
+    up_to: Annotated[int | None, Field(ge=1, description="how many of `keys` go together; left out: all together")] = (
+        None
+    )
+    exactly: Annotated[bool, Field(description="only combinations of exactly `up_to` keys, not of fewer")] = False
+    levels: Annotated[
+        dict[str, Annotated[int, Field(ge=1, le=9)]],
+        Field(description="identification level per attribute: level 1 × level ≤ 2 × level ≤ 3 …, as ARGUS has it"),
+    ] = Field(default_factory=dict)
+    tolerance: Annotated[
+        float, Field(gt=0, allow_inf_nan=False, description="Q: a combination with fewer records is unsafe")
+    ] = 3
+    threshold: Annotated[
+        float | None,
+        Field(ge=0, allow_inf_nan=False, description="as ARGUS says it: a combination with so many or fewer is unsafe"),
+    ] = None
+    missing: Annotated[
+        Missing, Field(description="a missing value matches nothing (none), is a value (own), matches all (any)")
+    ] = "none"
+    weight: Annotated[str | None, Field(description="count by this attribute's sum instead of by records")] = None
+
+    @model_validator(mode="after")
+    def _says_what(self) -> CombinationFields:
+        if not (self.combinations or self.keys or self.levels):
+            raise ValueError("say what to protect: combinations, keys or levels")
+        if len(set(self.keys)) != len(self.keys):
+            raise ValueError("keys names an attribute twice")
+        if self.up_to is not None and self.up_to > len(self.keys):
+            raise ValueError(f"up_to is {self.up_to}, but there are {len(self.keys)} keys")
+        if self.exactly and self.up_to is None:
+            raise ValueError("exactly goes with up_to")
+        if self.threshold is not None and "tolerance" in self.model_fields_set:
+            raise ValueError("give tolerance (unsafe: fewer) or threshold (unsafe: so many or fewer), not both")
+        if self.threshold is not None and self.weight is not None:
+            raise ValueError("a threshold is a number of records; sums of weights are compared with a tolerance")
+        if self.levels and 1 not in self.levels.values():
+            raise ValueError("no attribute has identification level 1")
+        return self
+
+    @property
+    def default_tolerance(self) -> float:
+        """What the count of a combination must reach, unless it has a tolerance of its own."""
+        return self.tolerance if self.threshold is None else int(self.threshold) + 1
+
+    def stated(self) -> tuple[tuple[Names, float], ...]:
+        """Every combination with its tolerance, each once: stated ones first, then by number of keys."""
+        general = self.default_tolerance
+        found: dict[frozenset[str], tuple[Names, float]] = {}
+        for each in self.combinations:
+            tolerance = general if each.tolerance is None else each.tolerance
+            known = found.get(frozenset(each.keys))
+            # Said twice: the stricter word holds.
+            found[frozenset(each.keys)] = (each.keys, max(tolerance, known[1] if known else 0))
+        for names in (*self._of_keys(), *self._of_levels()):
+            found.setdefault(frozenset(names), (names, general))
+        return tuple(found.values())
+
+    def _of_keys(self) -> Iterable[Names]:
+        if not self.keys:
+            return ()
+        most = len(self.keys) if self.up_to is None else self.up_to
+        sizes = (most,) if self.exactly or self.up_to is None else range(1, most + 1)
+        if sum(comb(len(self.keys), size) for size in sizes) > MOST_COMBINATIONS:
+            raise SpecError(
+                f"these are more than {MOST_COMBINATIONS:,} combinations",
+                code="too-many-combinations",
+                hint="name fewer keys, or combinations of fewer of them",
+            )
+        return [names for size in sizes for names in choices(self.keys, size)]
+
+    def _of_levels(self) -> Iterable[Names]:
+        """One attribute of level 1 with another of level at most 2 with another of level at most 3, and so on."""
+        groups: list[frozenset[str]] = [frozenset()] if self.levels else []
+        for depth in range(1, max(self.levels.values(), default=0) + 1):
+            free = [name for name, level in self.levels.items() if level <= depth]
+            grown = {group | {name} for group in groups for name in free if name not in group}
+            if not grown:  # fewer attributes than levels
+                break
+            groups = sorted(grown, key=sorted)
+            if len(groups) > MOST_COMBINATIONS:
+                raise SpecError(
+                    f"these are more than {MOST_COMBINATIONS:,} combinations",
+                    code="too-many-combinations",
+                    hint="give fewer attributes an identification level",
+                )
+        order = {name: place for place, name in enumerate(self.levels)}
+        return [tuple(sorted(group, key=order.__getitem__)) for group in groups]
+
+
+class Combinations(CombinationFields):
+    """What is to be protected.
+
+    >>> Combinations(keys=["A", "B", "C"], up_to=2).stated()[-1]
+    (('B', 'C'), 3)
+    >>> [names for names, _ in Combinations(levels={"Town": 1, "Job": 2, "Age": 3, "Sex": 3}).stated()]
+    [('Town', 'Job', 'Age'), ('Town', 'Job', 'Sex')]
+    >>> Combinations(combinations=[("A",)], threshold=2).stated()
+    ((('A',), 3),)
+    """
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error("list of combinations", error) from None
+
+
+def as_combinations(value: Any) -> Combinations:
+    """What is to be protected, from a :class:`Combinations`, plain values, or a list of combinations.
+
+    >>> as_combinations([("Age", "Sex"), ("Town",)]).stated()[1]
+    (('Town',), 3)
+    """
+    if isinstance(value, Combinations):
+        return value
+    if isinstance(value, CombinationFields):
+        stated = value.model_dump(include=set(CombinationFields.model_fields) & value.model_fields_set)
+        return Combinations(**stated)
+    return Combinations(**value) if isinstance(value, Mapping) else Combinations(combinations=tuple(value))
+
+
+def check_combinations(asked: CombinationFields, schema: Schema, *, records: int) -> tuple[tuple[Names, float], ...]:
+    """Every combination with its tolerance; refused where it makes no sense for such a file."""
+    stated = asked.stated()
+    names = list(dict.fromkeys(name for keys, _ in stated for name in keys))
+    for name in names:
+        check_key(schema, name)
+    if len(names) > MOST_KEYS:
+        raise SpecError(
+            f"the combinations name {len(names)} attributes, at most {MOST_KEYS} can be looked at together",
+            code="too-many-keys",
+            hint="look at them in parts",
+        )
+    if asked.weight is not None:
+        _check_weight(schema, asked.weight)
+        return stated
+    for keys, tolerance in stated:
+        if tolerance > records:
+            raise SpecError(
+                f"the tolerance of {' × '.join(keys)} is {tolerance:g}, the file has {records:,} records",
+                code="tolerance-above-records",
+                hint="no combination can be safe: lower the tolerance",
+                combination=list(keys),
+                records=records,
+            )
+    return stated
+
+
+def check_key(schema: Schema, name: str) -> None:
+    """Refuse what cannot be a key: an unknown attribute, an identifier, a number that was not recoded."""
+    kind = schema[name].kind
+    if kind.is_categorical:
+        return
+    hint = "leave it out of the combinations"
+    if kind is Kind.NUMERIC:
+        hint = "recode it to ranges first, or describe it as ordinal if its values are categories"
+    raise SpecError(
+        f"{name!r} is {kind.value}: combinations are formed from categorical attributes",
+        code="key-not-categorical",
+        hint=hint,
+        attribute=name,
+    )
+
+
+def _check_weight(schema: Schema, name: str) -> None:
+    if schema[name].kind not in (Kind.WEIGHT, Kind.NUMERIC):
+        raise SpecError(
+            f"{name!r} is {schema[name].kind.value} and no weight",
+            code="not-a-weight",
+            hint="name the attribute that is described as weight, or leave weight out to count records",
+            attribute=name,
+        )
