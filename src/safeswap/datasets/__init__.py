@@ -3,35 +3,75 @@
 ``cps8d`` is the table on which the swapping papers of the National Institute of Statistical Sciences work: 48,842
 records of the public "Adult" census extract (Becker and Kohavi, CC BY 4.0) in eight categorical attributes.
 ``SOURCES.md`` next to this file says where it comes from and how it was recoded.
+
+``synthetic_census`` and ``synthetic_housing_survey`` make data of people who do not exist, in the shape of those on
+which the Confidentiality Edit of the 1990 Census of the United States and its improvement were tried (Moore 1996).
 """
 
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from importlib.resources import as_file, files
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from safeswap.datasets.census import CENSUS_GEOGRAPHY as CENSUS_GEOGRAPHY
+    from safeswap.datasets.census import CENSUS_KEYS as CENSUS_KEYS
+    from safeswap.datasets.census import synthetic_census as synthetic_census
+    from safeswap.datasets.census import synthetic_census_chunks as synthetic_census_chunks
+    from safeswap.datasets.census import synthetic_census_schema as synthetic_census_schema
+    from safeswap.datasets.census import write_synthetic_census as write_synthetic_census
+    from safeswap.datasets.housing_survey import HOUSING_ITEMS as HOUSING_ITEMS
+    from safeswap.datasets.housing_survey import HOUSING_KEYS as HOUSING_KEYS
+    from safeswap.datasets.housing_survey import synthetic_housing_survey as synthetic_housing_survey
     from safeswap.model.microdata import Microdata
     from safeswap.model.schema import Schema
 
-__all__ = ["available", "cps8d"]
+_HOME = {
+    "CENSUS_GEOGRAPHY": "census",
+    "CENSUS_KEYS": "census",
+    "HOUSING_ITEMS": "housing_survey",
+    "HOUSING_KEYS": "housing_survey",
+    "synthetic_census": "census",
+    "synthetic_census_chunks": "census",
+    "synthetic_census_schema": "census",
+    "synthetic_housing_survey": "housing_survey",
+    "write_synthetic_census": "census",
+}
+
+__all__ = sorted(["available", "cps8d", *_HOME])  # noqa: PLE0605  (the names of the table above, and two more)
 
 _AVAILABLE = MappingProxyType(
     {
         "cps8d": "48,842 persons, 8 categorical attributes: the Adult census extract as in Gomatam & Karr (2003)",
+        "synthetic_census": "households in a nested geography with the keys of the 1990 edit, as many as are wanted",
+        "synthetic_housing_survey": "64,998 dwellings, 4 keys and 5 continuous items, as in Moore (1996)",
     }
 )
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: a list of the data sets must not wait for NumPy.
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
 
 
 def available() -> Mapping[str, str]:
     """The names of the data sets and a line about each.
 
     >>> list(available())
-    ['cps8d']
+    ['cps8d', 'synthetic_census', 'synthetic_housing_survey']
     """
     return _AVAILABLE
 
