@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata as Microdata
     from safeswap.model.schema import Schema as Schema
     from safeswap.model.spec import SwapSpec as SwapSpec
+    from safeswap.model.study import StudySpec as StudySpec
     from safeswap.workflow import assess as assess
     from safeswap.workflow import describe as describe
     from safeswap.workflow import mask as mask
     from safeswap.workflow import plan as plan
     from safeswap.workflow import read as read
+    from safeswap.workflow import read_key as read_key
     from safeswap.workflow import release as release
+    from safeswap.workflow import study as study
     from safeswap.workflow import swap as swap
     from safeswap.workflow import to_frame as to_frame
     from safeswap.workflow import undo as undo
@@ -37,6 +40,7 @@ _HOME = {
     "Microdata": "safeswap.model.microdata",
     "SafeswapError": "safeswap.errors",
     "Schema": "safeswap.model.schema",
+    "StudySpec": "safeswap.model.study",
     "SwapSpec": "safeswap.model.spec",
     "assess": "safeswap.workflow",
     "datasets": "",
@@ -44,7 +48,9 @@ _HOME = {
     "mask": "safeswap.workflow",
     "plan": "safeswap.workflow",
     "read": "safeswap.workflow",
+    "read_key": "safeswap.workflow",
     "release": "safeswap.workflow",
+    "study": "safeswap.workflow",
     "swap": "safeswap.workflow",
     "to_frame": "safeswap.workflow",
     "undo": "safeswap.workflow",

@@ -10,8 +10,9 @@ import pytest
 import safeswap
 
 NAMES = [
-    *["Key", "Microdata", "SafeswapError", "Schema", "SwapSpec"],
-    *["assess", "datasets", "describe", "mask", "plan", "read", "release", "swap", "to_frame", "undo", "verify"],
+    *["Key", "Microdata", "SafeswapError", "Schema", "StudySpec", "SwapSpec"],
+    *["assess", "datasets", "describe", "mask", "plan", "read", "read_key", "release", "study", "swap", "to_frame"],
+    *["undo", "verify"],
 ]
 HEAVY = ("numba", "numpy", "pyarrow", "polars", "pandas", "scipy", "plotly", "cryptography", "pydantic", "pyreadstat")
 

@@ -32,18 +32,19 @@ def python_text(spec: Any, *, replicate: int | None = None) -> str:
     return f"import safeswap as ss\n\nspec = {made}\nmasked = ss.mask(data, spec, key=key{drawn})"
 
 
-def command_text(spec: Any) -> str:
+def command_text(spec: Any, *, replicate: int | None = None) -> str:
     """A command for a POSIX shell; the names of the files are to be filled in.
 
     >>> from safeswap.model.spec import SwapSpec
     >>> print(command_text(SwapSpec(swap=["Race", "Age, grouped"], rate=0.05)))
-    safeswap swap data.csv --swap Race --swap '"Age, grouped"' --rate 0.05 \\
+    safeswap mask swap data.csv --swap Race --swap '"Age, grouped"' --rate 0.05 \\
       --key secret.key --output masked.parquet --audit audit/
     """
     values = spec.as_dict()
     options = " ".join(_options({name: value for name, value in values.items() if name != "method"}))
-    files = "--key secret.key --output masked.parquet --audit audit/"
-    return f"safeswap {shlex.quote(values['method'])} data.csv {options} \\\n  {files}"
+    drawn = "" if replicate is None else f" --replicate {replicate}"
+    files = f"--key secret.key{drawn} --output masked.parquet --audit audit/"
+    return f"safeswap mask {shlex.quote(values['method'])} data.csv {options} \\\n  {files}"
 
 
 def toml_text(spec: Any) -> str:

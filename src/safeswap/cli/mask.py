@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from safeswap.cli.console import Console
-from safeswap.cli.masking import AuditDirectory, MaskedFile, Outputs, PlanOnly, Scores, mask_file
+from safeswap.cli.masking import AuditDirectory, MaskedFile, Outputs, PlanOnly, ReplicateNumber, Scores, mask_file
 from safeswap.cli.options import Force, InsecureSeed, KeyFile, command, reading_options, spec_options
 
 
@@ -61,6 +61,7 @@ def method_command(name: str) -> Any:
         scores: Scores = True,
         key: KeyFile = None,
         insecure_seed: InsecureSeed = None,
+        replicate: ReplicateNumber = 0,
         output: MaskedFile = None,
         audit: AuditDirectory = None,
         force: Force = False,
@@ -75,6 +76,7 @@ def method_command(name: str) -> Any:
             outputs=outputs,
             key=key,
             insecure_seed=insecure_seed,
+            replicate=replicate,
             plan_only=plan_only,
             scores=scores,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table
-from safeswap.cli.options import OUTPUT, randomness
+from safeswap.cli.options import OUTPUT, RANDOMNESS, randomness
 from safeswap.cli.outputs import check_outputs
 from safeswap.cli.scores import score_table
 from safeswap.cli.wording import as_options
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 INSIDE = "stays inside"
 
+ReplicateNumber = Annotated[
+    int,
+    typer.Option(
+        "--replicate",
+        min=0,
+        metavar="N",
+        help="which draw of the key: 0, or the one that a study chose",
+        rich_help_panel=RANDOMNESS,
+    ),
+]
 PlanOnly = Annotated[
     bool, typer.Option("--plan-only", help="only say whether it can be done; needs no key and writes nothing")
 ]
@@ -52,6 +62,7 @@ def mask_file(
     outputs: Outputs,
     key: Path | None,
     insecure_seed: int | None,
+    replicate: int,
     plan_only: bool,
     scores: bool,
 ) -> None:
@@ -74,7 +85,7 @@ def mask_file(
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("masking")
-        masked = workflow.mask(data, spec, **secret)
+        masked = workflow.mask(data, spec, replicate=replicate, **secret)
         if scores:
             steps.at("measuring")
         assessment = workflow.assess(masked) if scores else None

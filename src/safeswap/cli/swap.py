@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.cli.masking import AuditDirectory, MaskedFile, Outputs, PlanOnly, Scores, mask_file
+from safeswap.cli.masking import AuditDirectory, MaskedFile, Outputs, PlanOnly, ReplicateNumber, Scores, mask_file
 from safeswap.cli.options import (
     Force,
     InsecureSeed,
@@ -36,6 +36,7 @@ def swap(
     ] = None,
     key: KeyFile = None,
     insecure_seed: InsecureSeed = None,
+    replicate: ReplicateNumber = 0,
     output: MaskedFile = None,
     audit: AuditDirectory = None,
     force: Force = False,
@@ -59,6 +60,14 @@ def swap(
     spec = SwapSpec(**parameters)
     outputs = Outputs(output=output, audit=audit, force=force)
     mask_file(
-        console, spec, file, reading=reading, outputs=outputs, key=key, insecure_seed=insecure_seed,
-        plan_only=plan_only, scores=scores,
-    )  # fmt: skip
+        console,
+        spec,
+        file,
+        reading=reading,
+        outputs=outputs,
+        key=key,
+        insecure_seed=insecure_seed,
+        replicate=replicate,
+        plan_only=plan_only,
+        scores=scores,
+    )
