@@ -37,7 +37,13 @@ $(INSTALLED): requirements/dev.txt pyproject.toml $(BIN)/python
 .PHONY: venv
 venv: $(INSTALLED)  ## make or refresh .venv from the locked requirements
 
-# What a target needs beyond Python packages (a browser, say) gets its own stamp here, made by a script in tools/.
+# What a target needs beyond Python packages gets its own stamp here, made by a script in tools/.
+
+BROWSER := $(VENV)/.browser
+
+$(BROWSER): $(INSTALLED) tools/install-browser
+	tools/install-browser
+	touch $@
 
 
 # --- Using it --------------------------------------------------------------------------------------------------------
@@ -48,7 +54,7 @@ demo: $(INSTALLED)  ## from a survey file to a release, written to demo-output/
 	$(BIN)/safeswap demo --output demo-output
 
 .PHONY: test
-test: $(INSTALLED)  ## all tests, and the examples in the docstrings
+test: $(INSTALLED) $(BROWSER)  ## all tests, and the examples in the docstrings
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: check
