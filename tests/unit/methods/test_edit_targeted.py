@@ -22,6 +22,8 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.study import StudySpec
+from safeswap.search.run import run_study
 
 
 def as_printed(keys: list[Any], values: list[Any], tolerance: int) -> list[Any]:
@@ -339,3 +341,17 @@ def test_another_key_another_edit_and_the_same_key_the_same() -> None:
     assert one.data.table.equals(same.data.table)
     assert not one.data.table.equals(other.data.table)
     assert one.audit.key_id == KEY.id
+
+
+def test_it_stands_on_the_risk_utility_map_beside_swaps() -> None:
+    replay, bias = "replay:keys=BATHS+BEDS+YR_BLT", "percentage_bias:variables=INCOME"
+    edits = ({"method": "edit_targeted", "keys": KEYS}, {"method": "edit_targeted", "keys": KEYS, "variant": "letter"})
+    question = StudySpec(
+        attributes=("BEDS",), up_to=1, rates=(0.05,), others=edits, risk=(replay, "n_rule"), distortion=(bias,)
+    )
+    study = run_study(dwellings(1500), question, key=KEY)
+    assert set(study.table["outcome"].to_pylist()) == {"made"}
+    drawn, printed = (row for row in study.table.to_pylist() if "edit_targeted" in row["spec"])
+    assert printed[replay] > 0.99
+    assert drawn[replay] < 0.3
+    assert drawn[bias] > 0
