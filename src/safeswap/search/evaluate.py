@@ -22,6 +22,7 @@ from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InternalError, SafeswapError
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
 from safeswap.kernels.two_way import MOST_PLACES
+from safeswap.measures.base import Measure
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
@@ -47,16 +48,19 @@ class Group:
 class Evaluator:
     """Everything about a file that candidates share, made once. May be used by several threads."""
 
-    def __init__(self, data: Microdata, study: StudySpec, key: Key, *, candidates: int) -> None:
+    def __init__(
+        self, data: Microdata, study: StudySpec, key: Key, *, candidates: int, measures: Sequence[Measure] | None = None
+    ) -> None:
         self.data = data
         self.study = study
         self.key = key
         self.keys = study.keys or data.schema.categorical
         self.engine = MemoryEngine()
         self.table_pairs = kept_tables(data, self.keys, candidates)
-        self._way = QuickWay(data, self.keys, _further(study, data), study.measures, key, tables=bool(self.table_pairs))
-        self._measures = [registry.measure(text) for text in study.measures]
+        self._measures = measures or [registry.measure(text) for text in study.measures]
+        self._way = QuickWay(data, self.keys, _further(study, data), self._measures, key, tables=bool(self.table_pairs))
         self._replicates: OrderedDict[int, Replicate] = OrderedDict()
+        self._most_replicates = (os.cpu_count() or 1) + 1
         self._lock = threading.Lock()
 
     def prepared(self, group: Group) -> SwapGroup | Group:
@@ -83,7 +87,7 @@ class Evaluator:
         with self._lock:
             found = self._replicates.pop(number, None) or Replicate(self._way, number)
             self._replicates[number] = found
-            while len(self._replicates) > (os.cpu_count() or 1) + 1:
+            while len(self._replicates) > self._most_replicates:
                 self._replicates.popitem(last=False)
             return found
 

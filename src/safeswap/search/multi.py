@@ -45,17 +45,18 @@ def search_study(
     >>> len(found), found.facts["search"]["possible"]
     (60, 486)
     """
-    before = check(data, study)
+    checked = check(data, study)
     space = Space(study, swap_attributes(data, study))
     _check_budget(budget, study)
     if space.size + len(study.others) <= budget:
         return run_study(data, study, key=key, progress=progress, checkpoint=checkpoint, threads=threads)
-    evaluator = Evaluator(data, study, key, candidates=budget * study.replicates)
+    measures = list(checked.measures.values())
+    evaluator = Evaluator(data, study, key, candidates=budget * study.replicates, measures=measures)
     digest = study_digest(data, study, key, f"search {budget}") if checkpoint else ""
     seen = _Seen(evaluator, budget, progress=progress, checkpoint=checkpoint, digest=digest, threads=threads)
     seen.add([other_group(values) for values in study.others])
     _evolve(space, seen, key)
-    found = study_of(study, evaluator, seen.groups, seen.figures(), before)
+    found = study_of(study, evaluator, seen.groups, seen.figures(), checked.before)
     told = {"method": "NSGA-II (pymoo)", "budget": budget, "evaluated": len(seen.groups), "possible": space.size}
     return replace(found, facts={**found.facts, "search": told})
 

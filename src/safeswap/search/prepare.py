@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from safeswap import registry
@@ -23,23 +25,31 @@ _GIVEN = frozenset({"touched"})
 """What a measure can be given in a study, besides the two files."""
 
 
-def check(data: Microdata, study: StudySpec) -> dict[str, float]:
-    """Refuse what cannot be run; the figures of the untouched file, by measure.
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What is known of a study that can be run: its measures, and the figures of the untouched file."""
+
+    measures: dict[str, Measure]
+    before: dict[str, float]
+
+
+def check(data: Microdata, study: StudySpec) -> Checked:
+    """Refuse what cannot be run.
 
     >>> from safeswap import datasets
-    >>> round(check(datasets.cps8d(), StudySpec())["n_rule"], 5)
+    >>> round(check(datasets.cps8d(), StudySpec()).before["n_rule"], 5)
     0.01501
     """
     if not len(data):
         raise InputError("the file has no record", code="no-records", hint="give a file with records")
     as_objective(study.objective)
     _check_attributes(data, study)
-    measures = [registry.measure(text) for text in study.measures]
-    _check_axes(study)
+    measures = {text: registry.measure(text) for text in study.measures}
+    _check_axes(study, measures)
     _check_others(data, study)
     if not study.number_of_candidates(swap_attributes(data, study)):
         raise _empty()
-    return {text: _before(data, study, measure) for text, measure in zip(study.measures, measures, strict=True)}
+    return Checked(measures, {text: _before(data, study, measure) for text, measure in measures.items()})
 
 
 def grid(data: Microdata, study: StudySpec) -> tuple[Group, ...]:
@@ -106,10 +116,10 @@ def _check_attributes(data: Microdata, study: StudySpec) -> None:
         )
 
 
-def _check_axes(study: StudySpec) -> None:
+def _check_axes(study: StudySpec, measures: dict[str, Measure]) -> None:
     stated = [*((text, "risk") for text in study.risk), *((text, "distortion") for text in study.distortion)]
     for text, axis in stated:
-        measure = registry.measure(text)
+        measure = measures[text]
         if measure.axis.value != axis:
             raise SpecError(
                 f"{text!r} measures {measure.axis.value}, not {axis}",

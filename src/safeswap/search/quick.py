@@ -22,6 +22,7 @@ from safeswap.errors import SafeswapError
 from safeswap.kernels import candidate, cells, keyed, order, touched
 from safeswap.kernels.touched import Int64s, Labels
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.measures.base import Measure
 from safeswap.methods.swap import check_attributes, draw, shortfall, stage_key, uniform_shortfall
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
@@ -66,7 +67,7 @@ class QuickWay:
     """What all replicates share: the file as labels, its counts, and how many records of the order usually suffice."""
 
     def __init__(
-        self, data: Microdata, keys: Names, further: Names, measures: Sequence[str], key: Key, *, tables: bool
+        self, data: Microdata, keys: Names, further: Names, measures: Sequence[Measure], key: Key, *, tables: bool
     ) -> None:
         self.data = data
         self.keeps_tables = tables
@@ -75,7 +76,7 @@ class QuickWay:
         self.engine = MemoryEngine()
         self.names = tuple(dict.fromkeys((*keys, *further)))
         self._plans: dict[SwapSpec, Plan] = {}
-        self._measures = [as_quick(text) for text in measures]
+        self._measures = [as_quick(measure) for measure in measures]
         self.likely_share = 0.0
 
     @cached_property
@@ -210,8 +211,10 @@ class Replicate:
         old, new = touched.moves(prefix.labels, prefix.cells, pairs, group.swapped, way.strides)
         done = candidate.Touched(prefix.labels, pairs, group.swapped, old, new)
         scores, tables = candidate.score(way.base, done, asked, group.tables)
-        columns = [measure.read(scores, tables, way.base.smallness) for measure in way.measures or ()]
-        values = np.stack(columns, axis=1) if len(asked) else np.zeros((0, len(columns)))
+        measures = way.measures or ()
+        values = np.empty((len(asked), len(measures)))
+        for column, measure in enumerate(measures):
+            values[:, column] = measure.read(scores, tables, way.base.smallness)
         kept = tables.astype(np.float32) if way.keeps_tables else None
         return Figures(values, asked, ("",) * len(asked), kept)
 

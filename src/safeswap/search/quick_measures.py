@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap import registry
 from safeswap.kernels.candidate import SCORES
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.measures.base import Measure
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,17 +35,17 @@ class QuickMeasure:
         return np.abs(values) if self.absolute else values
 
 
-def as_quick(text: str) -> QuickMeasure | None:
+def as_quick(measure: Measure) -> QuickMeasure | None:
     """How the measure is read off; None where it looks at other attributes, other tables or records one by one.
 
-    >>> as_quick("n_rule:n=5")
+    >>> from safeswap.registry import measure
+    >>> as_quick(measure("n_rule:n=5"))
     QuickMeasure(name='n_rule', n=5, of_tables=False, absolute=False)
-    >>> as_quick("hellinger:ways=2")
+    >>> as_quick(measure("hellinger:ways=2"))
     QuickMeasure(name='hellinger', n=0, of_tables=True, absolute=False)
-    >>> as_quick("n_rule:keys=Age+Sex") is None
+    >>> as_quick(measure("n_rule:keys=Age+Sex")) is None
     True
     """
-    measure = registry.measure(text)
     stated: dict[str, Any] = {name: value for name, value in measure.parameters.items() if value not in ([], None)}
     absolute = bool(stated.pop("absolute", False))
     if measure.name == "n_rule" and set(stated) == {"n"}:

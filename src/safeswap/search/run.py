@@ -72,10 +72,10 @@ def run_study(
     >>> len(study)
     6
     """
-    before = check(data, study)
+    checked = check(data, study)
     groups = grid(data, study)
     total = sum(len(group.specs) for group in groups) * study.replicates
-    evaluator = Evaluator(data, study, key, candidates=total)
+    evaluator = Evaluator(data, study, key, candidates=total, measures=list(checked.measures.values()))
     prepared = [evaluator.prepared(group) for group in groups]
     blocks = cut(evaluator, prepared, study.replicates)
     digest = study_digest(data, study, key) if checkpoint else ""
@@ -91,7 +91,8 @@ def run_study(
         counted += len(figures)
         if progress:
             progress(counted, total)
-    return study_of(study, evaluator, groups, Figures.joined([done[block.number] for block in blocks]), before)
+    figures = Figures.joined([done[block.number] for block in blocks])
+    return study_of(study, evaluator, groups, figures, checked.before)
 
 
 def study_digest(data: Microdata, study: StudySpec, key: Key, *further: str) -> str:

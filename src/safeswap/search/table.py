@@ -71,7 +71,10 @@ def spec_text(spec: MaskSpec) -> str:
 def specs_of(table: pa.Table) -> tuple[MaskSpec, ...]:
     """The specifications of a study, from the text in its table."""
     count = int(table.column("specification").to_numpy().max(initial=-1)) + 1
-    return tuple(registry.make_spec(json.loads(text)) for text in table.column("spec").slice(0, count).to_pylist())
+    specs = [json.loads(text) for text in table.column("spec").slice(0, count).to_pylist()]
+    # A method is looked up once: there may be a hundred thousand specifications of it.
+    types = {name: registry.method(name).spec_type for name in {values.pop("method") for values in map(dict, specs)}}
+    return tuple(types[values.pop("method")](**values) for values in specs)
 
 
 def label_of(data: Microdata, spec: MaskSpec, names: Names) -> str:

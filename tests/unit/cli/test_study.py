@@ -254,7 +254,7 @@ def test_what_was_stopped_goes_on_to_the_same_end(safeswap, tmp_path, monkeypatc
 @pytest.mark.usefixtures("cps8d_file")
 def test_the_bar_shows_the_time_left_on_a_terminal_and_only_there(tmp_path):
     ours, theirs = pty.openpty()
-    request = [word if word != "2000" else "150" for word in _study_of_demo(tmp_path)]
+    request = [word if word != "2000" else "20" for word in _study_of_demo(tmp_path)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     child = subprocess.Popen(request, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment)
     os.close(theirs)
@@ -268,5 +268,5 @@ def test_the_bar_shows_the_time_left_on_a_terminal_and_only_there(tmp_path):
     os.close(ours)
     assert child.returncode == 0
     assert b"time left" in shown
-    assert b"/10800" in shown
+    assert b"/1440" in shown
     assert "time left" not in said
