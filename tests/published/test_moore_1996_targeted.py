@@ -8,14 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.dwellings import column, edit, microdata
+from tests.dwellings import KEY, column, edit, microdata
 
+from safeswap.datasets.housing_survey import HOUSING_ITEMS, HOUSING_KEYS, synthetic_housing_survey
 from safeswap.kernels import bias, divergence
-from safeswap.measures.bias import default_levels
+from safeswap.measures.bias import default_levels, percentage_bias
 from safeswap.measures.bias_figures import bias_bounds
 from safeswap.methods.near_optimal import near_optimal_order
+from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
+from safeswap.search.thinning import thin_to
 
 PAPER = json.loads((Path(__file__).parent / "data" / "moore_1996.json").read_text())
 TABLE_5 = PAPER["table_5"]
@@ -151,3 +154,37 @@ def test_a_longer_list_of_keys_has_a_figure_for_each_set_that_is_looked_at() -> 
     names = ("a", "b", "c", "d", "e")
     figures = {keys: float(sum(map(ord, keys))) for size in range(1, 5) for keys in combinations(names, size)}
     assert near_optimal_order(figures, names).keys == ("e", "d", "c", "b", "a")
+
+
+# A file like the paper's: as many records, about as many uniques, the same keys. Who is exchanged with whom is its own.
+SORTED = ("BATHS", "BEDROOMS", "YR_BLT", "REGION")
+
+
+def test_on_a_file_like_the_papers_as_many_records_are_exchanged() -> None:
+    printed = PAPER["table_8"]
+    masked = edit(synthetic_housing_survey(), keys=SORTED, exchange=2, tolerance=2, variant="letter")
+    facts = masked.audit.facts
+    assert facts["below_tolerance"] == pytest.approx(printed["uniques"], rel=0.02)
+    assert facts["took_part"] == pytest.approx(printed["records"]["original"], rel=0.03)
+    assert facts["from_above_tolerance"] == pytest.approx(printed["from_above"], rel=0.1)
+    assert facts["took_part"] == facts["below_tolerance"] + facts["from_above_tolerance"]
+
+
+def test_on_a_file_like_the_papers_thinning_goes_as_in_table_8() -> None:
+    printed = PAPER["table_8"]["records"]
+    data = synthetic_housing_survey()
+    spec = EditTargetedSpec(keys=SORTED, exchange=2, tolerance=2, variant="letter")
+    whole = percentage_bias(edit(data, **spec.model_dump(exclude_defaults=True)))
+    bounds = {name: PAPER["table_8"]["p"] * whole.pointwise(name) for name in HOUSING_ITEMS}
+    found = thin_to(data, spec, bounds, key=KEY)
+    trials = {trial.name: trial for trial in found}
+    assert trials["A.2"].expected_records == pytest.approx(printed["expected"], rel=0.03)
+    assert trials["A.2"].records == pytest.approx(printed["first"], rel=0.06)
+    assert trials["A.3"].records == pytest.approx(printed["corrected"], rel=0.08)
+    for name in HOUSING_ITEMS:
+        assert trials["A.3"].observed[name] == pytest.approx(bounds[name], rel=0.45)
+        assert found.chosen.observed[name] <= bounds[name]
+
+
+def test_on_a_file_like_the_papers_the_near_optimal_order_for_income_is_the_printed_one() -> None:
+    assert near_optimal_order(synthetic_housing_survey(), HOUSING_KEYS, "INCOME").keys == SORTED

@@ -26,6 +26,7 @@ from safeswap.engines.sorted_classes import (
 from safeswap.kernels import cells, keyed, walk
 from safeswap.methods.edit_checks import check_edit
 from safeswap.methods.near_optimal import near_optimal_order
+from safeswap.methods.swap import compensating
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.invariant import (
@@ -109,6 +110,7 @@ class EditTargeted:
             algorithm=keyed.ALGORITHM,
             replicate=replicate,
             data_name=data.schema.name,
+            compensating=compensating(data, masked, tuple(exchanges)) if exchanges else 0,
             facts=_facts(data, masked, edit=edit, spec=spec, walked=walked, wanting=wanting),
         )
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)

@@ -99,7 +99,7 @@ class Replay(ParametricMeasure):
     def _sources(self, release: Microdata, walked: Walked, keys: tuple[str, ...], names: tuple[str, ...]) -> list[Rows]:
         """For each exchanged attribute, the record of the release from which the intruder takes its value."""
         sources = [np.arange(len(release), dtype=np.int64) for _ in names]
-        for stage in walked.stages:
+        for stage in reversed(walked.stages):  # the last exchange is the first to be undone
             pairs = walked.rows[stage].astype(np.int64)
             chosen = _first_keys(release, keys, pairs) if self.first_key else None
             for name, source in zip(names, sources, strict=True):
