@@ -26,6 +26,7 @@ MEASURES = "safeswap.measures"
 _BUILT_IN = {
     METHODS: {
         "swap": "safeswap.methods.swap:Swap",
+        "edit_1990": "safeswap.methods.edit_1990:Edit1990",
         "edit_targeted": "safeswap.methods.edit_targeted:EditTargeted",
     },
     MEASURES: {

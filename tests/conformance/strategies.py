@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -242,7 +243,76 @@ def almost_nothing_kept(spec: EditTargetedSpec) -> EditTargetedSpec:
     return spec.replace(keep_fraction=1e-9)
 
 
+@st.composite
+def edit_1990_inputs(draw: st.DrawFn, **stated: Any) -> tuple[Microdata, Edit1990Spec]:
+    """A file with areas in areas, whose codes are unique or count anew, and any specification of the edit of 1990."""
+    data = draw(microdata(most_records=40))
+    keys = data.schema.categorical
+    depth = draw(st.integers(2, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    unique = draw(st.booleans())
+    table, attributes, levels = data.table, data.schema.attributes, []
+    codes = np.zeros(len(data), dtype=np.int64)
+    for level in range(depth):
+        own = rng.integers(0, draw(st.integers(1, 3)), len(data))
+        codes = codes * 3 + own
+        levels.append(f"area {level}")
+        kind = draw(st.sampled_from([pa.int64(), pa.string(), pa.dictionary(pa.int8(), pa.string())]))
+        values = pa.array([str(code) for code in (codes if unique else own)])
+        values = values.cast(pa.int64()) if kind == pa.int64() else values.cast(kind)
+        table = table.append_column(levels[-1], values)
+        as_kind = draw(st.sampled_from([Kind.GEOGRAPHY, Kind.NOMINAL]))
+        attributes = (*attributes, Attribute(name=levels[-1], kind=as_kind))
+    within = draw(st.integers(0, depth - 2))
+    small = draw(st.booleans())
+    rate = draw(st.floats(0, 1))
+    free = {
+        "keys": keys,
+        "geography": tuple(levels),
+        "within": levels[within],
+        "across": levels[draw(st.integers(within + 1, depth - 1))],
+        "rate": rate,
+        "small_block_units": draw(st.integers(1, 4)) if small else 0,
+        "small_block_rate": draw(st.floats(rate, 1)) if small else None,
+        "geography_codes": "unique" if unique else "local",
+        "missing_keys": "level",
+        "single_areas": "leave",
+    }
+    return Microdata(table, Schema(name=data.schema.name, attributes=attributes)), Edit1990Spec(**{**free, **stated})
+
+
+def edit_1990_example() -> tuple[Microdata, Edit1990Spec]:
+    """Six hundred households of which a tenth is sampled, and of small blocks a third."""
+    rng = np.random.default_rng(22)
+    state = rng.integers(1, 3, 600)
+    place = state * 10 + rng.integers(0, 5, 600)
+    table = pa.table(
+        {
+            "id": pa.array(rng.permutation(600) + 7_000_000_000),
+            "Persons": pa.array(rng.integers(1, 5, 600).astype(np.int8)),
+            "Origin": pa.array(rng.choice(["a", "b"], 600)),
+            "State": pa.array([f"state {i}" for i in state]).dictionary_encode(),
+            "Place": pa.array(place),
+            "Block": pa.array(
+                [f"{p}-{b}" for p, b in zip(place, (rng.random(600) ** 3 * 30).astype(int), strict=True)]
+            ),
+        }
+    )
+    levels = ("State", "Place", "Block")
+    kinds = {"id": Kind.IDENTIFIER, "Persons": Kind.ORDINAL, **dict.fromkeys(levels, Kind.GEOGRAPHY)}
+    attributes = tuple(Attribute(name=name, kind=kinds.get(name, Kind.NOMINAL)) for name in table.column_names)
+    spec = Edit1990Spec(
+        keys=("Persons", "Origin"), geography=levels, rate=0.1, small_block_units=4, small_block_rate=1 / 3
+    )
+    return Microdata(table, Schema(name="households", attributes=attributes)), spec
+
+
+def no_sample(spec: Edit1990Spec) -> Edit1990Spec:
+    return spec.replace(rate=0.0, small_block_units=0, small_block_rate=None)
+
+
 CASES: dict[str, Case] = {
     "swap": Case(inputs=swap_inputs(), example=swap_example, idle=no_pairs),
+    "edit_1990": Case(inputs=edit_1990_inputs(), example=edit_1990_example, idle=no_sample),
     "edit_targeted": Case(inputs=targeted_edit_inputs(), example=targeted_edit_example, idle=almost_nothing_kept),
 }

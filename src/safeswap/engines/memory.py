@@ -12,6 +12,7 @@ import pyarrow as pa
 from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest, Rows
 from safeswap.engines.identity import record_identity
 from safeswap.kernels import cells, matching, order, pairing
+from safeswap.kernels.threads import run_all
 from safeswap.model.microdata import Coded, Codes, Microdata
 from safeswap.model.spec import Targeting
 
@@ -54,14 +55,18 @@ class MemoryEngine:
 
     def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
         """Exchange values within each pair; all other columns are shared with the input."""
-        columns = {name: _exchanged(data.table.column(name), pairs) for name in attributes}
-        coded = {}
-        for name in attributes:
+        columns: dict[str, pa.ChunkedArray] = {}
+        coded: dict[str, Coded] = {}
+
+        def exchange(name: str) -> None:
+            columns[name] = _exchanged(data.table.column(name), pairs)
             before = data.coded(name)
             codes = before.codes.copy()
             pairing.exchange(codes, pairs)
             coded[name] = Coded(codes, before.levels, before.has_missing)
-        return data.with_columns(columns, coded)
+
+        run_all(exchange, attributes)
+        return data.with_columns({name: columns[name] for name in attributes}, coded)
 
 
 Lookup = Callable[[str], Codes | None]
@@ -204,6 +209,10 @@ def _bisect(most: int, holds: Callable[[int], bool]) -> int:
 
 def _exchanged(column: pa.ChunkedArray, pairs: Rows) -> pa.ChunkedArray:
     """The column with values exchanged; the values themselves are moved, never rebuilt from codes."""
+    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_float64(column.type)):
+        values = np.concatenate([np.empty(0, column.type.to_pandas_dtype()), *(c.to_numpy() for c in column.chunks)])
+        pairing.exchange(values, pairs)
+        return pa.chunked_array([pa.array(values, type=column.type)])
     whole = column.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):  # what combining gives for an empty column
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], type=column.type)

@@ -15,7 +15,8 @@ from safeswap import datasets
 from safeswap.errors import OutputError, SpecError
 from safeswap.model.schema import Kind
 
-FINGERPRINT = "3f745345f484bcf0115a4816bbd48b3fbf8dc341b653e76d6d75a51f9fdeb3aa"  # of 3,000 households: changes only with a new version of the census
+# Of 3,000 households: changes only with a new version of the census.
+FINGERPRINT = "3f745345f484bcf0115a4816bbd48b3fbf8dc341b653e76d6d75a51f9fdeb3aa"
 RACES = ("WHITE", "BLACK", "INDIAN", "ASIAN", "OTHER")
 
 

@@ -1,0 +1,110 @@
+"""What the Confidentiality Edit of 1990 asks of a file before any household is drawn."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from safeswap.engines.household_areas import HouseholdAreas
+from safeswap.errors import InfeasibleError, InputError, SpecError
+from safeswap.kernels.duplicates import has_duplicates
+from safeswap.kernels.geography import parents
+from safeswap.kernels.sampling import Identity
+from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.model.geography import check_nesting
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+from safeswap.model.value_order import missing_codes
+
+Names = tuple[str, ...]
+
+
+def check_attributes(data: Microdata, spec: Edit1990Spec) -> None:
+    """Refuse keys and levels that are not categorical, missing values in them, and households that repeat."""
+    for name in spec.keys:
+        _check_categorical(data, name, what="a key", code="key-not-categorical")
+    for name in spec.geography:
+        _check_categorical(data, name, what="a level of the geography", code="not-geography")
+    _check_complete(data, spec.geography, code="missing-geography", hint="give every household all of its codes")
+    if spec.missing_keys == "refuse":
+        hint = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
+        _check_complete(data, spec.keys, code="missing-keys", hint=hint)
+    for attribute in data.schema.iter_kind(Kind.HOUSEHOLD):
+        if len(data.coded(attribute.name).levels) < len(data):
+            raise InputError(
+                f"households repeat in {attribute.name!r}: this edit moves one record per household",
+                code="household-repeats",
+                hint="give a file of households, with the persons counted by their characteristics",
+                attribute=attribute.name,
+            )
+
+
+def check_nested(data: Microdata, spec: Edit1990Spec) -> None:
+    """Refuse levels of which one has areas that lie in two areas of the level above."""
+    if spec.geography_codes == "local":
+        return  # the code of an area then begins with that of the area around it
+    for coarse, fine in pairwise(spec.geography):
+        inner, outer = data.coded(fine), data.coded(coarse)
+        if parents(inner.codes, outer.codes, inner.cardinality) is None:
+            check_nesting(data, (coarse, fine))
+
+
+def check_identity(data: Microdata, identity: Identity) -> None:
+    """Refuse a file in which a record identifier occurs twice: two records would have one draw."""
+    attribute = data.schema.identifier
+    if attribute is not None and has_duplicates(identity):
+        raise InputError(
+            f"the identifier {attribute.name!r} occurs more than once in some records",
+            code="duplicate-identifier",
+            hint="an identifier must be unique; name another column, or none to know records by their position",
+            column=attribute.name,
+        )
+
+
+def check_single_areas(areas: HouseholdAreas, spec: Edit1990Spec) -> None:
+    """Refuse areas of ``within`` with several households all of which lie in one area of ``across``, if so asked."""
+    single = areas.single_areas
+    if spec.single_areas == "leave" or not len(single):
+        return
+    finer = spec.geography[spec.geography.index(spec.across_level) + 1 :]
+    households = int(areas.within_sizes[single].sum())
+    raise InfeasibleError(
+        f"{len(single):,} areas of {spec.within_level!r}, with {households:,} households, have one area of "
+        f"{spec.across_level!r} only: nobody there can have a partner in another one",
+        code="single-area",
+        hint="; or ".join(
+            [
+                *([f"exchange across {finer[0]}"] if finer else []),
+                *(["exchange within a coarser level"] if spec.within_level != spec.geography[0] else []),
+                'single_areas="leave" to leave these households as they are',
+            ]
+        ),
+        areas=len(single),
+        households=households,
+        within=spec.within_level,
+        across=spec.across_level,
+    )
+
+
+def _check_categorical(data: Microdata, name: str, *, what: str, code: str) -> None:
+    kind = data.schema[name].kind
+    if not kind.is_categorical:
+        raise SpecError(
+            f"{name!r} is {kind.value}: {what} is categorical",
+            code=code,
+            hint="a count such as the number of persons is ordinal: describe it so; recode a continuous item to ranges",
+            attribute=name,
+        )
+
+
+def _check_complete(data: Microdata, names: Names, *, code: str, hint: str) -> None:
+    counts = {}
+    for name in names:
+        if data.coded(name).has_missing or data.schema[name].missing:
+            flags = missing_codes(data, name)
+            counts[name] = int(np.count_nonzero(flags[data.coded(name).codes]))
+    counts = {name: count for name, count in counts.items() if count}
+    if counts:
+        listed = ", ".join(f"{name} ({count:,} records)" for name, count in counts.items())
+        raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=counts)
