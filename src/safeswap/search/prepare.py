@@ -13,7 +13,7 @@ from safeswap.measures.base import Measure
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
-from safeswap.model.spec import Names
+from safeswap.model.spec import Names, SwapSpec
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.search.evaluate import Group
 from safeswap.search.objective import as_objective
@@ -87,7 +87,7 @@ def swap_group(study: StudySpec, names: Names, constraint: ConstraintSet, rates:
 def other_group(values: dict[str, object]) -> Group:
     """A candidate that was stated in full."""
     spec = registry.make_spec(values)
-    return Group(specs=(spec,), labels=tuple(getattr(spec, "swap", ())))
+    return Group(specs=(spec,), labels=spec.swap if isinstance(spec, SwapSpec) else ())
 
 
 def _check_attributes(data: Microdata, study: StudySpec) -> None:

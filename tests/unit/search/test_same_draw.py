@@ -83,7 +83,7 @@ CONSTRAINTS = (
 def test_every_candidate_is_the_release_made_from_it(*, records, seed, true_swap, pairing, constraint, rates, keys):
     data = sample(records, seed=seed)
     question = StudySpec(
-        attributes=("A", "C", "D"),
+        attributes=("A", "B", "C"),
         rates=tuple(rates),
         constraints=(constraint,),
         true_swap=true_swap,

@@ -169,6 +169,15 @@ def test_candidates_of_other_kinds_stand_beside_the_grid():
     assert not np.isnan(found.two_way).any()
 
 
+def test_any_method_can_stand_on_the_map():
+    others = ({"method": "edit_targeted", "keys": ["A", "B", "C"], "exchange": "categorical", "tolerance": 40},)
+    found = run_study(sample(), StudySpec(rates=(0.1,), others=others, replicates=2), key=KEY)
+    last = found.table.slice(10, 1).to_pylist()[0]
+    assert (last["label"], last["swap"], last["rate"], last["outcome"]) == ("edit_targeted", [], None, "made")
+    assert last["hellinger"] > 0
+    assert found.choose("cap_distortion:1").candidate in range(len(found))
+
+
 def test_one_candidate_that_fails_does_not_stop_the_others(monkeypatch):
     from safeswap.measures.distortion.dissimilarity import Dissimilarity
 
