@@ -1,0 +1,179 @@
+"""Distances between the records of two files over all pairs that do not belong together: quantiles and densities.
+
+z² = ‖y − x‖² / ‖y‖², or ‖y − x‖² where no scale per record is given. All pairs are looked at without any of them being
+kept: the leading bits of a positive floating-point number order it, so counting by them finds the few values among
+which a quantile lies, and only those are sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import floor
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from safeswap.kernels import keyed
+from safeswap.kernels.kd_tree import Floats, Rows, squared
+from safeswap.kernels.threads import run_all, spans
+
+Counts = npt.NDArray[np.int64]
+
+_SHIFT = np.uint64(46)  # sign, exponent and six bits of the fraction: steps of at most 1.6% of the square
+_BINS = 1 << 17
+
+
+def relative_square(square: float, scale: float) -> float:
+    """z² of a squared distance: 0 between equal records, infinite from a zero vector to any other.
+
+    >>> relative_square(4.0, 16.0), relative_square(0.0, 0.0), relative_square(1.0, 0.0)
+    (0.25, 0.0, inf)
+    """
+    return float(_relative(square, scale))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _relative(square, scale):  # type: ignore[no-untyped-def]
+    if square == 0.0:
+        return 0.0
+    return square / scale if scale > 0.0 else np.inf
+
+
+def matched_squares(y: Floats, x: Floats, scales: Floats, partners: Rows) -> Floats:
+    """z² between each record and its partner; not a number where it has none.
+
+    >>> matched_squares(np.array([[2.0], [1.0]]), np.array([[1.0]]), np.array([4.0, 1.0]), np.array([0, -1])).tolist()
+    [0.25, nan]
+    """
+    found = np.full(len(y), np.nan)
+    rows = np.flatnonzero(partners >= 0)
+    squares = np.empty(len(rows))
+    _pairs(y, x, scales, rows, partners[rows], squares)
+    found[rows] = squares
+    return found
+
+
+def exact_quantile(y: Floats, x: Floats, scales: Floats, partners: Rows, share: float) -> float:
+    """The quantile of z over all pairs that do not belong together, between order statistics by a straight line.
+
+    >>> y = np.array([[1.0], [2.0]])
+    >>> exact_quantile(y, y, np.ones(2), np.array([0, 1]), 0.5)  # two pairs, both at distance 1
+    1.0
+    """
+    number = len(y) * len(x) - int(np.count_nonzero(partners >= 0))
+    position = (number - 1) * share
+    low = floor(position)
+    high = min(low + 1, number - 1)
+    runs = _runs(y, x)
+    by_run = _of_runs(lambda run: _by_leading_bits(y, x, scales, partners, *run), runs)
+    counts = by_run.sum(axis=0)
+    upto = np.cumsum(counts)
+    first, last = int(np.searchsorted(upto, low, side="right")), int(np.searchsorted(upto, high, side="right"))
+    ends = np.cumsum(by_run[:, first : last + 1].sum(axis=1))
+    values = np.empty(ends[-1])
+
+    def collect(run: int) -> None:
+        place = values[ends[run - 1] if run else 0 : ends[run]]
+        _collect(y, x, scales, partners, *runs[run], first, last, place)
+
+    run_all(collect, range(len(runs)))
+    values.sort()
+    before = int(upto[first] - counts[first])
+    a, b = np.sqrt(values[low - before]), np.sqrt(values[high - before])
+    return float(a if a == b else a + (b - a) * (position - low))
+
+
+def density_counts(y: Floats, x: Floats, scales: Floats, partners: Rows, edges: Floats) -> Counts:
+    """How many pairs that do not belong together fall between the edges; the last figure counts those beyond them."""
+    squares = edges**2
+    found = _of_runs(lambda run: _between_edges(y, x, scales, partners, squares, *run), _runs(y, x))
+    return np.asarray(found.sum(axis=0))
+
+
+def sampled_squares(
+    y: Floats, x: Floats, scales: Floats, partners: Rows, *, key: bytes, pairs: int, order: Rows, archive_order: Rows
+) -> Floats:
+    """z² of pairs drawn with replacement by a keyed counter, without those that belong together.
+
+    ``order`` and ``archive_order`` number the records of either file in a way that does not depend on their rows.
+    """
+    words = keyed.encrypt(keyed.integer_blocks(np.arange(pairs, dtype=np.int64)), key)
+    rows = order[_below(words[:, 0], len(y))]
+    others = archive_order[_below(words[:, 1], len(x))]
+    apart = partners[rows] != others
+    rows, others = rows[apart], others[apart]
+    found = np.empty(len(rows))
+    _pairs(y, x, scales, rows, others, found)
+    return found
+
+
+def _below(words: npt.NDArray[np.uint64], number: int) -> Rows:
+    """Uniform numbers below ``number`` (which is far below 2³²): the leading half of a word, multiplied and cut."""
+    return (((words >> np.uint64(32)) * np.uint64(number)) >> np.uint64(32)).astype(np.int64)
+
+
+def _runs(y: Floats, x: Floats) -> list[tuple[int, int]]:
+    """Runs of records, as many as so many pairs are worth."""
+    number = len(spans(len(y) * len(x)))
+    return list(pairwise([len(y) * i // number for i in range(number + 1)]))
+
+
+def _of_runs(work: Callable[[tuple[int, int]], Counts], runs: list[tuple[int, int]]) -> Counts:
+    """What each run counts, a line each."""
+    parts: dict[tuple[int, int], Counts] = {}
+    run_all(lambda run: parts.__setitem__(run, work(run)), runs)
+    return np.stack([parts[run] for run in runs])
+
+
+@njit(cache=True, nogil=True)
+def _pairs(y: Floats, x: Floats, scales: Floats, rows: Rows, others: Rows, out: Floats) -> None:
+    for p in range(len(rows)):
+        out[p] = _relative(squared(y, rows[p], x, others[p]), scales[rows[p]])
+
+
+@njit(cache=True, nogil=True)
+def _by_leading_bits(y: Floats, x: Floats, scales: Floats, partners: Rows, first: int, last: int) -> Counts:
+    counts = np.zeros(_BINS, dtype=np.int64)
+    one = np.empty(1, dtype=np.float64)
+    bits = one.view(np.uint64)
+    for i in range(first, last):
+        for k in range(len(x)):
+            if k != partners[i]:
+                one[0] = _relative(squared(y, i, x, k), scales[i])
+                counts[bits[0] >> _SHIFT] += 1
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _collect(
+    y: Floats, x: Floats, scales: Floats, partners: Rows, start: int, end: int, first: int, last: int, out: Floats
+) -> None:
+    found = 0
+    one = np.empty(1, dtype=np.float64)
+    bits = one.view(np.uint64)
+    for i in range(start, end):
+        for k in range(len(x)):
+            if k != partners[i]:
+                one[0] = _relative(squared(y, i, x, k), scales[i])
+                if first <= np.int64(bits[0] >> _SHIFT) <= last:
+                    out[found] = one[0]
+                    found += 1
+
+
+@njit(cache=True, nogil=True)
+def _between_edges(
+    y: Floats, x: Floats, scales: Floats, partners: Rows, squares: Floats, first: int, last: int
+) -> Counts:
+    counts = np.zeros(len(squares), dtype=np.int64)
+    step = (len(squares) - 1) / np.sqrt(squares[-1])
+    for i in range(first, last):
+        for k in range(len(x)):
+            if k != partners[i]:
+                square = _relative(squared(y, i, x, k), scales[i])
+                if square < squares[-1]:
+                    counts[min(int(np.sqrt(square) * step), len(squares) - 2)] += 1
+                else:
+                    counts[-1] += 1
+    return counts

@@ -1,0 +1,57 @@
+"""Pairs near in rank: disjoint, within the window, of different values, and drawn evenly."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeswap.kernels.rank_pairs import pairs_within, rank_order
+
+
+def by_hand(values: list[float], draws: list[int], window: int) -> list[list[int]]:
+    """The rule on a list, one place after the other."""
+    free = set(range(len(values)))
+    pairs = []
+    for i in range(len(values)):
+        above = [j for j in range(i + 1, min(len(values), i + window + 1)) if j in free and values[j] != values[i]]
+        if i in free and above:
+            partner = above[((draws[i] >> 32) * len(above)) >> 32]
+            free -= {i, partner}
+            pairs.append([i, partner])
+    return pairs
+
+
+@given(
+    st.lists(st.integers(0, 12), max_size=60).map(sorted),
+    st.integers(0, 70),
+    st.integers(0, 2**32 - 1),
+)
+def test_pairs_are_those_of_the_rule_on_a_list(values, window, seed):
+    draws = np.random.default_rng(seed).integers(0, 2**64, len(values), dtype=np.uint64)
+    found = pairs_within(np.array(values, dtype=float), draws, window).tolist()
+    assert found == by_hand(values, [int(d) for d in draws], window)
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 2.5]), max_size=40), st.integers(0, 2**32 - 1))
+def test_equal_values_stand_in_the_order_of_their_draws(values, seed):
+    words = np.random.default_rng(seed).integers(0, 2**64, (len(values), 2), dtype=np.uint64)
+    order = rank_order(np.array(values), words).tolist()
+    assert order == sorted(range(len(values)), key=lambda i: (values[i], int(words[i, 0]), int(words[i, 1])))
+
+
+def test_every_place_of_the_window_is_drawn_as_often():
+    rng = np.random.default_rng(8)
+    values = np.arange(12.0)
+    partners = [pairs_within(values, rng.integers(0, 2**64, 12, dtype=np.uint64), 5)[0, 1] for _ in range(5000)]
+    counts = np.bincount(partners, minlength=12)
+    assert counts[:1].sum() == counts[6:].sum() == 0
+    assert abs(counts[1:6] - 1000).max() < 5 * np.sqrt(800)
+
+
+def test_nearly_everybody_finds_a_partner():
+    rng = np.random.default_rng(9)
+    pairs = pairs_within(np.sort(rng.lognormal(size=10_000)), rng.integers(0, 2**64, 10_000, dtype=np.uint64), 500)
+    assert len(pairs) > 4_990
+    assert len(np.unique(pairs)) == pairs.size
+    assert (pairs[:, 1] - pairs[:, 0]).max() <= 500
