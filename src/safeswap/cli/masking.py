@@ -122,5 +122,24 @@ def tell(console: Console, masked: Masked) -> None:
     console.say(masked.plan.sentence + ".")
     share = f"{touched:,} of {audit.records:,} records took part ({touched / max(audit.records, 1):.2%})"
     console.say(f"{audit.made:,} pairs exchanged: {share}." if audit.exchanges else f"{share}.")
-    if not audit.releasable:
-        console.warn("Made from an insecure seed: anyone can undo it. NOT FOR RELEASE.")
+    told = [(name.replace("_", " "), _told(value)) for name, value in audit.facts.items() if _told(value)]
+    if told:
+        console.say("")
+        console.say(table(["found", ""], told, right="lr"))
+    if audit.stamp:
+        console.warn(f"{audit.stamp}: anyone can undo it.")
+
+
+def _told(value: object) -> str:
+    """A fact that fits on a line; tables among the facts are left to the audit record."""
+    if isinstance(value, bool) or value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    if isinstance(value, dict) and all(isinstance(each, (int, float)) for each in value.values()):
+        return ", ".join(f"{name} {_told(each)}" for name, each in value.items())
+    return value if isinstance(value, str) else ""

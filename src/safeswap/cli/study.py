@@ -136,7 +136,7 @@ def study(
     Ctrl-C stops it; the same call with --resume goes on.
     """
     from safeswap import workflow
-    from safeswap.cli.study_words import document
+    from safeswap.cli.study_words import document, masking_command
 
     stated = {
         "attributes": names(attributes) if attributes else None,
@@ -173,6 +173,8 @@ def study(
     workflow.save_study(found, output, choice=choice, data=data, pages=pages, force=force)
     checkpoint.discard()
     _tell(console, found, choice, output, pages=pages)
+    if choice is not None:
+        console.say("\nThis very draw as a masked file:\n" + masking_command(choice, file, key, insecure_seed, reading))
     if why_none is not None:
         hint = f"{why_none.hint}; all figures are in {output}"
         raise InfeasibleError(why_none.message, code=why_none.code, hint=hint, output=str(output))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -142,6 +144,21 @@ def places(output: Path, *, pages: bool, choice: bool) -> Table:
         rows.append(("report", output / "report.html", "stays inside"))
         rows.append(("public report", output / "report-public.html", "may leave with the release"))
     return table(["made", "where", ""], rows)
+
+
+def masking_command(
+    choice: Choice, file: Path, key: Path | None, insecure_seed: int | None, reading: Mapping[str, Any]
+) -> str:
+    """The call that makes the chosen draw as a file, ready to be pasted into a shell."""
+    from safeswap.charts.spec_text import command_text
+
+    text = command_text(choice.spec, replicate=choice.replicate)
+    secret = f"--insecure-seed {insecure_seed}" if key is None else f"--key {shlex.quote(str(key))}"
+    options = [
+        f"--{name} {shlex.quote(str(value))}" for name, value in reading.items() if isinstance(value, (str, Path))
+    ]
+    words = " ".join([shlex.quote(str(file)), *options])
+    return text.replace(" data.csv ", f" {words} ", 1).replace("--key secret.key", secret, 1)
 
 
 def document(study: Study, choice: Choice | None) -> dict[str, Any]:

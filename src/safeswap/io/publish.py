@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -146,9 +146,13 @@ def check_and_write(
 
 
 def _refuse_stamped(masked: Masked, key: Key) -> None:
-    if not masked.audit.releasable:
-        refuse_insecure(replace(key, releasable=False))
     refuse_insecure(key)
+    if not masked.audit.releasable:
+        raise UnsafeRelease(
+            f"what was masked is stamped {masked.audit.stamp}",
+            code="not-for-release",
+            hint="mask again, for release: with a secret key (`safeswap keygen`) and, for an edit, its keyed variant",
+        )
 
 
 def _refuse_nested(public: Path, audit: Path) -> None:

@@ -63,6 +63,11 @@ class Audit:
     replacements: tuple[Replacement, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def stamp(self) -> str:
+        """Empty where the result may be released; else the stamp, with the reason."""
+        return "" if self.releasable else f"NOT FOR RELEASE ({self.facts.get('not_for_release', 'insecure seed')})"
+
     def touched(self) -> npt.NDArray[np.bool_]:
         """Per record, whether it took part in any exchange or replacement."""
         flags = np.zeros(self.records, dtype=np.bool_)

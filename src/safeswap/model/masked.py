@@ -22,7 +22,7 @@ class Masked:
     audit: Audit
 
     def __repr__(self) -> str:
-        stamp = "" if self.audit.releasable else ", NOT FOR RELEASE (insecure seed)"
+        stamp = f", {self.audit.stamp}" if self.audit.stamp else ""
         return (
             f"<Masked by {self.audit.method}: {len(self.data):,} records, {self.audit.made:,} pairs exchanged{stamp}>"
         )
