@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,6 +77,21 @@ def test_the_chosen_draw_can_be_made_again_with_the_key(safeswap, call, key, sur
     scores = workflow.assess(masked, measures=["n_rule", "hellinger"])
     assert scores["n_rule"].value == pytest.approx(choice["risk"], abs=1e-12)
     assert scores["hellinger"].value == pytest.approx(choice["distortion"], abs=1e-12)
+
+
+def test_the_command_that_it_shows_makes_the_very_draw(safeswap, call, survey, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = safeswap(*call, "--replicates", 4, "--no-pages").stdout
+    shown = said.partition("This very draw as a masked file:\n")[2].replace("\\\n", " ")
+    assert safeswap(*shlex.split(shown)[1:]).code == 0
+    choice = workflow.load_study(tmp_path / "out").choose()
+    made = workflow.assess(
+        workflow.read(survey, identifier="id"),
+        workflow.read("masked.parquet", identifier="id"),
+        measures=["n_rule", "hellinger"],
+    )
+    assert made["n_rule"].value == pytest.approx(choice.risk, abs=1e-12)
+    assert made["hellinger"].value == pytest.approx(choice.distortion, abs=1e-12)
 
 
 def test_every_option_reaches_the_question(safeswap, survey, tmp_path):
