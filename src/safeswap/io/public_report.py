@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from heapq import nsmallest
 from importlib.resources import files
 from typing import Any
 
@@ -59,8 +60,8 @@ def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
     counted = column.drop_null().value_counts()
     number = dict(zip(level_texts(counted.field("values")), counted.field("counts").to_pylist(), strict=True))
     # By count and then by name: a tie must not be broken by the order of the rows.
-    most = sorted(number, key=lambda text: (-number[text], text))[:MOST_LINES]
-    shown = [t for t in attribute.levels or sorted(most) if t in set(most)]
+    most = set(nsmallest(MOST_LINES, number, key=lambda text: (-number[text], text)))
+    shown = [t for t in attribute.levels or sorted(most) if t in most]
     largest = max(number.values(), default=0)
     lines = [_frequency(attribute.labels.get(t, t), number[t], largest, release.facts.tolerance) for t in shown]
     if column.null_count:
