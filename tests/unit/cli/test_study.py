@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from tests.unit.cli.conftest import CANARY
@@ -222,7 +223,7 @@ def test_ctrl_c_stops_it_cleanly_and_says_how_to_go_on(safeswap, tmp_path, as_js
     child = subprocess.Popen(_study_of_demo(tmp_path, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         while child.poll() is None and not (kept.is_dir() and any(kept.glob("[0-9a-f]*.npz"))):
-            pass
+            time.sleep(0.005)
         child.send_signal(signal.SIGINT)
         said, complaint = child.communicate(timeout=120)
     finally:
