@@ -211,6 +211,9 @@ class Replicate:
         old, new = touched.moves(prefix.labels, prefix.cells, pairs, group.swapped, way.strides)
         done = candidate.Touched(prefix.labels, pairs, group.swapped, old, new)
         scores, tables = candidate.score(way.base, done, asked, group.tables)
+        if way.keys == way.data.schema.categorical:
+            # Where nobody chose the attributes, a change of any column counts, and a true swap changes both records.
+            scores[:, candidate.SCORES.index("share_changed")] = 2 * asked / len(way.data)
         measures = way.measures or ()
         values = np.empty((len(asked), len(measures)))
         for column, measure in enumerate(measures):

@@ -10,6 +10,7 @@ from tests.unit.search.samples import KEY, file_of, sample
 
 from safeswap.errors import InfeasibleError
 from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.search.evaluate import Evaluator
 from safeswap.search.prepare import grid
@@ -188,6 +189,18 @@ def test_the_quick_way_gives_what_the_general_way_gives(seed, pairing, true_swap
     assert quick.two_way is not None
     assert quick.two_way == pytest.approx(general.two_way, abs=1e-7, nan_ok=True)
     assert quick.table_pairs == general.table_pairs
+
+
+@pytest.mark.parametrize("keys", [(), ("A", "B")])
+def test_swapping_what_forms_no_cells_is_scored_as_it_is_released(keys):
+    data = sample(400)
+    attributes = tuple(data.schema[name] for name in data.attributes if name != "D")
+    numeric = data.schema["D"].model_copy(update={"kind": Kind.NUMERIC})
+    data = Microdata(data.table, Schema(name="sample", attributes=(*attributes, numeric)))
+    study = run_study(data, StudySpec(attributes=("A", "D"), rates=(0.1,), keys=keys, **MEASURES), key=KEY)
+    assert [spec.swap for spec in study.specs] == [("A",), ("D",), ("A", "D")]
+    for number in range(len(study)):
+        assert_is_the_release(data, study, number)
 
 
 def test_the_order_of_the_rows_plays_no_part():
