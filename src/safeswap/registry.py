@@ -29,6 +29,11 @@ _BUILT_IN = {
         "swap": "safeswap.methods.swap:Swap",
         "edit_1990": "safeswap.methods.edit_1990:Edit1990",
         "edit_targeted": "safeswap.methods.edit_targeted:EditTargeted",
+        "rank_swap": "safeswap.methods.rank_swap:RankSwap",
+        "noise": "safeswap.methods.noise:Noise",
+        "microaggregation": "safeswap.methods.microaggregation:Microaggregation",
+        "top_bottom": "safeswap.methods.top_bottom:TopBottom",
+        "pram": "safeswap.methods.pram:Pram",
     },
     MEASURES: {
         "hellinger": "safeswap.measures.distortion.hellinger:Hellinger",

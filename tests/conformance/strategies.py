@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from tests.conformance import numeric_strategies as numeric
 
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.edit_spec import EditTargetedSpec
@@ -28,12 +29,15 @@ class Case:
 
     ``inputs`` gives small files with specifications that apply to them and that take what there is where they ask for
     too much. ``example`` is one of some hundred records with many possible results. ``idle`` turns a specification
-    into one that asks for nothing.
+    into one that asks for nothing. ``drawn`` says that the key decides the result, ``threaded`` that several threads
+    work on it.
     """
 
     inputs: st.SearchStrategy[Tried]
     example: Callable[[], Tried]
     idle: Callable[[Any], MaskSpec]
+    drawn: bool = True
+    threaded: bool = True
 
 
 AWKWARD_NAMES = (
@@ -315,4 +319,27 @@ CASES: dict[str, Case] = {
     "swap": Case(inputs=swap_inputs(), example=swap_example, idle=no_pairs),
     "edit_1990": Case(inputs=edit_1990_inputs(), example=edit_1990_example, idle=no_sample),
     "edit_targeted": Case(inputs=targeted_edit_inputs(), example=targeted_edit_example, idle=almost_nothing_kept),
+    "rank_swap": Case(
+        inputs=numeric.rank_swap_inputs(), example=numeric.rank_swap_example, idle=numeric.idle_window, threaded=False
+    ),
+    "noise": Case(
+        inputs=numeric.noise_inputs(), example=numeric.noise_example, idle=numeric.idle_noise, threaded=False
+    ),
+    "microaggregation": Case(
+        inputs=numeric.microaggregation_inputs(),
+        example=numeric.microaggregation_example,
+        idle=numeric.idle_groups,
+        drawn=False,
+        threaded=False,
+    ),
+    "top_bottom": Case(
+        inputs=numeric.top_bottom_inputs(),
+        example=numeric.top_bottom_example,
+        idle=numeric.idle_bounds,
+        drawn=False,
+        threaded=False,
+    ),
+    "pram": Case(
+        inputs=numeric.pram_inputs(microdata()), example=numeric.pram_example, idle=numeric.idle_pram, threaded=False
+    ),
 }

@@ -83,6 +83,11 @@ def exchanges(masked: Masked) -> list[tuple[tuple[str, ...], list[list[int]]]]:
     return [(exchange.attributes, exchange.pairs.tolist()) for exchange in masked.audit.exchanges]
 
 
+def outcome(masked: Masked) -> tuple[str, bytes]:
+    """What was exchanged and what came out."""
+    return str(exchanges(masked)), serialised(masked.data.table)
+
+
 def same_values(one: pa.Table, other: pa.Table) -> bool:
     """Equal to the bit, NaN and −0.0 included; how a column is cut into chunks does not matter."""
     return [[repr(v) for v in column.to_pylist()] for column in one.columns] == [
@@ -206,11 +211,11 @@ def test_codes_of_the_result_are_those_of_its_columns(method: Method, engine: En
 @every_pair
 def test_one_flipped_key_bit_changes_the_result(method: Method, engine: Engine) -> None:
     tried = CASES[method.name].example()
-    results = {str(exchanges(mask(method, engine, tried)))}
+    results = {outcome(mask(method, engine, tried))}
     for bit in range(256):
         flipped = bytes(byte ^ (1 << (bit % 8) if i == bit // 8 else 0) for i, byte in enumerate(KEY.secret))
-        results.add(str(exchanges(mask(method, engine, tried, key=Key(flipped)))))
-    assert len(results) == 257
+        results.add(outcome(mask(method, engine, tried, key=Key(flipped))))
+    assert len(results) == (257 if CASES[method.name].drawn else 1)
 
 
 @every_pair
@@ -219,7 +224,7 @@ def test_replicates_and_names_of_data_sets_have_draws_of_their_own(method: Metho
     renamed = Microdata(data.table, data.schema.replace(name="another name"))
     results = [mask(method, engine, (data, spec), replicate=i) for i in range(3)]
     results.append(mask(method, engine, (renamed, spec)))
-    assert len({str(exchanges(masked)) for masked in results}) == 4
+    assert len({outcome(masked) for masked in results}) == (4 if CASES[method.name].drawn else 1)
 
 
 @every_pair
@@ -233,7 +238,7 @@ def test_the_number_of_threads_plays_no_part(
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
     monkeypatch.setattr(threads, "_most_threads", lambda: started.append(number) or number)
     masked = mask(method, engine, (with_rows(tried[0], np.arange(len(tried[0]))), tried[1]))
-    assert started
+    assert started or not CASES[method.name].threaded
     assert exchanges(masked) == exchanges(expected)
     assert serialised(masked.data.table) == serialised(expected.data.table)
 

@@ -77,6 +77,11 @@ class Audit:
             flags[replacement.rows] = True
         return flags
 
+    @property
+    def unit(self) -> str:
+        """What ``asked``, ``feasible`` and ``made`` count: pairs, unless the method counts records."""
+        return str(self.facts.get("unit", "pairs"))
+
     def __repr__(self) -> str:
         stamp = "" if self.releasable else ", not for release"
-        return f"<Audit {self.method}: {self.made:,} of {self.asked:,} pairs, {self.records:,} records{stamp}>"
+        return f"<Audit {self.method}: {self.made:,} of {self.asked:,} {self.unit}, {self.records:,} records{stamp}>"

@@ -23,9 +23,9 @@ class Masked:
 
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""
-        return (
-            f"<Masked by {self.audit.method}: {len(self.data):,} records, {self.audit.made:,} pairs exchanged{stamp}>"
-        )
+        done = "exchanged" if self.audit.unit == "pairs" else "changed"
+        made = f"{self.audit.made:,} {self.audit.unit} {done}"
+        return f"<Masked by {self.audit.method}: {len(self.data):,} records, {made}{stamp}>"
 
     def as_dict(self) -> dict[str, Any]:
         """Totals only: safe to print inside the building."""

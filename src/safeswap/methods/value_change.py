@@ -1,0 +1,117 @@
+"""What methods that replace values have in common: the plan in words, the keyed words of records, the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from safeswap.engines.identity import record_identity
+from safeswap.errors import InfeasibleError
+from safeswap.kernels import keyed, keyed_numbers
+from safeswap.model.audit import Audit
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.numeric_column import Change, Floats, decimals_of, finite_numbers
+from safeswap.model.plan import Plan
+from safeswap.model.spec import MaskSpec, Names
+
+FEWEST = 3
+"""A mean of fewer values than this tells too much about each of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValuePlan(Plan):
+    """How many records may change, and how, in plain words."""
+
+    text: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The plan in plain words."""
+        return self.text
+
+
+def numeric_columns(data: Microdata, names: Names) -> list[Floats]:
+    """The attributes as numbers; an attribute that has one value only is refused.
+
+    What is missing is not a number.
+    """
+    columns = [finite_numbers(data, name) for name in names]
+    for name, values in zip(names, columns, strict=True):
+        refuse_constant(name, values)
+    return columns
+
+
+def refuse_constant(name: str, values: Floats) -> None:
+    """Refuse an attribute without any variation."""
+    known = values[~np.isnan(values)]
+    if not len(known) or (known == known[0]).all():
+        raise InfeasibleError(
+            f"{name!r} has the same value in every record, or none: there is nothing to mask it with",
+            code="constant-attribute",
+            hint="leave it out",
+            attribute=name,
+        )
+
+
+def refuse_few(name: str, number: int, end: str) -> None:
+    """Refuse a mean that would be the value of one record, or of two."""
+    if 0 < number < FEWEST:
+        raise InfeasibleError(
+            f"the {end} group of {name!r} has {number} of {FEWEST} records: their mean would give them away",
+            code="group-too-small",
+            hint=f"choose a share or a bound that takes in at least {FEWEST} records",
+            attribute=name,
+        )
+
+
+def rounding_of(values: Floats, decimals: int | None) -> float:
+    """How far a value may be from what was computed for it: a unit of its last decimal."""
+    places = decimals_of(values) if decimals is None else decimals
+    return 0.0 if places is None else 10.0**-places
+
+
+def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> keyed.Words:
+    """Two uniform words per record for one purpose; other purposes and other attributes have others."""
+    identity = record_identity(data, keyed.derive(key.secret, "identity"))
+    draw_key = keyed.derive(key.secret, "data", data.schema.name, len(data), method, purpose, replicate)
+    return keyed_numbers.record_words(identity, draw_key)
+
+
+def masked_by(
+    data: Microdata,
+    spec: MaskSpec,
+    plan: Plan,
+    changes: Mapping[str, Change],
+    *,
+    key: Key,
+    replicate: int,
+    facts: Iterable[tuple[str, Any]] = (),
+) -> Masked:
+    """The data with changed columns, and the audit that gives them back."""
+    replacements = tuple(c.replacement for c in changes.values() if c.replacement is not None)
+    columns = {name: c.column for name, c in changes.items() if c.replacement is not None}
+    touched = np.zeros(len(data), dtype=np.bool_)
+    for replacement in replacements:
+        touched[replacement.rows] = True
+    audit = Audit(
+        method=spec.method,
+        spec=spec.as_dict(),
+        records=len(data),
+        asked=plan.asked,
+        feasible=plan.feasible,
+        made=int(np.count_nonzero(touched)),
+        exchanges=(),
+        replacements=replacements,
+        key_id=key.id,
+        releasable=key.releasable,
+        algorithm=keyed.ALGORITHM,
+        replicate=replicate,
+        data_name=data.schema.name,
+        facts={"unit": "records", **dict(facts)},
+    )
+    return Masked(original=data, data=data.with_columns(columns, {}), spec=spec, plan=plan, audit=audit)

@@ -1,0 +1,187 @@
+"""Numbers out of a column, and changed numbers back into it, in the form the column has.
+
+Numbers in a text file are text. They are parsed where a method needs them; values that a method leaves alone stay as
+they are, to the last character, and changed ones are written with as many decimals as the column has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import InputError, SpecError
+from safeswap.model.audit import Replacement, Rows
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+from safeswap.model.value_order import missing_codes, numbers, ranked
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+MOST_DECIMALS = 9
+"""A column with more decimals than this in any value is not rounded."""
+
+_EXACT = 2.0**53
+
+
+def finite_numbers(data: Microdata, name: str) -> Floats:
+    """The column as numbers, missing as NaN; refused where it does not hold numbers, or infinite ones.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
+    >>> finite_numbers(Microdata(pa.table({"turnover": ["1.50", None]}), schema), "turnover").tolist()
+    [1.5, nan]
+    """
+    attribute = data.schema[name]
+    if attribute.kind is Kind.IDENTIFIER:
+        raise SpecError(
+            f"{name!r} is the record identifier and is not changed or measured",
+            code="identifier-role",
+            hint="name another attribute",
+            attribute=name,
+        )
+    values = numbers(data, name)
+    infinite = int(np.count_nonzero(np.isinf(values)))
+    if infinite:
+        raise InputError(
+            f"{name!r} is infinite in {infinite:,} records",
+            code="not-finite",
+            hint="set them to missing, or describe the code as missing in the schema",
+            column=name,
+        )
+    return values
+
+
+def decimals_of(values: Floats) -> int | None:
+    """With how many decimals all values can be written; None where that is not a small number.
+
+    >>> decimals_of(np.array([1.0, 2.5, np.nan])), decimals_of(np.array([7.0])), decimals_of(np.array([1 / 3]))
+    (1, 0, None)
+    """
+    known = values[~np.isnan(values)]
+    for decimals in range(MOST_DECIMALS + 1):
+        if decimals and np.abs(known).max(initial=0.0) * 10.0**decimals >= _EXACT:
+            return None
+        if (np.round(known, decimals) == known).all():
+            return decimals
+    return None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Change:
+    """A column with other numbers in some rows, and what the audit has to keep of it; nothing where none changed."""
+
+    column: pa.ChunkedArray
+    replacement: Replacement | None
+
+
+def changed_numbers(
+    data: Microdata,
+    name: str,
+    values: Floats,
+    before: Floats,
+    *,
+    decimals: int | None = None,
+    written: Flags | None = None,
+) -> Change:
+    """Put numbers into a column. Where a number is the same after rounding, the value stays as it is written.
+
+    ``before`` are the numbers that the column holds now; missing ones stay missing. ``written`` marks rows that are
+    written anew even so: a text such as ``1.50`` among shorter ones would tell that it was left alone. A changed number
+    that would read as a code for a missing value is moved by one unit of its last decimal.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
+    >>> data = Microdata(pa.table({"turnover": ["1.50", "07", None]}), schema)
+    >>> change = changed_numbers(data, "turnover", np.array([2.26, 7.0, np.nan]), np.array([1.5, 7.0, np.nan]))
+    >>> change.column.to_pylist(), change.replacement.before.to_pylist()
+    (['2.3', '07', None], ['1.50'])
+    """
+    column = data.table.column(name)
+    places = decimals_of(before) if decimals is None else decimals
+    rounded = (values if places is None else np.round(values, places)) + 0.0  # no negative zero
+    rounded = _beside_codes(rounded, before, data.schema[name].missing, places)
+    known = ~np.isnan(before)
+    rows = np.flatnonzero(known & ((rounded != before) if written is None else ((rounded != before) | written)))
+    if not len(rows):
+        return Change(column=column, replacement=None)
+    made, same_type = _like(column.type, rounded[rows])
+    if same_type:
+        old = column.take(pa.array(rows)).combine_chunks()
+        differs = pc.not_equal(made, old).to_numpy(zero_copy_only=False)
+        rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
+        if not len(rows):
+            return Change(column=column, replacement=None)
+        replaced = Replacement(attribute=name, rows=rows, before=old)
+        return Change(column=with_rows(column, rows, made), replacement=replaced)
+    # Another type: what was there is kept whole, since values of the new type need not fit the old one.
+    whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
+    everywhere = np.arange(len(column), dtype=np.int64)
+    plain = with_rows(_decoded(column).cast(made.type, safe=False), rows, made)
+    return Change(column=plain, replacement=Replacement(attribute=name, rows=everywhere, before=whole))
+
+
+def ordered_numbers(data: Microdata, name: str) -> Floats:
+    """Numbers by which the values of an attribute can be ordered: its own, or the places of ordinal levels.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="size", kind="ordinal", levels=("small", "large")),))
+    >>> ordered_numbers(Microdata(pa.table({"size": ["large", "small", None]}), schema), "size").tolist()
+    [1.0, 0.0, nan]
+    """
+    kind = data.schema[name].kind
+    if kind is not Kind.ORDINAL:
+        return finite_numbers(data, name)
+    codes, _ = ranked(data, name)
+    missing = missing_codes(data, name)[data.coded(name).codes]
+    return np.where(missing, np.nan, codes.astype(np.float64))
+
+
+def with_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
+    """The column with other values in these rows.
+
+    >>> with_rows(pa.chunked_array([["a", "b"]]), np.array([1]), pa.array(["c"])).to_pylist()
+    ['a', 'c']
+    """
+    if len(rows) == len(column):
+        return pa.chunked_array([values])
+    source = np.arange(len(column), dtype=np.int64)
+    source[rows] = len(column) + np.arange(len(rows))
+    return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
+    """The numbers as values of a column of this type where they fit, and whether they do."""
+    if pa.types.is_dictionary(kind):
+        return _like(kind.value_type, values)[0], False
+    numbers_now = pa.array(values)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return numbers_now.cast(kind), True  # the shortest text that reads as the same number
+    if pa.types.is_floating(kind):
+        return numbers_now.cast(kind, safe=False), True
+    if pa.types.is_integer(kind):
+        for wanted in (kind, pa.int64()):
+            try:
+                return numbers_now.cast(wanted), wanted == kind
+            except pa.ArrowInvalid:
+                continue
+    return numbers_now, False
+
+
+def _beside_codes(values: Floats, before: Floats, codes: tuple[str, ...], places: int | None) -> Floats:
+    for text in codes:
+        try:
+            code = float(text)
+        except ValueError:
+            continue
+        hit = (values == code) & (before != code)
+        values = np.where(hit, code + (np.spacing(code) if places is None else 10.0**-places), values)
+    return values
