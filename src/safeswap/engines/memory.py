@@ -69,13 +69,7 @@ class MemoryEngine:
         return data.with_columns({name: columns[name] for name in attributes}, coded)
 
 
-Lookup = Callable[[str], Codes | None]
-"""Codes of a column at the rows in question, where the caller has them already."""
-
-
-def _labels(
-    data: Microdata, constraint: Constraint, rows: Rows | None, known: Lookup | None = None
-) -> tuple[list[Codes], list[int]]:
+def _labels(data: Microdata, constraint: Constraint, rows: Rows | None) -> tuple[list[Codes], list[int]]:
     """The stratum and the label in each coordinate, a column each, for all records or for some rows."""
     records = len(data) if rows is None else len(rows)
     codes: list[Codes] = []
@@ -83,19 +77,16 @@ def _labels(
     for names in (constraint.equal, *constraint.unequal):
         columns, cardinalities = data.coded_columns(names)
         if rows is not None:
-            ready = [known(name) if known else None for name in names]
-            columns = [column[rows] if at is None else at for column, at in zip(columns, ready, strict=True)]
+            columns = [column[rows] for column in columns]
         label, size = cells.pack(columns, cardinalities) if names else (np.zeros(records, dtype=np.uint8), 1)
         codes.append(label)
         sizes.append(size)
     return codes, sizes
 
 
-def pair_labels(
-    data: Microdata, constraint: Constraint, rows: Rows, known: Lookup | None = None
-) -> tuple[pairing.Labels, int, pairing.Labels]:
+def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[pairing.Labels, int, pairing.Labels]:
     """Strata, their number and coordinates of some rows, as :func:`safeswap.kernels.pairing.walk` takes them."""
-    codes, sizes = _labels(data, constraint, rows, known)
+    codes, sizes = _labels(data, constraint, rows)
     columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
     strata, number = columns[0] if constraint.equal else (np.zeros(0, dtype=np.uint32), 1)
     return strata, number, np.stack([column for column, _ in columns[1:]], axis=1)
@@ -117,7 +108,7 @@ def _narrow(codes: Codes, size: int) -> tuple[pairing.Labels, int]:
 
 
 def _walk(data: Microdata, request: PairRequest, rows: Rows) -> tuple[Rows, int]:
-    strata, number, coordinates = pair_labels(data, request.constraint, rows)
+    strata, number, coordinates = _pair_labels(data, request.constraint, rows)
     found, looked_at, _ = pairing.walk(strata, number, coordinates, request.wanted)
     return found, looked_at
 
