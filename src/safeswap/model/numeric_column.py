@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Replacement, Rows
+from safeswap.model.equality import bitwise, different
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.value_order import missing_codes, numbers, ranked
@@ -112,7 +112,7 @@ def changed_numbers(
     made, same_type = _like(column.type, rounded[rows])
     if same_type:
         old = column.take(pa.array(rows)).combine_chunks()
-        differs = pc.not_equal(made, old).to_numpy(zero_copy_only=False)
+        differs = different(*(bitwise(pa.chunked_array([side])) for side in (old, made)))
         rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
         if not len(rows):
             return Change(column=column, replacement=None)
