@@ -7,6 +7,7 @@ from heapq import nsmallest
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from safeswap.io.dictionary import type_in_words
@@ -58,6 +59,9 @@ def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
     """The most frequent values in the order of the dictionary, and missing last."""
     column = release.table.column(attribute.name)
     counted = column.drop_null().value_counts()
+    distinct, counts = len(counted), counted.field("counts").to_numpy()
+    if distinct > MOST_LINES:  # of many values only those that may be shown are turned into text
+        counted = counted.filter(pa.array(counts >= np.partition(counts, -MOST_LINES)[-MOST_LINES]))
     number = dict(zip(level_texts(counted.field("values")), counted.field("counts").to_pylist(), strict=True))
     # By count and then by name: a tie must not be broken by the order of the rows.
     most = set(nsmallest(MOST_LINES, number, key=lambda text: (-number[text], text)))
@@ -66,7 +70,7 @@ def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
     lines = [_frequency(attribute.labels.get(t, t), number[t], largest, release.facts.tolerance) for t in shown]
     if column.null_count:
         lines.append(_frequency("(missing)", column.null_count, largest, release.facts.tolerance))
-    return {"name": attribute.label or attribute.name, "lines": lines, "more": len(number) - len(shown)}
+    return {"name": attribute.label or attribute.name, "lines": lines, "more": distinct - len(shown)}
 
 
 def _frequency(text: str, count: int, largest: int, tolerance: int) -> dict[str, Any]:
