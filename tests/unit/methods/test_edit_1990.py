@@ -395,6 +395,37 @@ def test_a_plan_that_nothing_stands_against_says_so():
     )
 
 
+def test_it_stands_on_the_risk_utility_map_beside_swaps(census):
+    from safeswap.model.study import StudySpec
+    from safeswap.search.run import run_study
+
+    data = Microdata(census.table.slice(0, 5_000), census.schema)
+    candidates = tuple(SPEC.replace(rate=rate, single_areas="leave").as_dict() for rate in (0.02, 0.2))
+    question = StudySpec(
+        attributes=("TENURE",), rates=(0.1,), others=candidates, keys=("PLACE", "ADULTS", "TENURE", "OCCUPATION")
+    )
+    study = run_study(data, question, key=KEY)
+    assert len(study) == 3
+    assert study.rejected().num_rows == 0
+    _, small, large = study.scores("hellinger").tolist()
+    assert 0 < small < large
+
+
+def test_a_release_is_verified_and_its_audit_record_holds_the_facts(census, tmp_path):
+    from safeswap.io.audit import read_audit
+
+    key = ss.Key.generate()
+    masked = ss.mask(Microdata(census.table.slice(0, 3_000), census.schema), SPEC, key=key)
+    published = ss.release(masked, tmp_path / "public", audit=tmp_path / "audit", key=key, data_format="parquet")
+    assert all(finding.ok for finding in published.findings)
+    assert ss.verify(published.public).records == 3_000
+    audit = read_audit(published.audit)
+    assert dict(audit.facts) == dict(masked.audit.facts)
+    report = (published.public / "report.html").read_text()
+    assert "BLOCK" in report
+    assert "sampled" not in report
+
+
 def test_specifications_survive_as_plain_values():
     assert registry.make_spec(SPEC.as_dict()) == SPEC
 
