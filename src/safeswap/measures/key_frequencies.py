@@ -1,0 +1,178 @@
+"""The confidentiality plot of categorical keys: the frequency of a record's keys against what it lost.
+
+The risk of a record is 1/F, with F the number of units of the population that share the combination of keys which the
+release shows of it (Seri; Franconi & Polettini 2004). F is counted in a population file, or is the sum of the survey
+weights, or the sample frequency over the sampling fraction, or the sample frequency itself. A value that the release
+has suppressed tells nothing: it agrees with every value. Loss is the weighted share of keys whose value was recoded or
+suppressed. The policy is the vertical line F = k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import InputError, SpecError
+from safeswap.kernels import cells
+from safeswap.measures.confidentiality import check_request
+from safeswap.measures.recoded_keys import Coded, coded_alike
+from safeswap.measures.record_match import match_rows, record_labels
+from safeswap.model.confidentiality import ConfidentialityPlot
+from safeswap.model.microdata import Microdata
+from safeswap.model.policy import Policy
+from safeswap.model.value_order import numbers
+
+Floats = npt.NDArray[np.float64]
+
+
+def frequency_plot(
+    original: Microdata,
+    released: Microdata,
+    keys: Sequence[str],
+    *,
+    population: Microdata | None = None,
+    weight: str | None = None,
+    sampling_fraction: float | None = None,
+    importance: Mapping[str, float] | None = None,
+    k: float = 3.0,
+) -> ConfidentialityPlot:
+    """Place every released record by the frequency of its keys; give at most one source of F.
+
+    ``importance`` weighs the keys in the information loss, 1 each if not stated. ``weight`` names the survey weight in
+    the original file. A population in the coding of the original is recoded as the release was.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Status")))
+    >>> before = Microdata(pa.table({"Sex": ["f", "f", "m"], "Status": ["single", "widow", "single"]}), schema)
+    >>> after = Microdata(pa.table({"Sex": ["f", "f", "m"], "Status": ["single", None, "single"]}), schema)
+    >>> plot = frequency_plot(before, after, ["Sex", "Status"], k=2)
+    >>> plot.across.tolist(), plot.perturbation.tolist(), plot.unsafe.tolist()
+    ([2.0, 2.0, 1.0], [0.0, 0.5, 0.0], [False, False, True])
+    """
+    asked = check_request(keys, alpha=0.5, scale="linear", distance="relative")
+    for name in asked:
+        _check_categorical(original, name)
+    if sum(source is not None for source in (population, weight, sampling_fraction)) > 1:
+        raise SpecError(
+            "give one source of the frequencies",
+            code="bad-frequency",
+            hint="a population file, or a weight, or a sampling fraction",
+        )
+    rows, how = match_rows(released, original)
+    if (rows < 0).any():
+        raise InputError(
+            f"{int(np.count_nonzero(rows < 0)):,} released records are not in the original file",
+            code="identifiers-differ",
+            hint="give the original file of this release",
+        )
+    columns = [coded_alike(original, released, population, name, rows) for name in asked]
+    notes = [how, *(column.note for column in columns if column.note)]
+    if population is not None:
+        frequencies, source = _counted([c.population for c in columns], None, columns), "population"
+    else:
+        weights = _weights(original, weight)[rows] if weight is not None else None
+        frequencies, source = (
+            _counted([c.released for c in columns], weights, columns),
+            "weights" if weight else "sample",
+        )
+        if sampling_fraction is not None:
+            frequencies, source = frequencies / _fraction(sampling_fraction), "estimate"
+    number = len(released)
+    return ConfidentialityPlot(
+        kind="categorical",
+        keys=asked,
+        across=frequencies,
+        perturbation=_loss(columns, [(importance or {}).get(name, 1.0) for name in asked]),
+        nearest_true=np.zeros(number, dtype=np.bool_),
+        ties=np.zeros(number, dtype=np.int64),
+        within=np.zeros(number, dtype=np.bool_),
+        labels=record_labels(released),
+        policy=Policy(r=None, k=k),
+        settings={"frequency": source},
+        notes=tuple(notes),
+    )
+
+
+def _check_categorical(data: Microdata, name: str) -> None:
+    kind = data.schema[name].kind
+    if not kind.is_categorical:
+        raise SpecError(
+            f"{name!r} is {kind.value}, and frequencies need categorical keys",
+            code="key-not-categorical",
+            hint="describe it as nominal or ordinal, or plot numeric keys by distances",
+            attribute=name,
+        )
+
+
+def _weights(data: Microdata, name: str) -> Floats:
+    values = numbers(data, name)
+    bad = int(np.count_nonzero(~(values >= 0)))
+    if bad:
+        raise InputError(
+            f"the weight {name!r} is missing or negative in {bad:,} records",
+            code="bad-weight",
+            hint="name the survey weight, complete and not negative",
+            column=name,
+        )
+    return values
+
+
+def _fraction(share: float) -> float:
+    if not 0 < share <= 1:
+        raise SpecError(
+            "the sampling fraction lies above 0 and is at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
+        )
+    return share
+
+
+def _counted(where: list[npt.NDArray[np.int64]], weights: Floats | None, columns: list[Coded]) -> Floats:
+    """For each released record how many records (or how much weight) of the other file agree with what it shows.
+
+    Records that show the same keys are counted together: over those keys alone, so that a suppressed one agrees with
+    every value.
+    """
+    shown = np.stack([column.released >= 0 for column in columns], axis=1)
+    patterns, which = np.unique(shown, axis=0, return_inverse=True)
+    found = np.empty(len(shown))
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(which.ravel() == number)
+        chosen = [j for j in range(len(columns)) if pattern[j]]
+        total = float(len(where[0])) if weights is None else float(weights.sum())
+        found[rows] = total if not chosen else _agreeing(where, weights, columns, chosen, rows)
+    return found
+
+
+def _agreeing(
+    where: list[npt.NDArray[np.int64]],
+    weights: Floats | None,
+    columns: list[Coded],
+    chosen: list[int],
+    rows: npt.NDArray[np.int64],
+) -> Floats:
+    """Counts over the cells of some keys; in the file that is counted, missing is a value that agrees with none."""
+    sizes = [columns[j].levels + 1 for j in chosen]
+    both = [
+        np.concatenate([columns[j].released[rows], np.where(where[j] < 0, columns[j].levels, where[j])]).astype(
+            np.uint64
+        )
+        for j in chosen
+    ]
+    packed, _ = cells.pack(both, sizes)
+    _, inverse = np.unique(packed, return_inverse=True)
+    counted = np.bincount(inverse[len(rows) :], weights=weights, minlength=int(inverse.max()) + 1)
+    return np.asarray(counted[inverse[: len(rows)]], dtype=np.float64)
+
+
+def _loss(columns: list[Coded], importance: list[float]) -> Floats:
+    weights = np.array(importance, dtype=np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise SpecError(
+            "the importance of a key is a number of at least 0, and not 0 for all",
+            code="bad-importance",
+            hint='importance={"Age": 2.0}',
+        )
+    changed = np.stack([column.changed for column in columns], axis=1)
+    return np.asarray(changed @ weights / weights.sum())

@@ -1,0 +1,184 @@
+"""The confidentiality plot: where each record of a release stands between perturbation and neighbours.
+
+Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Everything in
+here is about single records and stays inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import SpecError
+from safeswap.model.policy import Policy
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+Kind = Literal["distance", "fellegi_sunter", "categorical", "table"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeyPoints:
+    """Released and archived records as points between which distances mean something.
+
+    ``scales`` are the squares by which squared distances from a released record are divided. ``labels`` name the
+    archive's records.
+    """
+
+    released: Floats
+    archive: Floats
+    scales: Floats
+    labels: pa.Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConfidentialityPlot:
+    """One point per released record, and what they come to in sum.
+
+    ``across`` is the number of neighbours (or the frequency of the keys), ``perturbation`` the individual information
+    loss; both are not a number for a record that cannot be placed. ``threshold`` is δ, or the match weight that stands
+    for it, with its standard error where it was estimated. ``repr`` shows totals only.
+    """
+
+    kind: Kind
+    keys: tuple[str, ...]
+    across: Floats
+    perturbation: Floats
+    nearest_true: Flags
+    ties: Counts
+    within: Flags
+    labels: pa.Array
+    policy: Policy
+    largest: int = -1
+    threshold: float = float("nan")
+    threshold_error: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    densities: pa.Table | None = None
+    rank_links: pa.Table | None = None
+    notes: tuple[str, ...] = ()
+    points: KeyPoints | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.across)
+
+    @property
+    def placed(self) -> Flags:
+        """Which records have a place in the plot."""
+        return np.asarray(~(np.isnan(self.across) | np.isnan(self.perturbation)))
+
+    @property
+    def unsafe(self) -> Flags:
+        """Which records lie under the line of the policy."""
+        return self.policy.unsafe(self.across, self.perturbation)
+
+    @property
+    def links(self) -> Flags:
+        """Whose nearest neighbour, and no other, is the true one."""
+        return np.asarray(self.nearest_true & (self.ties == 1))
+
+    def count_unsafe(self, policy: Policy) -> int:
+        """How many records another policy would call unsafe."""
+        return int(np.count_nonzero(policy.unsafe(self.across, self.perturbation)))
+
+    def with_policy(self, policy: Policy) -> ConfidentialityPlot:
+        """The same plot under another policy."""
+        return replace(self, policy=policy)
+
+    @property
+    def unsafe_share(self) -> float:
+        """Unsafe records as a share of those that have a place; 0 where none has."""
+        placed = int(np.count_nonzero(self.placed))
+        return int(np.count_nonzero(self.unsafe)) / placed if placed else 0.0
+
+    @property
+    def correct_link_share(self) -> float:
+        """The share of records that linkage to the nearest finds, guessing among equally near ones."""
+        placed = int(np.count_nonzero(self.placed))
+        return float((self.nearest_true / np.maximum(self.ties, 1)).sum() / placed) if placed else 0.0
+
+    def table(self) -> pa.Table:
+        """One row per record, for use inside: identifiers and figures, no value of a key."""
+        return pa.table(
+            {
+                "record": self.labels,
+                "perturbation": self.perturbation,
+                "frequency" if self.kind == "categorical" else "neighbours": self.across,
+                "nearest_is_true": self.links,
+                "nearest_shared_by": np.where(self.nearest_true, self.ties, 0),
+                "true_in_neighbourhood": self.within,
+                "unsafe": self.unsafe,
+            }
+        )
+
+    def unsafe_records(self) -> pa.Table:
+        """The unsafe ones, those with the least perturbation first."""
+        rows = np.flatnonzero(self.unsafe)
+        order = rows[np.lexsort((self.across[rows], self.perturbation[rows]))]
+        return self.table().take(pa.array(order))
+
+    def neighbours(self, row: int, *, most: int = 50) -> pa.Table:
+        """The neighbours of one released record, nearest first: identifiers and distances, no value of a key."""
+        if self.points is None:
+            raise SpecError(
+                "neighbours can be listed for plots of distances only",
+                code="no-distances",
+                hint="make the plot with numeric keys",
+            )
+        points = self.points
+        squares = ((points.archive - points.released[row]) ** 2).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distances = np.sqrt(np.where(squares == 0, 0.0, squares / points.scales[row]))
+        order = np.argsort(distances, kind="stable")
+        order = order[distances[order] < self.threshold][:most]
+        return pa.table({"record": points.labels.take(pa.array(order)), "distance": distances[order]})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only, as plain values."""
+        placed = self.placed
+        found: dict[str, Any] = {
+            "kind": self.kind,
+            "keys": list(self.keys),
+            **self.settings,
+            "records": len(self),
+            "placed": int(np.count_nonzero(placed)),
+            "policy": self.policy.as_dict(),
+            "unsafe": int(np.count_nonzero(self.unsafe)),
+            "unsafe_share": self.unsafe_share,
+        }
+        if self.kind != "categorical":
+            found |= {
+                "delta" if self.kind != "fellegi_sunter" else "match_weight": self.threshold,
+                "standard_error": self.threshold_error,
+                "correct_links": int(np.count_nonzero(self.links)),
+                "shared_links": int(np.count_nonzero(self.nearest_true & (self.ties > 1))),
+                "correct_link_share": self.correct_link_share,
+                "links_within_neighbourhoods": int(np.count_nonzero(self.within)),
+                "empty_neighbourhoods": int(np.count_nonzero(placed & (self.across == 0))),
+            }
+        if self.rank_links is not None:
+            correct = self.rank_links["correct"].to_numpy(zero_copy_only=False)
+            found |= {"rank_units": len(correct), "rank_links": int(np.count_nonzero(correct))}
+        return {**found, "notes": list(self.notes)}
+
+    @property
+    def sentence(self) -> str:
+        """The plot in a few words."""
+        totals = self.as_dict()
+        text = f"{totals['unsafe']:,} of {totals['placed']:,} records are unsafe"
+        if self.kind == "categorical":
+            return text + "."
+        return (
+            f"{text}; {totals['correct_links']:,} have the true record as their nearest, "
+            f"{totals['links_within_neighbourhoods']:,} have it in their neighbourhood, "
+            f"{totals['empty_neighbourhoods']:,} have no neighbour."
+        )
+
+    def __repr__(self) -> str:
+        return f"<ConfidentialityPlot by {', '.join(self.keys)}: {self.sentence}>"
