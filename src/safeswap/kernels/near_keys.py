@@ -36,19 +36,19 @@ def agree_but_one(fixed: Sequence[Codes], keys: Sequence[Codes], wanted: Rows, s
     """
     columns = [*fixed, *keys]
     pattern = [column[wanted] for column in columns]
-    coarse = _Wanted(pattern, [-1] * len(fixed) + [i % 3 for i in range(len(keys))])
+    in_three = _Wanted(pattern, [-1] * len(fixed) + [i % 3 for i in range(len(keys))])
+    one_by_one = _Wanted(pattern, [-1] * len(fixed) + list(range(len(keys))))
     runs = spans(len(skipped))
-    found: list[list[Rows]] = [[] for _ in runs]
+    found: list[list[Rows]] = [[np.zeros(0, dtype=np.int64)] for _ in runs]
 
     def look(number: int) -> None:
         for start in range(runs[number][0], runs[number][1], _BLOCK):
             block = slice(start, min(start + _BLOCK, runs[number][1]))
-            found[number].append(coarse.among([column[block] for column in columns], skipped[block]) + start)
+            near = in_three.among([column[block] for column in columns], skipped[block]) + start
+            found[number].append(near[one_by_one.among([column[near] for column in columns])])
 
     run_all(look, range(len(runs)))
-    near = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for part in found for rows in part)])
-    fine = _Wanted(pattern, [-1] * len(fixed) + list(range(len(keys))))
-    return near[fine.among([column[near] for column in columns], np.zeros(len(near), dtype=np.bool_))]
+    return np.concatenate([rows for part in found for rows in part])
 
 
 class _Wanted:
@@ -62,9 +62,10 @@ class _Wanted:
         self.marks = np.zeros(1 << (bits - 3), dtype=np.uint8)
         _mark(sums, self.marks, self.shift)
 
-    def among(self, columns: Sequence[Codes], skipped: Flags) -> Rows:
+    def among(self, columns: Sequence[Codes], skipped: Flags | None = None) -> Rows:
         """The positions of the records that agree."""
-        found: Rows = _marked(self._sums(columns), self.marks, self.shift, skipped)
+        passed_over = np.zeros(len(columns[0]), dtype=np.bool_) if skipped is None else skipped
+        found: Rows = _marked(self._sums(columns), self.marks, self.shift, passed_over)
         return found
 
     def _sums(self, columns: Sequence[Codes]) -> Sums:
