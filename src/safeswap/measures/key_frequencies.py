@@ -1,10 +1,11 @@
 """The confidentiality plot of categorical keys: the frequency of a record's keys against what it lost.
 
 The risk of a record is 1/F, with F the number of units of the population that share the combination of keys which the
-release shows of it (Seri; Franconi & Polettini 2004). F is counted in a population file, or is the sum of the survey
-weights, or the sample frequency over the sampling fraction, or the sample frequency itself. A value that the release
-has suppressed tells nothing: it agrees with every value. Loss is the weighted share of keys whose value was recoded or
-suppressed. The policy is the vertical line F = k.
+release shows of it (Seri; Franconi & Polettini 2004). F is counted in a population file, or else in the original file:
+as the sum of its survey weights, as its frequency over the sampling fraction, or as its frequency itself. The file that
+is counted goes through the recoding that the release went through. A value that the release has suppressed tells
+nothing: it agrees with every value. Loss is the weighted share of keys whose value was recoded or suppressed. The
+policy is the vertical line F = k.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels import cells
@@ -26,6 +26,7 @@ from safeswap.model.policy import Policy
 from safeswap.model.value_order import numbers
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 def frequency_plot(
@@ -42,15 +43,16 @@ def frequency_plot(
     """Place every released record by the frequency of its keys; give at most one source of F.
 
     ``importance`` weighs the keys in the information loss, 1 each if not stated. ``weight`` names the survey weight in
-    the original file. A population in the coding of the original is recoded as the release was.
+    the original file.
 
+    >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Status")))
     >>> before = Microdata(pa.table({"Sex": ["f", "f", "m"], "Status": ["single", "widow", "single"]}), schema)
     >>> after = Microdata(pa.table({"Sex": ["f", "f", "m"], "Status": ["single", None, "single"]}), schema)
     >>> plot = frequency_plot(before, after, ["Sex", "Status"], k=2)
     >>> plot.across.tolist(), plot.perturbation.tolist(), plot.unsafe.tolist()
-    ([2.0, 2.0, 1.0], [0.0, 0.5, 0.0], [False, False, True])
+    ([1.0, 2.0, 1.0], [0.0, 0.5, 0.0], [True, False, True])
     """
     asked = check_request(keys, alpha=0.5, scale="linear", distance="relative")
     for name in asked:
@@ -68,19 +70,16 @@ def frequency_plot(
             code="identifiers-differ",
             hint="give the original file of this release",
         )
-    columns = [coded_alike(original, released, population, name, rows) for name in asked]
+    counted = original if population is None else population
+    columns = [coded_alike(original, released, counted, name, rows) for name in asked]
+    frequencies = _counted(columns, None if weight is None else _weights(original, weight))
+    source = "population" if population is not None else "weights" if weight else "sample"
+    if sampling_fraction is not None:
+        frequencies, source = frequencies / _fraction(sampling_fraction), "estimate"
+    number, strangers = len(released), int(np.count_nonzero(frequencies == 0))
     notes = [how, *(column.note for column in columns if column.note)]
-    if population is not None:
-        frequencies, source = _counted([c.population for c in columns], None, columns), "population"
-    else:
-        weights = _weights(original, weight)[rows] if weight is not None else None
-        frequencies, source = (
-            _counted([c.released for c in columns], weights, columns),
-            "weights" if weight else "sample",
-        )
-        if sampling_fraction is not None:
-            frequencies, source = frequencies / _fraction(sampling_fraction), "estimate"
-    number = len(released)
+    if strangers:
+        notes.append(f"{strangers:,} records show a combination of keys that nobody has.")
     return ConfidentialityPlot(
         kind="categorical",
         keys=asked,
@@ -128,7 +127,7 @@ def _fraction(share: float) -> float:
     return share
 
 
-def _counted(where: list[npt.NDArray[np.int64]], weights: Floats | None, columns: list[Coded]) -> Floats:
+def _counted(columns: list[Coded], weights: Floats | None) -> Floats:
     """For each released record how many records (or how much weight) of the other file agree with what it shows.
 
     Records that show the same keys are counted together: over those keys alone, so that a suppressed one agrees with
@@ -139,31 +138,24 @@ def _counted(where: list[npt.NDArray[np.int64]], weights: Floats | None, columns
     found = np.empty(len(shown))
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(which.ravel() == number)
-        chosen = [j for j in range(len(columns)) if pattern[j]]
-        total = float(len(where[0])) if weights is None else float(weights.sum())
-        found[rows] = total if not chosen else _agreeing(where, weights, columns, chosen, rows)
+        chosen = [column for column, is_shown in zip(columns, pattern, strict=True) if is_shown]
+        if chosen:
+            found[rows] = _agreeing(chosen, rows, weights)
+        else:
+            found[rows] = len(columns[0].counted) if weights is None else weights.sum()
     return found
 
 
-def _agreeing(
-    where: list[npt.NDArray[np.int64]],
-    weights: Floats | None,
-    columns: list[Coded],
-    chosen: list[int],
-    rows: npt.NDArray[np.int64],
-) -> Floats:
+def _agreeing(columns: list[Coded], rows: Integers, weights: Floats | None) -> Floats:
     """Counts over the cells of some keys; in the file that is counted, missing is a value that agrees with none."""
-    sizes = [columns[j].levels + 1 for j in chosen]
-    both = [
-        np.concatenate([columns[j].released[rows], np.where(where[j] < 0, columns[j].levels, where[j])]).astype(
-            np.uint64
-        )
-        for j in chosen
-    ]
-    packed, _ = cells.pack(both, sizes)
+    both = []
+    for column in columns:
+        counted = np.where(column.counted < 0, column.levels, column.counted)
+        both.append(np.concatenate([column.released[rows], counted]).astype(np.uint64))
+    packed, _ = cells.pack(both, [column.levels + 1 for column in columns])
     _, inverse = np.unique(packed, return_inverse=True)
-    counted = np.bincount(inverse[len(rows) :], weights=weights, minlength=int(inverse.max()) + 1)
-    return np.asarray(counted[inverse[: len(rows)]], dtype=np.float64)
+    totals = np.bincount(inverse[len(rows) :], weights=weights, minlength=int(inverse.max()) + 1)
+    return np.asarray(totals[inverse[: len(rows)]], dtype=np.float64)
 
 
 def _loss(columns: list[Coded], importance: list[float]) -> Floats:

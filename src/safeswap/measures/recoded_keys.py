@@ -1,4 +1,4 @@
-"""A categorical key in several files, coded alike, the population recoded as the release was."""
+"""A categorical key in several files, coded alike; the file that is counted is recoded as the release was."""
 
 from __future__ import annotations
 
@@ -16,40 +16,29 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coded:
-    """One key: codes from 0, −1 for a missing value; ``population`` is empty where there is none."""
+    """One key in two files: codes from 0, −1 for a missing value; and whether the release changed it."""
 
     released: Integers
-    population: Integers
+    counted: Integers
     changed: npt.NDArray[np.bool_]
     levels: int
     note: str = ""
 
 
-def coded_alike(
-    original: Microdata, released: Microdata, population: Microdata | None, name: str, rows: Integers
-) -> Coded:
-    """The key in the released file and in the population; ``rows`` gives the original record of each released one.
+def coded_alike(original: Microdata, released: Microdata, counted: Microdata, name: str, rows: Integers) -> Coded:
+    """The key in the released file and in the one that is counted; ``rows`` are the originals of the released records.
 
-    Where every value of the original became one value of the release, that is a recoding, and a population in the
-    coding of the original goes through it. A value that no record of the original has stays what it is.
+    Where every value of the original became one value of the release, that is a recoding, and the file that is counted
+    goes through it. A value that no record of the original has stays what it is.
     """
-    before, after = _texts(original, name), _texts(released, name)
-    levels = {text: number for number, text in enumerate(dict.fromkeys((*after[0], *before[0])))}
-    then = _lookup(before, levels)[rows]
-    now = _lookup(after, levels)
-    note = ""
-    people = np.empty(0, dtype=np.int64)
-    if population is not None:
-        there = _texts(population, name)
-        recoding = _recoding(then, now, len(levels))
-        for text in there[0]:
-            levels.setdefault(text, len(levels))
-        people = _lookup(there, levels)
-        if recoding is not None:
-            known = (people >= 0) & (people < len(recoding))
-            people[known] = recoding[people[known]]
-            note = f"{name} of the population is recoded as it was in the release."
-    return Coded(released=now, population=people, changed=then != now, levels=len(levels), note=note)
+    before, after, there = (_texts(data, name) for data in (original, released, counted))
+    levels = {text: number for number, text in enumerate(dict.fromkeys((*after[0], *before[0], *there[0])))}
+    then, now, people = _lookup(before, levels)[rows], _lookup(after, levels), _lookup(there, levels)
+    recoding = _recoding(then, now, len(levels))
+    if recoding is not None:
+        people = np.where(people >= 0, recoding[people], -1)
+    note = "" if recoding is None or counted is original else f"{name} of the population is recoded as in the release."
+    return Coded(released=now, counted=people, changed=then != now, levels=len(levels), note=note)
 
 
 def _texts(data: Microdata, name: str) -> tuple[list[str], Integers]:
