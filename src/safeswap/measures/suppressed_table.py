@@ -1,0 +1,229 @@
+"""What a table still tells of the cells that it suppresses: the interval of each, by linear programming.
+
+Margins are published, so sums of suppressed cells are known; the least and the greatest value that a cell can have
+under these sums are what anybody can work out (the attacker's problem, Willenborg & de Waal 2001). In the
+confidentiality plot the midpoint of the interval stands for the released value (Seri).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import InputError, SpecError
+from safeswap.measures.confidentiality import confidentiality_plot
+from safeswap.model.confidentiality import ConfidentialityPlot
+from safeswap.model.microdata import Microdata
+from safeswap.model.policy import Policy
+from safeswap.model.schema import Attribute, Kind, Schema
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Axes = tuple[int, ...]
+
+_NEAR = 1e-7  # by so much, relatively, the solver's answers may be off
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellIntervals:
+    """Per suppressed cell its place in the table and the interval to which it can be narrowed."""
+
+    places: npt.NDArray[np.int64]  # one line per cell: its index along each axis
+    low: Floats
+    high: Floats
+
+    @property
+    def midpoint(self) -> Floats:
+        """What an intruder would put in the place of the cell; infinite where there is no upper limit."""
+        return (self.low + self.high) / 2
+
+    @property
+    def disclosed(self) -> Flags:
+        """Which cells can be worked out exactly."""
+        return np.asarray(self.high - self.low <= _NEAR * np.maximum(1.0, np.abs(self.high)))
+
+    def table(self) -> pa.Table:
+        """One row per cell."""
+        places = {f"axis_{j}": self.places[:, j] for j in range(self.places.shape[1])}
+        figures = {"low": self.low, "high": self.high, "midpoint": self.midpoint, "disclosed": self.disclosed}
+        return pa.table({**places, **figures})
+
+
+def cell_intervals(
+    table: npt.ArrayLike,
+    suppressed: npt.ArrayLike,
+    *,
+    margins: Collection[Axes] | None = None,
+    unpublished: Mapping[Axes, npt.ArrayLike] | None = None,
+    lower: float = 0.0,
+) -> CellIntervals:
+    """The interval of each suppressed cell of a table of any number of ways.
+
+    ``margins`` lists the published ones by the axes that they keep, ``()`` being the grand total; all of them if not
+    stated. ``unpublished`` marks cells of margins that are suppressed too. No cell is below ``lower``.
+
+    >>> table = [[20, 50, 10], [8, 19, 22], [17, 32, 12]]
+    >>> mask = [[True, False, True], [False, False, False], [True, False, True]]
+    >>> found = cell_intervals(table, mask)
+    >>> found.low.tolist(), found.high.tolist()
+    ([8.0, 0.0, 7.0, 0.0], [30.0, 22.0, 29.0, 22.0])
+    """
+    values, hidden = np.asarray(table, dtype=np.float64), np.asarray(suppressed, dtype=np.bool_)
+    _check(values, hidden, lower)
+    places = np.argwhere(hidden)
+    number = np.full(values.shape, -1, dtype=np.int64)
+    number[hidden] = np.arange(len(places))
+    kept = _all_margins(values.ndim) if margins is None else [tuple(axes) for axes in margins]
+    equations = _equations(values, number, kept, dict(unpublished or {}))
+    low, high = np.full(len(places), lower), np.full(len(places), np.inf)
+    for cells, rows in _components(equations, len(places)):
+        low[cells], high[cells] = _limits(equations, cells, rows, lower)
+    return CellIntervals(places=places, low=low, high=high)
+
+
+def table_plot(
+    table: npt.ArrayLike,
+    suppressed: npt.ArrayLike,
+    *,
+    alpha: float = 0.05,
+    policy: Policy | None = None,
+    margins: Collection[Axes] | None = None,
+    unpublished: Mapping[Axes, npt.ArrayLike] | None = None,
+    lower: float = 0.0,
+) -> ConfidentialityPlot:
+    """The confidentiality plot of the suppressed cells: their values against the midpoints of their intervals.
+
+    A cell without an upper limit cannot be placed, and is safe.
+
+    >>> table = [[20, 50, 10], [8, 19, 22], [17, 32, 12]]
+    >>> mask = [[True, False, True], [False, False, False], [True, False, True]]
+    >>> table_plot(table, mask).perturbation.round(3).tolist()
+    [0.05, 0.1, 0.059, 0.083]
+    """
+    found = cell_intervals(table, suppressed, margins=margins, unpublished=unpublished, lower=lower)
+    values = np.asarray(table, dtype=np.float64)[tuple(found.places.T)]
+    names = [".".join(str(i) for i in place) for place in found.places.tolist()]
+    limited = [None if np.isinf(y) else float(y) for y in found.midpoint]
+    schema = Schema(
+        attributes=(Attribute(name="cell", kind=Kind.IDENTIFIER), Attribute(name="value", kind=Kind.NUMERIC))
+    )
+    before, after = (
+        Microdata(pa.table({"cell": names, "value": pa.array(numbers, pa.float64())}), schema)
+        for numbers in (values.tolist(), limited)
+    )
+    plot = confidentiality_plot(before, after, ["value"], alpha=alpha, scale="linear", policy=policy, largest_units=0)
+    disclosed = int(np.count_nonzero(found.disclosed))
+    notes = [f"{disclosed:,} suppressed cells can be worked out exactly."] if disclosed else []
+    return replace(plot, kind="table", keys=("value of the cell",), notes=(*plot.notes[1:], *notes))
+
+
+def _check(values: Floats, hidden: Flags, lower: float) -> None:
+    if values.shape != hidden.shape or values.ndim == 0:
+        raise SpecError(
+            "the table and the marks of its suppressed cells have different shapes",
+            code="bad-table",
+            hint="give two arrays of the same shape, one of values and one of booleans",
+        )
+    if not np.isfinite(values).all() or (values < lower).any():
+        raise InputError(
+            "the table holds values that are missing, or below the least value that is allowed",
+            code="bad-table",
+            hint="give the true table in full, with lower= at most its least value",
+        )
+    if not hidden.any():
+        raise SpecError("no cell is suppressed", code="nothing-suppressed", hint="mark the suppressed cells as True")
+
+
+def _all_margins(ways: int) -> list[Axes]:
+    return [axes for size in range(ways) for axes in combinations(range(ways), size)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Equations:
+    """Which suppressed cells each published sum holds, and what they add up to."""
+
+    members: list[npt.NDArray[np.int64]]
+    sums: list[float]
+
+
+def _equations(
+    values: Floats, number: npt.NDArray[np.int64], margins: list[Axes], unpublished: dict[Axes, npt.ArrayLike]
+) -> _Equations:
+    members, sums = [], []
+    for axes in margins:
+        if len(set(axes)) != len(axes) or not set(axes) < set(range(values.ndim)):
+            raise SpecError(
+                "a margin is named by some of the table's axes, each once",
+                code="bad-margin",
+                hint="(0,) keeps the first axis, () is the grand total",
+            )
+        shape = tuple(values.shape[axis] for axis in axes)
+        left_out = np.broadcast_to(np.asarray(unpublished.get(axes, False), dtype=np.bool_), shape)
+        for place in product(*(range(size) for size in shape)):
+            line: list[slice | int] = [slice(None)] * values.ndim
+            for axis, i in zip(axes, place, strict=True):
+                line[axis] = i
+            cells = number[tuple(line)].ravel()
+            cells = cells[cells >= 0]
+            if len(cells) and not left_out[place]:
+                members.append(cells)
+                sums.append(float(values[tuple(line)].ravel()[number[tuple(line)].ravel() >= 0].sum()))
+    return _Equations(members=members, sums=sums)
+
+
+def _components(equations: _Equations, cells: int) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Cells that sums tie together, with those sums: each such group is a problem of its own."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rows = np.repeat(np.arange(len(equations.members)), [len(m) for m in equations.members])
+    columns = np.concatenate([np.empty(0, dtype=np.int64), *equations.members])
+    size = cells + len(equations.members)
+    graph = coo_array((np.ones(len(rows)), (columns, cells + rows)), shape=(size, size))
+    _, label = connected_components(graph, directed=False)
+    groups: dict[int, tuple[list[int], list[int]]] = {}
+    for cell in range(cells):
+        groups.setdefault(int(label[cell]), ([], []))[0].append(cell)
+    for row in range(len(equations.members)):
+        groups[int(label[cells + row])][1].append(row)
+    return [(np.array(own, dtype=np.int64), np.array(sums, dtype=np.int64)) for own, sums in groups.values() if sums]
+
+
+def _limits(
+    equations: _Equations, cells: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], lower: float
+) -> tuple[Floats, Floats]:
+    """The least and the greatest value of each cell of one group."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    place = {int(cell): j for j, cell in enumerate(cells)}
+    members = [equations.members[row] for row in rows]
+    where = np.repeat(np.arange(len(rows)), [len(m) for m in members])
+    which = np.array([place[int(cell)] for m in members for cell in m], dtype=np.int64)
+    matrix = coo_array((np.ones(len(where)), (where, which)), shape=(len(rows), len(cells))).tocsr()
+    sums = np.array([equations.sums[row] for row in rows])
+    answers = np.empty((2, len(cells)))
+    for j in range(len(cells)):
+        for side, sign in enumerate((1.0, -1.0)):
+            goal = np.zeros(len(cells))
+            goal[j] = sign
+            solved = linprog(goal, A_eq=matrix, b_eq=sums, bounds=(lower, None), method="highs")
+            if solved.status != 0:
+                raise InputError(
+                    "the published sums contradict each other",
+                    code="bad-table",
+                    hint="give the true table: its margins are computed from it",
+                )
+            answers[side, j] = _snapped(sign * solved.fun)
+    return answers[0], answers[1]
+
+
+def _snapped(value: float) -> float:
+    """A whole number where the solver's answer is one but for its tolerance."""
+    near = round(value)
+    return float(near) if abs(value - near) <= _NEAR * max(1.0, abs(value)) else float(value)
