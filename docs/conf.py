@@ -11,7 +11,7 @@ author = "The safeswap developers"
 version = release = installed_version("safeswap")
 copyright = author  # noqa: A001  (the name is Sphinx's)
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "code_tables", "offline"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "code_tables", "command_line", "offline"]
 exclude_patterns = ["_build", "_ext"]
 
 myst_enable_extensions = ["deflist", "dollarmath"]

@@ -6,19 +6,23 @@
     ```{method-table}     every registered method with its sources
     ```{measure-table}    every registered measure
     ```{parameter-table} swap    the parameters of a method
+    ```{parameters}       those of every registered method, under headings
+    ```{model-table} safeswap.model.study:StudySpec    the settings of any model
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_args
 
 from docutils import nodes
+from pydantic import BaseModel
 from sphinx.util.docutils import SphinxDirective
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sphinx.application import Sphinx
 
@@ -90,20 +94,63 @@ class MeasureTable(CodeTable):
             yield f"`{name}`", measure.axis.value, measure.title, parameters, "; ".join(measure.sources)
 
 
-class ParameterTable(CodeTable):
+class ModelTable(CodeTable):
+    """The fields of a pydantic model; those of a model within it under its own name and a dot."""
+
+    heading = ("setting", "default", "meaning")
+    required_arguments = 1
+
+    def model(self) -> type[BaseModel]:
+        """The model that the argument names, as ``module:Class``."""
+        module, _, name = self.arguments[0].partition(":")
+        found: type[BaseModel] = getattr(import_module(module), name)
+        return found
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """In the order of the model."""
+        return fields_of(self.model())
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[Sequence[str]]:
+    """Name, default and meaning of each field."""
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else f"`{json.dumps(default, default=plain)}`"
+        yield f"`{prefix}{name}`", shown, field.description or ""
+        for inner in get_args(field.annotation):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from fields_of(inner, f"{prefix}{name}.")
+
+
+def plain(value: object) -> object:
+    """A default that JSON does not know: a model as its values, an enumeration as its word."""
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
+class ParameterTable(ModelTable):
     """The parameters of a method, from its specification type."""
 
     heading = ("parameter", "default", "meaning")
-    required_arguments = 1
 
-    def rows(self) -> Iterable[Sequence[str]]:
-        """In the order of the specification."""
+    def model(self) -> type[BaseModel]:
+        """The specification of the method that the argument names."""
         from safeswap import registry
 
-        for name, field in registry.method(self.arguments[0]).spec_type.model_fields.items():
-            default = field.get_default(call_default_factory=True)
-            shown = "required" if field.is_required() else f"`{json.dumps(default)}`"
-            yield f"`{name}`", shown, field.description or ""
+        return registry.method(self.arguments[0]).spec_type
+
+
+class Parameters(SphinxDirective):
+    """Every registered method with its parameters, under a heading of its own."""
+
+    def run(self) -> list[nodes.Node]:
+        """The sections, parsed as the page would write them."""
+        from safeswap import registry
+
+        parts = (
+            f"## {name}\n\n{method.title}. {first_sentence(method.spec_type)}\n\n```{{parameter-table}} {name}\n```"
+            for name, method in registry.methods().items()
+        )
+        return list(self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -112,4 +159,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("method-table", MethodTable)
     app.add_directive("measure-table", MeasureTable)
     app.add_directive("parameter-table", ParameterTable)
+    app.add_directive("parameters", Parameters)
+    app.add_directive("model-table", ModelTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

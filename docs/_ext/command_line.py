@@ -1,0 +1,128 @@
+"""The reference of the command line, made from the program itself; no terminal is needed.
+
+::
+
+    ```{command-line}    every command with its arguments and options, under a heading of its own
+
+What the help of a command shows in boxes stands in tables here. Options that commands share are told once, at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+SHARED = ("How the file is read", "What is said")
+EXTRA = "Options"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """An option or an argument, as a row of a table."""
+
+    panel: str
+    name: str
+    default: str
+    meaning: str
+
+
+def parameters(command: Any) -> list[Parameter]:
+    """Arguments first, then options, as the help has them; ``--help`` goes without saying."""
+    told = [each for each in command.params if not each.hidden and each.name != "help"]
+    return [_told(each) for each in sorted(told, key=lambda each: each.param_type_name)]
+
+
+def _told(parameter: Any) -> Parameter:
+    is_argument = parameter.param_type_name == "argument"
+    names = [parameter.metavar] if is_argument else [*parameter.opts, *parameter.secondary_opts]
+    value = "" if is_argument or parameter.is_flag else " " + (parameter.metavar or _word(parameter))
+    quiet = parameter.required or parameter.default in (None, True, False) or callable(parameter.default)
+    meaning = re.sub(r" \(default: (.*)\)$", "", parameter.help or "")
+    stated = re.search(r" \(default: (.*)\)$", parameter.help or "")
+    return Parameter(
+        panel="Arguments" if is_argument else parameter.rich_help_panel or EXTRA,
+        name=", ".join(f"`{name}{value}`" for name in names),
+        default=f"`{stated[1]}`" if stated else "" if quiet else f"`{parameter.default}`",
+        meaning=meaning + (" (required)" if parameter.required and not is_argument else ""),
+    )
+
+
+def _word(option: Any) -> str:
+    """What stands after an option: its choices, or its type."""
+    annotation = option.type_descriptor.annotation
+    if get_origin(annotation) is Literal:
+        return "|".join(str(choice) for choice in get_args(annotation))
+    return {"int": "N", "float": "X", "str": "TEXT", "Path": "PATH"}.get(getattr(annotation, "__name__", ""), "VALUE")
+
+
+def table(rows: Sequence[Parameter]) -> str:
+    """A table in Markdown; with a column of defaults only where there are any."""
+    wide = any(row.default for row in rows)
+    heading = ["", "default", "meaning"] if wide else ["", "meaning"]
+    text = [f"| {' | '.join(heading)} |", "|" + " --- |" * len(heading)]
+    for row in rows:
+        cells = [row.name, *([row.default] if wide else []), row.meaning]
+        text.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(text)
+
+
+def tables(rows: Iterable[Parameter]) -> Iterator[str]:
+    """A table per panel, in the order in which panels occur, what has no panel of its own last."""
+    panels: dict[str, list[Parameter]] = {}
+    for row in rows:
+        panels.setdefault(row.panel, []).append(row)
+    for panel in sorted(panels, key=lambda panel: panel == EXTRA):
+        yield f"**{panel}**\n\n{table(panels[panel])}"
+
+
+def sub_commands(command: Any) -> dict[str, Any]:
+    """The commands under a command, by the word that calls them."""
+    words = command.list_commands(None) if hasattr(command, "list_commands") else ()
+    return {word: command.get_command(None, word) for word in words}
+
+
+def section(name: str, command: Any, *, depth: int, told: Iterable[Parameter] = ()) -> Iterator[str]:
+    """The heading, the help and the tables of a command, less what was told, and those of the commands under it."""
+    under = sub_commands(command)
+    everywhere = [row for row in parameters(next(iter(under.values()))) if _in_all(row, under)] if under else []
+    yield f"{'#' * depth} {name}"
+    yield re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
+    yield from tables(row for row in parameters(command) if row.panel not in SHARED and row not in told)
+    common = [row for row in everywhere if row.panel not in SHARED]
+    if common:
+        yield f"All `{name}` commands have in common:"
+        yield from tables(common)
+    for word, child in under.items():
+        yield from section(f"{name} {word}", child, depth=depth + 1, told=common)
+
+
+def _in_all(row: Parameter, commands: dict[str, Any]) -> bool:
+    return all(row in parameters(each) for each in commands.values())
+
+
+class CommandLine(SphinxDirective):
+    """All commands of the program."""
+
+    def run(self) -> list[nodes.Node]:
+        """The sections, parsed as the page would write them."""
+        from safeswap.cli.app import COMMANDS, LazyCommand
+
+        commands = {name: LazyCommand(name).load() for name in COMMANDS}
+        parts = [part for name in commands for part in section(f"safeswap {name}", commands[name], depth=2)]
+        shared = {row.name: row for command in commands.values() for row in parameters(command) if row.panel in SHARED}
+        parts += ["## Options that commands share", *tables(shared.values())]
+        return list(self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive."""
+    app.add_directive("command-line", CommandLine)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
