@@ -15,6 +15,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Audit
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
+from safeswap.model.masked_file import MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment, Comparison
@@ -92,6 +93,63 @@ def mask(
     secret = as_key(key, insecure_seed)
     method = registry.method(spec.method)
     return method.apply(read(data), spec, key=secret, engine=find_engine(engine), replicate=replicate)
+
+
+def mask_file(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    spec: MaskSpec | Mapping[str, Any],
+    *,
+    audit: str | PathLike[str],
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    engine: str = "memory",
+    replicate: int = 0,
+    memory_limit: str = "1GB",
+    threads: int | None = None,
+    spark: Any = None,
+    force: bool = False,
+    **reading: Any,
+) -> MaskedFile:
+    """Mask a Parquet file, or a directory of them, that need not fit in memory.
+
+    ``target`` gets the masked file that stays inside, ``audit`` the directory for confidential records: both appear
+    complete or not at all, after every promise of the method has been checked on what was read back from disk. Columns
+    that are not swapped are copied without being decoded. ``reading`` says what the columns are: ``schema``,
+    ``identifier``, ``kinds``, ``missing``, ``name``, as for :func:`read`.
+
+    The result is the same on every engine: ``"memory"``, ``"duckdb"`` (on disk, within ``memory_limit``) or ``"spark"``
+    (in the session ``spark``, or one of its own).
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> datasets.write_synthetic_census(folder / "census.parquet", 2_000)
+    >>> spec = SwapSpec(swap=["TENURE"], fixed=["STATE"], rate=0.1)
+    >>> places = dict(target=folder / "masked.parquet", audit=folder / "audit", identifier="HHID")
+    >>> mask_file(folder / "census.parquet", spec=spec, insecure_seed=1, **places)
+    <MaskedFile by swap: 2,000 records, 100 pairs exchanged, NOT FOR RELEASE (insecure seed)>
+    """
+    from safeswap.io.mask_files import Job, mask_files
+
+    job = Job(
+        source=Path(source),
+        target=Path(target),
+        audit=Path(audit),
+        spec=as_spec(spec),
+        key=as_key(key, insecure_seed),
+        engine=engine,
+        replicate=replicate,
+        reading=reading,
+        memory_limit=memory_limit,
+        threads=threads,
+        force=force,
+    )
+    if engine == "spark":
+        from safeswap.io.spark_files import mask_with_spark
+
+        return mask_with_spark(job, session=spark)
+    return mask_files(job)
 
 
 def swap(
@@ -265,6 +323,43 @@ def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = 
     write_file(data, path, force=force)
 
 
+def report(
+    masked: Masked,
+    path: str | PathLike[str],
+    *,
+    assessment: Assessment | None = None,
+    distributions: Sequence[str] = (),
+    date: str = "",
+    force: bool = False,
+) -> Path:
+    """Write the internal report of one masking as a self-contained HTML page.
+
+    ``distributions`` names the attributes whose distributions are followed through the levels of geography, by default
+    all categorical ones.
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+    >>> report(swap(datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1), path).name
+    'report.html'
+    """
+    from safeswap import registry
+    from safeswap.io.masking_report import write_masking_report
+
+    method = registry.method(masked.spec.method)
+    promises = method.invariants(masked.original, masked.spec)
+    return write_masking_report(
+        masked,
+        path,
+        method=method.title,
+        kept=tuple(dict.fromkeys(promise.sentence for promise in promises)),
+        assessment=assess(masked) if assessment is None else assessment,
+        distributions=distributions,
+        date=date,
+        force=force,
+    )
+
+
 def keep(
     masked: Masked,
     output: str | PathLike[str],
@@ -343,9 +438,15 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
 
 def find_engine(name: str) -> Engine:
     """The engine of that name."""
-    if name != "memory":
-        raise SpecError(f"there is no engine {name!r}", code="unknown-engine", hint="the engines are: memory")
+    from safeswap.engines.capabilities import CAPABILITIES, ENGINES, not_supported
     from safeswap.engines.memory import MemoryEngine
+
+    if name not in ENGINES:
+        raise SpecError(
+            f"there is no engine {name!r}", code="unknown-engine", hint="the engines are: " + ", ".join(ENGINES)
+        )
+    if name != "memory":
+        raise not_supported(name, CAPABILITIES["dataframes"])
 
     return MemoryEngine()
 

@@ -10,7 +10,16 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from safeswap.cli.console import Console
-from safeswap.cli.masking import AuditDirectory, MaskedFile, Outputs, PlanOnly, ReplicateNumber, Scores, mask_file
+from safeswap.cli.masking import (
+    AuditDirectory,
+    MaskedFile,
+    Outputs,
+    PlanOnly,
+    ReplicateNumber,
+    ReportFile,
+    Scores,
+    mask_file,
+)
 from safeswap.cli.options import Force, InsecureSeed, KeyFile, command, reading_options, spec_options
 
 
@@ -64,10 +73,11 @@ def method_command(name: str) -> Any:
         replicate: ReplicateNumber = 0,
         output: MaskedFile = None,
         audit: AuditDirectory = None,
+        report: ReportFile = None,
         force: Force = False,
         reading: dict[str, Any],
     ) -> None:
-        outputs = Outputs(output=output, audit=audit, force=force)
+        outputs = Outputs(output=output, audit=audit, force=force, report=report)
         mask_file(
             console,
             method.spec_type(**parameters),

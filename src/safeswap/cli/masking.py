@@ -44,6 +44,14 @@ AuditDirectory = Annotated[
 ]
 
 
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="HTML", help="a report of the masking; it stays inside", rich_help_panel=OUTPUT
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """Where the results go."""
@@ -51,6 +59,7 @@ class Outputs:
     output: Path | None
     audit: Path | None
     force: bool
+    report: Path | None = None
 
 
 def mask_file(
@@ -79,7 +88,8 @@ def mask_file(
         return
     if outputs.output is None or outputs.audit is None:
         raise typer.BadParameter("say where the results go: --output FILE --audit DIR")
-    check_outputs([outputs.output], inputs=[file, *([key] if key else [])], force=outputs.force)
+    written = [outputs.output, *([outputs.report] if outputs.report else [])]
+    check_outputs(written, inputs=[file, *([key] if key else [])], force=outputs.force)
     secret = randomness(key=key, insecure_seed=insecure_seed)
     with console.steps(3 + scores) as steps:
         steps.at("reading")
@@ -90,6 +100,8 @@ def mask_file(
             steps.at("measuring")
         assessment = workflow.assess(masked) if scores else None
         steps.at("writing")
+        if outputs.report is not None:
+            workflow.report(masked, outputs.report, assessment=assessment, force=outputs.force)
         record = workflow.keep(masked, outputs.output, audit=outputs.audit, reading=reading, force=outputs.force)
     tell(console, masked)
     if assessment is not None:
@@ -97,6 +109,7 @@ def mask_file(
         console.say(score_table(assessment, brief=True))
     console.say("")
     made = [("masked file", outputs.output, INSIDE), ("audit record", record, INSIDE)]
+    made += [("report", outputs.report, INSIDE)] if outputs.report else []
     console.say(table(["made", "where", ""], made))
     measured = assessment.as_dict() if assessment is not None else {}
     where = {"output": str(outputs.output), "audit": str(record)}
@@ -117,29 +130,16 @@ def show_plan(console: Console, plan: Plan) -> None:
 
 def tell(console: Console, masked: Masked) -> None:
     """What was asked for, what could be had and what was done."""
+    from safeswap.model.audit import told
+
     audit = masked.audit
     touched = int(audit.touched().sum())
     console.say(masked.plan.sentence + ".")
     share = f"{touched:,} of {audit.records:,} records took part ({touched / max(audit.records, 1):.2%})"
     console.say(f"{audit.made:,} pairs exchanged: {share}." if audit.exchanges else f"{share}.")
-    told = [(name.replace("_", " "), _told(value)) for name, value in audit.facts.items() if _told(value)]
-    if told:
+    facts = [(name.replace("_", " "), told(value)) for name, value in audit.facts.items() if told(value)]
+    if facts:
         console.say("")
-        console.say(table(["found", ""], told, right="lr"))
+        console.say(table(["found", ""], facts, right="lr"))
     if audit.stamp:
         console.warn(f"{audit.stamp}: anyone can undo it.")
-
-
-def _told(value: object) -> str:
-    """A fact that fits on a line; tables among the facts are left to the audit record."""
-    if isinstance(value, bool) or value is None:
-        return ""
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
-    if isinstance(value, dict) and all(isinstance(each, (int, float)) for each in value.values()):
-        return ", ".join(f"{name} {_told(each)}" for name, each in value.items())
-    return value if isinstance(value, str) else ""

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.cli.masking import AuditDirectory, MaskedFile, Outputs, PlanOnly, ReplicateNumber, Scores, mask_file
+from safeswap.cli.masking import (
+    AuditDirectory,
+    MaskedFile,
+    Outputs,
+    PlanOnly,
+    ReplicateNumber,
+    ReportFile,
+    Scores,
+    mask_file,
+)
 from safeswap.cli.options import (
     Force,
     InsecureSeed,
@@ -39,6 +48,7 @@ def swap(
     replicate: ReplicateNumber = 0,
     output: MaskedFile = None,
     audit: AuditDirectory = None,
+    report: ReportFile = None,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
@@ -58,7 +68,7 @@ def swap(
     if file is None:
         raise typer.BadParameter("name the file to mask, or a project with --project")
     spec = SwapSpec(**parameters)
-    outputs = Outputs(output=output, audit=audit, force=force)
+    outputs = Outputs(output=output, audit=audit, force=force, report=report)
     mask_file(
         console,
         spec,

@@ -25,9 +25,9 @@ from safeswap.model.score import Assessment
 
 Version = Literal["internal", "public"]
 
-_NO_SCRIPT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
+SCRIPTLESS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 _VALUES = {"internal": internal_values, "public": public_values}
-_POLICIES = {"internal": POLICY, "public": _NO_SCRIPT}
+_POLICIES = {"internal": POLICY, "public": SCRIPTLESS}
 _FILE_MODES = {"internal": PRIVATE_FILE, "public": 0o644}
 
 
@@ -83,7 +83,7 @@ def study_report(
         tolerance=tolerance,
         date=date,
     )
-    text: str = _template(f"study_{version}.html").render(
+    text: str = template(f"study_{version}.html").render(
         _VALUES[version](study, choice, parts),
         colours=css_variables(),
         for_release=study.facts["for_release"],
@@ -93,7 +93,8 @@ def study_report(
     return text.encode()
 
 
-def _template(name: str) -> Any:
+def template(name: str) -> Any:
+    """A template of this package; what goes into it is escaped, and what it lacks is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def load(file: str) -> str:

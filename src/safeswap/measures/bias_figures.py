@@ -85,6 +85,12 @@ class Verdict:
         """Whether the item is disturbed little enough."""
         return self.bounds.is_useful(self.percentage)
 
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words."""
+        protected = "protected enough" if self.protected else "not protected enough"
+        return f"{protected}, {'useful enough' if self.useful else 'not useful enough'}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BiasReport:

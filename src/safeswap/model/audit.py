@@ -85,3 +85,18 @@ class Audit:
     def __repr__(self) -> str:
         stamp = "" if self.releasable else ", not for release"
         return f"<Audit {self.method}: {self.made:,} of {self.asked:,} {self.unit}, {self.records:,} records{stamp}>"
+
+
+def told(value: object) -> str:
+    """A fact that fits on a line; tables among the facts are left to the audit record."""
+    if isinstance(value, bool) or value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    if isinstance(value, dict) and all(isinstance(each, (int, float)) for each in value.values()):
+        return ", ".join(f"{name} {told(each)}" for name, each in value.items())
+    return value if isinstance(value, str) else ""

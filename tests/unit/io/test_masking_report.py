@@ -1,0 +1,56 @@
+"""The internal report of one masking says what was done, and what it did where."""
+
+import stat
+
+import pytest
+
+import safeswap as ss
+from safeswap import workflow
+from safeswap.errors import OutputError
+
+
+@pytest.fixture(scope="module")
+def census():
+    return ss.datasets.synthetic_census(4_000)
+
+
+@pytest.fixture(scope="module")
+def edited(census):
+    spec = {"method": "edit_1990", "keys": ["ADULTS"], "geography": ["STATE", "PLACE", "BLOCK"], "rate": 0.05}
+    return ss.mask(census, spec, insecure_seed=3)
+
+
+def test_an_exchange_of_geography_is_followed_through_its_levels(edited, tmp_path):
+    page = workflow.report(edited, tmp_path / "r.html", distributions=["TENURE"]).read_text()
+    assert "How far apart the exchanged records lie" in page
+    assert "100.0%" in page  # all pairs lie within a state
+    assert "TENURE before and after" in page
+    assert "are exactly as before" in page
+    assert "Not for release" in page  # it was made from an insecure seed
+
+
+def test_an_exchange_of_numbers_shows_its_bias_at_every_level(tmp_path):
+    survey = ss.datasets.synthetic_housing_survey()
+    spec = {"method": "edit_targeted", "keys": ["REGION", "BATHS"], "exchange": "continuous"}
+    page = workflow.report(ss.mask(survey, spec, insecure_seed=3), tmp_path / "r.html").read_text()
+    assert "PERCENTAGE BIAS of class means, by level" in page
+    assert "REGION × BATHS" in page
+    assert "protected enough" in page
+
+
+def test_the_report_is_private_whole_and_without_script(edited, tmp_path):
+    path = workflow.report(edited, tmp_path / "r.html", distributions=["TENURE"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "<script" not in path.read_text()
+    with pytest.raises(OutputError):
+        workflow.report(edited, path, distributions=["TENURE"])
+
+
+def test_names_in_the_data_are_only_text(tmp_path):
+    import pyarrow as pa
+
+    hostile = "<script>alert(1)</script>"
+    data = ss.read(pa.table({hostile: ["a", "b", "a", "b"], "x": ["c", "d", "d", "c"]}))
+    page = workflow.report(ss.swap(data, swap=[hostile], pairs=1, insecure_seed=1), tmp_path / "r.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
