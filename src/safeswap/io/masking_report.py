@@ -55,7 +55,7 @@ def write_masking_report(
     force: bool = False,
 ) -> Path:
     """Write the report; it appears complete or not at all, and only its owner can read it."""
-    own = (*geography_sections(masked, distributions), *bias_sections(masked), *sections)
+    found = (*table_facts(masked), *geography_sections(masked, distributions), *bias_sections(masked))
     text = template("masking_report.html").render(
         title=f"Masking of {masked.original.schema.name or 'a file'}",
         method=method,
@@ -65,7 +65,7 @@ def write_masking_report(
         facts=[(name.replace("_", " "), value) for name, value in _facts(masked)],
         kept=list(kept),
         scores=list(assessment) if assessment is not None else [],
-        sections=own,
+        sections=(*found, *sections),
         for_release=masked.audit.releasable,
         colours=css_variables(),
         policy=SCRIPTLESS,
@@ -74,6 +74,24 @@ def write_masking_report(
     with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
         part.write_text(text, encoding="utf-8")
     return Path(path)
+
+
+def table_facts(masked: Masked) -> tuple[Section, ...]:
+    """Facts of the audit that are tables, such as what would find a partner for more households."""
+    tables = {
+        name: value
+        for name, value in masked.audit.facts.items()
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+    }
+    return tuple(
+        Section(
+            title=name.replace("_", " ").capitalize(),
+            columns=tuple(rows[0]),
+            rows=tuple(tuple(row.values()) for row in rows[:_MOST_LEVELS]),
+            numeric=tuple(i for i, value in enumerate(rows[0].values()) if isinstance(value, (int, float))),
+        )
+        for name, rows in tables.items()
+    )
 
 
 def geography_sections(masked: Masked, distributions: Sequence[str] = ()) -> tuple[Section, ...]:

@@ -27,6 +27,7 @@ def test_an_exchange_of_geography_is_followed_through_its_levels(edited, tmp_pat
     assert "TENURE before and after" in page
     assert "are exactly as before" in page
     assert "Not for release" in page  # it was made from an insecure seed
+    assert "Diagnosis" in page
 
 
 def test_an_exchange_of_numbers_shows_its_bias_at_every_level(tmp_path):
