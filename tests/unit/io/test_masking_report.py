@@ -16,7 +16,8 @@ def census():
 
 @pytest.fixture(scope="module")
 def edited(census):
-    spec = {"method": "edit_1990", "keys": ["ADULTS"], "geography": ["STATE", "PLACE", "BLOCK"], "rate": 0.05}
+    keys = list(ss.datasets.CENSUS_KEYS)
+    spec = {"method": "edit_1990", "keys": keys, "geography": ["STATE", "PLACE", "BLOCK"], "rate": 0.05}
     return ss.mask(census, spec, insecure_seed=3)
 
 
