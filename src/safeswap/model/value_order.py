@@ -37,6 +37,18 @@ def ranked_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes]
     return [codes for codes, _ in columns], [ranks for _, ranks in columns]
 
 
+def ranked_levels(data: Microdata, name: str) -> pa.Array:
+    """The levels of a column in the order of their ranks; a missing value, which has none, would come last.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
+    >>> ranked_levels(Microdata(pa.table({"Rooms": ["10", "9", None]}), schema), "Rooms").to_pylist()
+    ['9', '10']
+    """
+    coded = data.coded(name)
+    return coded.levels.take(pa.array(np.argsort(_places(coded, data.schema[name]))))
+
+
 def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
     """For each code of the column, whether it stands for a missing value.
 
