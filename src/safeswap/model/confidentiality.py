@@ -44,7 +44,8 @@ class ConfidentialityPlot:
 
     ``across`` is the number of neighbours (or the frequency of the keys), ``perturbation`` the individual information
     loss; both are not a number for a record that cannot be placed. ``threshold`` is δ, or the match weight that stands
-    for it, with its standard error where it was estimated. ``repr`` shows totals only.
+    for it, with its standard error where it was estimated. ``match_weights``, and ``own_weight`` of each record with
+    the true one, are there where records were linked by probabilities. ``repr`` shows totals only.
     """
 
     kind: Kind
@@ -62,6 +63,8 @@ class ConfidentialityPlot:
     settings: Mapping[str, Any] = field(default_factory=dict)
     densities: pa.Table | None = None
     rank_links: pa.Table | None = None
+    match_weights: pa.Table | None = None
+    own_weight: Floats | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     points: KeyPoints | None = field(default=None, repr=False)
 
@@ -105,17 +108,17 @@ class ConfidentialityPlot:
 
     def table(self) -> pa.Table:
         """One row per record, for use inside: identifiers and figures, no value of a key."""
-        return pa.table(
-            {
-                "record": self.labels,
-                "perturbation": self.perturbation,
-                "frequency" if self.kind == "categorical" else "neighbours": self.across,
-                "nearest_is_true": self.links,
-                "nearest_shared_by": np.where(self.nearest_true, self.ties, 0),
-                "true_in_neighbourhood": self.within,
-                "unsafe": self.unsafe,
-            }
-        )
+        figures: dict[str, Any] = {"record": self.labels, "perturbation": self.perturbation}
+        if self.kind == "categorical":
+            return pa.table({**figures, "frequency": self.across, "unsafe": self.unsafe})
+        figures |= {
+            "neighbours": self.across,
+            "nearest_is_true": self.links,
+            "nearest_shared_by": np.where(self.nearest_true, self.ties, 0),
+            "true_in_neighbourhood": self.within,
+            "unsafe": self.unsafe,
+        }
+        return pa.table(figures if self.own_weight is None else {**figures, "match_weight": self.own_weight})
 
     def unsafe_records(self) -> pa.Table:
         """The unsafe ones, those with the least perturbation first."""
@@ -182,3 +185,25 @@ class ConfidentialityPlot:
 
     def __repr__(self) -> str:
         return f"<ConfidentialityPlot by {', '.join(self.keys)}: {self.sentence}>"
+
+
+def agreement(one: ConfidentialityPlot, other: ConfidentialityPlot) -> pa.Table:
+    """How two ways of linking the same release compare: per figure, how many records either one names and both do."""
+    if len(one) != len(other):
+        raise SpecError(
+            "the two plots are of different files", code="different-plots", hint="compare two plots of one release"
+        )
+    flags = {
+        "unsafe": (one.unsafe, other.unsafe),
+        "correct_links": (one.links, other.links),
+        "links_within_neighbourhoods": (one.within, other.within),
+        "empty_neighbourhoods": (one.across == 0, other.across == 0),
+    }
+    return pa.table(
+        {
+            "figure": list(flags),
+            "first": [int(np.count_nonzero(a)) for a, _ in flags.values()],
+            "second": [int(np.count_nonzero(b)) for _, b in flags.values()],
+            "both": [int(np.count_nonzero(a & b)) for a, b in flags.values()],
+        }
+    )
