@@ -47,6 +47,8 @@ _BUILT_IN = {
         "percentage_bias": "safeswap.measures.distortion.bias:PercentageBias",
         "n_rule": "safeswap.measures.risk.n_rule:NRule",
         "replay": "safeswap.measures.risk.replay:Replay",
+        "unsafe_share": "safeswap.measures.risk.unsafe_share:UnsafeShare",
+        "correct_links": "safeswap.measures.risk.correct_links:CorrectLinks",
     },
 }
 _LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}
