@@ -6,6 +6,8 @@ records of the public "Adult" census extract (Becker and Kohavi, CC BY 4.0) in e
 
 ``synthetic_census`` and ``synthetic_housing_survey`` make data of people who do not exist, in the shape of those on
 which the Confidentiality Edit of the 1990 Census of the United States and its improvement were tried (Moore 1996).
+``synthetic_enterprises`` makes enterprises that do not exist, for the confidentiality plot and for methods that change
+numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from safeswap.datasets.census import synthetic_census_chunks as synthetic_census_chunks
     from safeswap.datasets.census import synthetic_census_schema as synthetic_census_schema
     from safeswap.datasets.census import write_synthetic_census as write_synthetic_census
+    from safeswap.datasets.enterprises import ENTERPRISE_KEYS as ENTERPRISE_KEYS
+    from safeswap.datasets.enterprises import synthetic_enterprises as synthetic_enterprises
     from safeswap.datasets.housing_survey import HOUSING_ITEMS as HOUSING_ITEMS
     from safeswap.datasets.housing_survey import HOUSING_KEYS as HOUSING_KEYS
     from safeswap.datasets.housing_survey import synthetic_housing_survey as synthetic_housing_survey
@@ -34,11 +38,13 @@ if TYPE_CHECKING:
 _HOME = {
     "CENSUS_GEOGRAPHY": "census",
     "CENSUS_KEYS": "census",
+    "ENTERPRISE_KEYS": "enterprises",
     "HOUSING_ITEMS": "housing_survey",
     "HOUSING_KEYS": "housing_survey",
     "synthetic_census": "census",
     "synthetic_census_chunks": "census",
     "synthetic_census_schema": "census",
+    "synthetic_enterprises": "enterprises",
     "synthetic_housing_survey": "housing_survey",
     "write_synthetic_census": "census",
 }
@@ -49,6 +55,7 @@ _AVAILABLE = MappingProxyType(
     {
         "cps8d": "48,842 persons, 8 categorical attributes: the Adult census extract as in Gomatam & Karr (2003)",
         "synthetic_census": "households in a nested geography with the keys of the 1990 edit, as many as are wanted",
+        "synthetic_enterprises": "skewed turnover and employees in NACE divisions, 157 of them in division 18",
         "synthetic_housing_survey": "64,998 dwellings, 4 keys and 5 continuous items, as in Moore (1996)",
     }
 )
@@ -71,7 +78,7 @@ def available() -> Mapping[str, str]:
     """The names of the data sets and a line about each.
 
     >>> list(available())
-    ['cps8d', 'synthetic_census', 'synthetic_housing_survey']
+    ['cps8d', 'synthetic_census', 'synthetic_enterprises', 'synthetic_housing_survey']
     """
     return _AVAILABLE
 
