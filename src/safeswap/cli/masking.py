@@ -46,9 +46,7 @@ AuditDirectory = Annotated[
 
 ReportFile = Annotated[
     Path | None,
-    typer.Option(
-        "--report", metavar="HTML", help="a report of the masking; it stays inside", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--report", metavar="HTML", help="a report of the masking; it stays inside", rich_help_panel=OUTPUT),
 ]
 
 
@@ -137,7 +135,8 @@ def tell(console: Console, masked: Masked) -> None:
     console.say(masked.plan.sentence + ".")
     share = f"{touched:,} of {audit.records:,} records took part ({touched / max(audit.records, 1):.2%})"
     console.say(f"{audit.made:,} pairs exchanged: {share}." if audit.exchanges else f"{share}.")
-    facts = [(name.replace("_", " "), told(value)) for name, value in audit.facts.items() if told(value)]
+    found = {name: value for name, value in audit.facts.items() if name != "unit"}  # the line above has said it
+    facts = [(name.replace("_", " "), told(value)) for name, value in found.items() if told(value)]
     if facts:
         console.say("")
         console.say(table(["found", ""], facts, right="lr"))
