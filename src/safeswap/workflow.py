@@ -245,8 +245,8 @@ def confidentiality(
     ``confidentiality(masked, keys=[…])`` or ``confidentiality(original, released, keys)``; files in another order or of
     another length are matched by identifier. Numeric keys are compared by distance (``alpha``, ``scale``, ``distance``,
     ``archive``, ``policy``), categorical ones counted (``population``, ``weight``, ``sampling_fraction``,
-    ``importance``, ``k``); ``linkage="fellegi_sunter"`` takes both. ``key`` draws the pairs from which δ of a large file
-    is estimated.
+    ``importance``, ``k``); ``linkage="fellegi_sunter"`` takes both. ``key`` draws the pairs from which δ of a large
+    file is estimated.
 
     >>> from safeswap import datasets
     >>> data = datasets.synthetic_enterprises()

@@ -67,7 +67,8 @@ def make_plot(
     for name in ("archive", "population"):
         if name in stated:
             stated[name] = _restricted(stated[name], only or {})
-    return _makers()[way](*sides, names, **stated)
+    made: ConfidentialityPlot = _makers()[way](*sides, names, **stated)
+    return made
 
 
 def plots_by_keys(
