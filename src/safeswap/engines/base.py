@@ -7,12 +7,12 @@ draw and moves values.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 
 Counts = npt.NDArray[np.int64]
@@ -53,19 +53,34 @@ class PairRequest:
     pairs_per_record: float = 0.25  # an estimate, for how much of the order is needed; the result does not depend on it
 
 
+class Records(Protocol):
+    """What planning needs to know of a file, wherever its records are."""
+
+    @property
+    def schema(self) -> Schema:
+        """What is known about its columns."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def is_constant(self, name: str) -> bool:
+        """Whether all records have the same value of an attribute."""
+        ...
+
+
 class Engine(Protocol):
-    """What every engine can do."""
+    """What every engine can do, with records as it holds them: columns in memory, or a stream of them."""
 
     name: str
 
-    def classes(self, data: Microdata, constraint: Constraint) -> Classes:
+    def classes(self, data: Any, constraint: Constraint) -> Classes:
         """Count the records by what decides who may be paired with whom."""
         ...
 
-    def pairs(self, data: Microdata, request: PairRequest) -> Rows:
-        """Disjoint pairs of rows, as many as wanted or, failing that, as there are."""
+    def pairs(self, data: Any, request: PairRequest) -> Any:
+        """Disjoint pairs of records, as many as wanted or, failing that, as there are; their number is its length."""
         ...
 
-    def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+    def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
         """The data with the values of these attributes exchanged within each pair."""
         ...

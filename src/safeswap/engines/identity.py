@@ -15,7 +15,15 @@ def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int6
     attribute = data.schema.identifier
     if attribute is None:
         return np.arange(len(data), dtype=np.int64)
-    column = data.table.column(attribute.name)
+    return column_identity(data.table.column(attribute.name), identity_key)
+
+
+def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | keyed.Words:
+    """Integers, or blocks, one per value: whatever part of a column it is, each value is known alike.
+
+    >>> column_identity(pa.chunked_array([[7, 8]]), bytes(32)).tolist()
+    [7, 8]
+    """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) and column.type != pa.uint64():

@@ -19,6 +19,7 @@ from safeswap.io.atomic import PRIVATE_FILE
 from safeswap.io.manifest import sum_file
 from safeswap.model.audit import Audit, Exchange, Replacement, Rows
 from safeswap.model.masked import Masked
+from safeswap.model.schema import Schema
 
 AUDIT = "audit.json"
 AUDIT_FORMAT = "safeswap-audit-1"
@@ -45,14 +46,19 @@ def write_audit(masked: Masked, directory: Path, *, row_order: npt.NDArray[Any],
     _write_rows(directory / ROW_ORDER, pa.table({"row": _narrow(row_order, masked.audit.records)}))
     for number, each in enumerate(masked.audit.replacements):
         _write_rows(directory / REPLACED.format(number), pa.table({"row": each.rows, "before": each.before}))
+    write_audit_json(directory, _audit_as_dict(masked.audit), masked.original.schema, notes=notes)
+
+
+def write_audit_json(directory: Path, audit: Mapping[str, Any], schema: Schema, *, notes: Mapping[str, Any]) -> None:
+    """Write the readable part of a record beside its files of rows, which are there already."""
     content = {
         "format": AUDIT_FORMAT,
         "confidential": "This record undoes the release. Keep it where the original data are kept.",
-        "audit": _audit_as_dict(masked.audit),
-        "schema": masked.original.schema.model_dump(mode="json", exclude_defaults=True),
+        "audit": dict(audit),
+        "schema": schema.model_dump(mode="json", exclude_defaults=True),
         "software": software_versions(),
         "notes": dict(notes),
-        "files": {name: sum_file(directory / name)[1] for name in _row_files(masked.audit.replacements)},
+        "files": {path.name: sum_file(path)[1] for path in sorted(directory.iterdir())},
     }
     (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1, default=_plain) + "\n", "utf-8")
     for path in directory.iterdir():
@@ -70,10 +76,13 @@ def read_audit_record(directory: Path) -> AuditRecord:
     content = read_audit_json(directory)
     try:
         names = _row_files(content["audit"]["replaced"])
+        names = [name for name in names if name != ROW_ORDER or name in content["files"]]
         intact = {name: sum_file(directory / name)[1] for name in names} == content["files"]
         tables = {name: _read_rows(directory / name) for name in names} if intact else {}
         audit = _audit_from_dict(content["audit"], tables)
-        return AuditRecord(audit=audit, notes=content["notes"], row_order=_whole(tables[ROW_ORDER]["row"]))
+        # A record of a large file leaves out an order that is that of the file.
+        order = _whole(tables[ROW_ORDER]["row"]) if ROW_ORDER in tables else np.arange(audit.records, dtype=np.int64)
+        return AuditRecord(audit=audit, notes=content["notes"], row_order=order)
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException):
         raise _damaged(directory) from None
 

@@ -6,6 +6,7 @@ neither a renamed file nor a changed one is taken for another.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, An
     from safeswap.io.atomic import atomic_directory
     from safeswap.io.audit import AUDIT, write_audit
 
-    digest = _digest(written)
+    digest = digest_of(written)
     record = _record_of(digest, audit)
     notes = {"masked_sha256": digest, "reading": _as_notes(reading)}
     with atomic_directory(record, force=True, marker=AUDIT) as directory:
@@ -63,7 +64,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     from safeswap.model.schema import Schema
 
     existing_file(original)
-    record = _record_of(_digest(existing_file(masked_file)), audit)
+    record = _record_of(digest_of(existing_file(masked_file)), audit)
     if not record.is_dir():
         raise InputError(
             f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
@@ -82,10 +83,14 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, or of the sums of all files of a directory in the order of their names."""
     from safeswap.io.manifest import sum_file
 
-    return sum_file(path)[1]
+    if path.is_file():
+        return sum_file(path)[1]
+    sums = [f"{sum_file(each)[1]}  {each.relative_to(path)}\n" for each in sorted(path.rglob("*.parquet"))]
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
 def _record_of(digest: str, audit: Path) -> Path:
@@ -115,7 +120,7 @@ def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = (
 
 def _remove_records(audit: Path, output: Path, *, but: set[str]) -> None:
     for record in audit.glob("masking-*"):
-        if record.name not in but and not (output.is_file() and record == _record_of(_digest(output), audit)):
+        if record.name not in but and not (output.exists() and record == _record_of(digest_of(output), audit)):
             shutil.rmtree(record, ignore_errors=True)
 
 

@@ -34,12 +34,8 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         with parquet.ParquetFile(path) as file:
             footer = file.metadata
         limits.check(file=str(path), columns=footer.num_columns, records=footer.num_rows)
-        chunks = [
-            footer.row_group(group).column(column)
-            for group in range(footer.num_row_groups)
-            for column in range(footer.num_columns)
-        ]
-        dictionaries = _dictionary_columns(chunks)
+        chunks = _chunks(footer)
+        dictionaries = dictionary_columns(footer)
         limits.check(file=str(path), decoded_bytes=sum(_decoded_bytes(chunk, dictionaries) for chunk in chunks))
         return _decoded(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
     except (pa.ArrowException, OSError, ValueError):
@@ -81,9 +77,14 @@ def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     )
 
 
-def _dictionary_columns(chunks: list[Any]) -> set[str]:
+def _chunks(footer: Any) -> list[Any]:
+    groups, columns = range(footer.num_row_groups), range(footer.num_columns)
+    return [footer.row_group(group).column(column) for group in groups for column in columns]
+
+
+def dictionary_columns(footer: Any) -> set[str]:
     """The text columns of which every part is a dictionary with short codes, and not just begins as one."""
-    stored = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    stored = [chunk for chunk in _chunks(footer) if chunk.physical_type == "BYTE_ARRAY"]
     plain = {chunk.path_in_schema for chunk in stored if not _is_dictionary(chunk)}
     return {chunk.path_in_schema for chunk in stored} - plain
 

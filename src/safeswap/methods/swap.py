@@ -7,11 +7,11 @@ Gomatam, Karr, Liu & Sanil 2003 (NISS WebSwap).
 from __future__ import annotations
 
 from decimal import ROUND_DOWN, Context
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from safeswap.engines.base import Constraint, Engine, Names, PairRequest, Rows
+from safeswap.engines.base import Constraint, Engine, Names, PairRequest, Records, Rows
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.kernels import cells, keyed, matching
 from safeswap.model.audit import Audit, Exchange
@@ -45,7 +45,7 @@ class Swap:
         "Gomatam, Karr & Sanil 2003, A risk-utility framework for categorical data swapping, NISS TR 132",
     )
 
-    def plan(self, data: Microdata, spec: SwapSpec, *, engine: Engine) -> Plan:
+    def plan(self, data: Records, spec: SwapSpec, *, engine: Engine) -> Plan:
         """How many pairs the data allow; with what binds and what would help where that is too few."""
         check_attributes(data, spec)
         asked = spec.pairs_for(len(data))
@@ -65,24 +65,10 @@ class Swap:
 
     def apply(self, data: Microdata, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
         """Draw the pairs and exchange. Short of pairs, refuse or take what there is, as the spec says."""
-        plan = self.plan(data, spec, engine=engine)
-        if not plan.is_feasible and spec.on_shortfall == "error":
-            raise shortfall(plan)
+        plan, drawn = self.drawn(data, spec, key=key, engine=engine, replicate=replicate)
         exchanges = []
         masked = data
-        for stage, names in enumerate(spec.stages):
-            pairs = draw(
-                data,
-                spec,
-                names,
-                stage=stage,
-                key=key,
-                engine=engine,
-                replicate=replicate,
-                expected=plan.pairs_per_record[stage],
-            )
-            if len(pairs) < plan.asked and spec.on_shortfall == "error":
-                raise uniform_shortfall(plan, len(pairs))
+        for names, pairs in zip(spec.stages, drawn, strict=True):
             masked = engine.exchange(masked, names, pairs)
             exchanges.append(Exchange(attributes=names, pairs=pairs))
         audit = Audit(
@@ -101,6 +87,22 @@ class Swap:
             compensating=compensating(data, masked, tuple(exchanges)),
         )
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+
+    def drawn(
+        self, data: Records, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0
+    ) -> tuple[Plan, tuple[Any, ...]]:
+        """The plan and the pairs of every stage, as the engine holds them; nothing is exchanged yet."""
+        plan = self.plan(data, spec, engine=engine)
+        if not plan.is_feasible and spec.on_shortfall == "error":
+            raise shortfall(plan)
+        stages = []
+        for stage, names in enumerate(spec.stages):
+            expected = plan.pairs_per_record[stage]
+            pairs = draw(data, spec, names, stage=stage, key=key, engine=engine, replicate=replicate, expected=expected)
+            if len(pairs) < plan.asked and spec.on_shortfall == "error":
+                raise uniform_shortfall(plan, len(pairs))
+            stages.append(pairs)
+        return plan, tuple(stages)
 
     def invariants(self, data: Microdata, spec: SwapSpec) -> tuple[Invariant, ...]:
         """Margins kept, columns untouched, pairs as asked for."""
@@ -121,7 +123,7 @@ class Swap:
         return tuple(promises)
 
 
-def check_attributes(data: Microdata, spec: SwapSpec) -> None:
+def check_attributes(data: Records, spec: SwapSpec) -> None:
     """Refuse unknown attributes and identifiers, swap attributes of one value only, and targeting without keys."""
     for name in (*spec.swap, *spec.fixed, *spec.differ, *(spec.targeting.keys if spec.targeting else ())):
         attribute = data.schema[name]
@@ -140,8 +142,7 @@ def check_attributes(data: Microdata, spec: SwapSpec) -> None:
         )
     for name in spec.swap:
         # Levels that do not occur must not hide that an attribute is constant.
-        codes = data.coded(name).codes
-        if spec.pairs_for(len(data)) and (codes == codes[:1]).all():
+        if spec.pairs_for(len(data)) and data.is_constant(name):
             raise InfeasibleError(
                 f"{name!r} has the same value in every record: exchanging it changes nothing",
                 code="constant-attribute",
@@ -156,7 +157,7 @@ def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     return Constraint(equal=spec.fixed, unequal=(*swap_groups, *((name,) for name in spec.differ)))
 
 
-def most_pairs(data: Microdata, spec: SwapSpec, engine: Engine) -> tuple[int, Names, tuple[float, ...]]:
+def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[int, Names, tuple[float, ...]]:
     """How many pairs every stage can have, the stage that can have no more, and what one random pass would give."""
     classes = {names: engine.classes(data, constraint_of(spec, names)) for names in spec.stages}
     totals = {n: matching.largest_total(c.strata, c.coordinates, c.counts) for n, c in classes.items()}
@@ -166,7 +167,7 @@ def most_pairs(data: Microdata, spec: SwapSpec, engine: Engine) -> tuple[int, Na
 
 
 def draw(
-    data: Microdata,
+    data: Records,
     spec: SwapSpec,
     names: Names,
     *,
@@ -175,8 +176,8 @@ def draw(
     engine: Engine,
     replicate: int,
     expected: float = 0.25,
-) -> Rows:
-    """The pairs of one stage."""
+) -> Any:
+    """The pairs of one stage, as the engine holds them."""
     request = PairRequest(
         constraint=constraint_of(spec, names),
         wanted=min(spec.pairs_for(len(data)), len(data) // 2),
@@ -189,14 +190,14 @@ def draw(
     return engine.pairs(data, request)
 
 
-def stage_key(data: Microdata, key: Key, *, stage: int, replicate: int) -> bytes:
+def stage_key(data: Records, key: Key, *, stage: int, replicate: int) -> bytes:
     """The key behind the draws of a stage: the same for every spec, so that candidates of one replicate compare like
     with like, and a study needs one order per replicate instead of one per candidate."""
     return keyed.derive(key.secret, "data", data.schema.name, len(data), "swap", "pairs", stage, replicate)
 
 
 def relaxations(
-    data: Microdata, spec: SwapSpec, *, feasible: int, asked: int, engine: Engine
+    data: Records, spec: SwapSpec, *, feasible: int, asked: int, engine: Engine
 ) -> list[tuple[str, str, int]]:
     """Single changes of the spec as (what to do, which attribute it frees, pairs then feasible), cheapest first.
 

@@ -81,6 +81,11 @@ class Microdata:
         columns = [self.coded(name) for name in names]
         return [c.codes for c in columns], [c.cardinality for c in columns]
 
+    def is_constant(self, name: str) -> bool:
+        """Whether all records have the same value; levels that do not occur play no part."""
+        codes = self.coded(name).codes
+        return bool((codes == codes[:1]).all())
+
     def codes_at(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[Codes, int]:
         """Codes of some rows and their cardinality; a column that nobody has coded yet is not coded as a whole."""
         if name in self._coded:

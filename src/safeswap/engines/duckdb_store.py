@@ -1,0 +1,143 @@
+"""A DuckDB database for one job: closed to the outside, limited in memory, gone afterwards.
+
+Data enter as Arrow tables and leave as Arrow batches. No name of the caller's gets in: columns are called c0, c1, …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from safeswap.errors import EngineError, OutputError, SpecError
+
+BATCH = 1 << 20
+
+
+class Store:
+    """The connection, and the few things that are done with it."""
+
+    def __init__(self, work: Path, *, memory_limit: str, threads: int | None = None, spill_limit: str = "") -> None:
+        import duckdb
+
+        self.work = work / "spill"
+        self.work.mkdir(mode=0o700, exist_ok=True)
+        settings: dict[str, Any] = {
+            "memory_limit": memory_limit,
+            "temp_directory": str(self.work),
+            "preserve_insertion_order": "false",
+            **({"threads": str(threads)} if threads else {}),
+            **({"max_temp_directory_size": spill_limit} if spill_limit else {}),
+        }
+        try:
+            self._connection = duckdb.connect(":memory:", config=settings)
+        except duckdb.Error:
+            raise SpecError(
+                "the memory limit cannot be used",
+                code="bad-limit",
+                hint='give a size such as "1GB" or "800MB"',
+            ) from None
+        # In this order: the place for spilling must be known before the door is shut.
+        for setting in ("enable_external_access = false", "python_enable_replacements = false"):
+            self._connection.execute(f"SET {setting}")
+        self._connection.execute("SET lock_configuration = true")
+        self._tables = 0
+
+    def close(self) -> None:
+        """Let go of everything, what was spilt included."""
+        import shutil
+
+        self._connection.close()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def new_table(self, columns: str) -> str:
+        """Make an empty table; its name."""
+        name = self._name()
+        self.run(f"CREATE TABLE {name} ({columns})")
+        return name
+
+    def table_of(self, query: str) -> str:
+        """Make a table of what a query gives; its name."""
+        name = self._name()
+        self.run(f"CREATE TABLE {name} AS {query}")
+        return name
+
+    def drop(self, table: str) -> None:
+        """Let go of a table."""
+        self.run(f"DROP TABLE {table}")
+
+    def insert(self, table: str, rows: pa.Table) -> None:
+        """Add rows, by position of their columns."""
+        with _in_our_words():
+            self._connection.register("incoming", rows)
+            try:
+                self._connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")  # noqa: S608  (our own names)
+            finally:
+                self._connection.unregister("incoming")
+
+    def run(self, statement: str) -> None:
+        """Execute a statement."""
+        with _in_our_words():
+            self._connection.execute(statement)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """A result that is known to be small."""
+        with _in_our_words():
+            return list(self._connection.execute(query).fetchall())
+
+    def number(self, query: str) -> int:
+        """A result that is one number."""
+        return int(self.rows(query)[0][0] or 0)
+
+    def arrow(self, query: str) -> pa.Table:
+        """A result that fits in memory."""
+        return pa.Table.from_batches(list(self.batches(query)), schema=None) if query else pa.table({})
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """A result of any size, a batch at a time, while other queries may run."""
+        with _in_our_words():
+            # A cursor of its own: the result goes on being made while this connection does other things.
+            cursor = self._connection.cursor()
+            try:
+                yield from cursor.sql(query).to_arrow_reader(BATCH)
+            finally:
+                cursor.close()
+
+    def _name(self) -> str:
+        self._tables += 1
+        return f"t{self._tables}"
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """DuckDB's messages quote statements and may quote data: they are not passed on."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        full = "temp_directory" in str(error) or "offload" in str(error)
+        if full:
+            raise _no_room() from None
+        raise EngineError(
+            "the memory limit is too low for this job",
+            code="memory-limit",
+            hint="raise memory_limit, or use fewer threads",
+        ) from None
+    except duckdb.IOException:
+        raise _no_room() from None
+    except duckdb.Error as error:
+        raise EngineError(
+            "DuckDB could not do its part", code="engine-failed", hint="please report it", reason=type(error).__name__
+        ) from None
+
+
+def _no_room() -> OutputError:
+    return OutputError(
+        "there is no room for what does not fit in memory; nothing was left behind",
+        code="disk-full",
+        hint="make room beside the target, or raise memory_limit",
+    )

@@ -1,0 +1,243 @@
+"""Mask a Parquet file or directory on disk: the masked files and the record apart, both complete or neither."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from safeswap.engines.capabilities import check_supported
+from safeswap.errors import UnsafeRelease
+from safeswap.io.atomic import atomic_directory, atomic_write
+from safeswap.io.audit import AUDIT, PAIRS, write_audit_json
+from safeswap.io.masking import both_or_neither, digest_of
+from safeswap.io.parquet_files import ParquetFiles, open_parquet
+from safeswap.io.rewrite import Written, rewrite, unchanged
+from safeswap.kernels import keyed
+from safeswap.model.audit import Rows
+from safeswap.model.invariant import Finding
+from safeswap.model.key import Key
+from safeswap.model.masked_file import MaskedFile
+from safeswap.model.plan import Plan
+from safeswap.model.schema import Schema
+from safeswap.model.spec import MaskSpec, SwapSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be done, and with which means."""
+
+    source: Path
+    target: Path
+    audit: Path
+    spec: MaskSpec
+    key: Key = field(repr=False)
+    engine: str = "memory"
+    replicate: int = 0
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    memory_limit: str = "1GB"
+    threads: int | None = None
+    force: bool = False
+
+
+class FileSwap(Protocol):
+    """A swap of which the pairs are drawn; how they are held is the engine's own affair."""
+
+    plan: Plan
+
+    @property
+    def stages(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """The attributes of each stage and how many pairs exchanged them."""
+        ...
+
+    def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
+        """The swapped columns of some records; asked for in their order."""
+        ...
+
+    def pairs(self) -> Iterator[tuple[int, Rows]]:
+        """Stage and pairs of row numbers, in the order in which they were drawn, some at a time."""
+        ...
+
+    def compensating(self) -> int:
+        """Records that changed although the table did not."""
+        ...
+
+    def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
+        """Every promise of the method, checked on the files as read from disk again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+def mask_files(job: Job) -> MaskedFile:
+    """Mask the files; the result is verified as read back from disk before it gets its name."""
+    check_supported(job.engine, job.spec)
+    assert isinstance(job.spec, SwapSpec)  # noqa: S101  (the only method that is supported on files so far)
+    files = open_parquet(job.source)
+    schema = described_files(files, **job.reading)
+    names = [name for name in schema.names if name in job.spec.swap]
+    with _output(job, files) as (part, work):
+        swap = _swap(job, files, schema, job.spec, work)
+        try:
+            written = rewrite(files, part, names=names, replacing=swap, work=work)
+            findings = _verified(files, written, part, names, swap)
+            files.check_unchanged()
+            totals = _totals(job, files, schema, swap)
+            record = _note(job, part, schema, swap, totals)
+        finally:
+            swap.close()
+    return MaskedFile(
+        target=job.target,
+        audit=record,
+        engine=job.engine,
+        method=job.spec.method,
+        spec=job.spec.as_dict(),
+        findings=findings,
+        **{name: totals[name] for name in ("records", "asked", "feasible", "made", "compensating", "releasable")},
+    )
+
+
+def described_files(
+    files: ParquetFiles,
+    *,
+    schema: Schema | str | Path | None = None,
+    identifier: str | None = None,
+    kinds: Mapping[str, Any] | None = None,
+    missing: Sequence[str] = (),
+    name: str | None = None,
+) -> Schema:
+    """What the columns are, as :func:`safeswap.io.read.read` would find; what must be guessed is, from a sample."""
+    from safeswap.io.agreement import described
+    from safeswap.io.columns import settled
+    from safeswap.io.schema_file import read_schema
+
+    known = read_schema(schema) if isinstance(schema, str | Path) else schema
+    return described(
+        settled(_sample(files), file=str(files.root)),
+        schema=known,
+        stated={},
+        identifier=identifier,
+        kinds=kinds or {},
+        missing=missing,
+        name=files.root.name.split(".", 1)[0] if name is None else name,
+        file=str(files.root),
+    )
+
+
+def _sample(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> pa.Table:
+    """All records of a small file, else runs of them from row groups all over the files."""
+    from pyarrow import parquet
+
+    if len(files) <= records:
+        return files.table(files.schema.names)
+    places = [(part, group) for part in files.parts for group, rows in enumerate(part.groups) if rows]
+    chosen = places[:: max(1, len(places) // runs)][:runs]
+    tables = []
+    for part, group in chosen:
+        with parquet.ParquetFile(part.path) as file:
+            first = next(file.iter_batches(batch_size=records // len(chosen), row_groups=[group], use_threads=False))
+            tables.append(pa.Table.from_batches([first]).replace_schema_metadata(None))
+    return pa.concat_tables(tables)
+
+
+def _swap(job: Job, files: ParquetFiles, schema: Schema, spec: SwapSpec, work: Path) -> FileSwap:
+    if job.engine == "memory":
+        from safeswap.io.memory_swap import MemorySwap
+
+        return MemorySwap(files, schema, spec, key=job.key, replicate=job.replicate)
+    from safeswap.io.duckdb_swap import DuckDBSwap
+
+    return DuckDBSwap(files, schema, spec, job=job, work=work)
+
+
+@contextmanager
+def _output(job: Job, files: ParquetFiles) -> Iterator[tuple[Path, Path]]:
+    """Where to write, and a directory for what is needed in between, on the same disk and gone afterwards."""
+    new = atomic_directory if files.is_directory else atomic_write
+    options: dict[str, Any] = {"marker": "_SUCCESS"} if files.is_directory else {}
+    with both_or_neither(job.audit, job.target), new(job.target, force=job.force, **options) as part:
+        work = part.parent / f"{part.stem}.work"
+        work.mkdir(mode=0o700)
+        try:
+            yield part, work
+            if files.is_directory:
+                (part / "_SUCCESS").touch()
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _verified(
+    files: ParquetFiles, written: Sequence[Written], part: Path, names: Sequence[str], swap: FileSwap
+) -> tuple[Finding, ...]:
+    others = [name for name in files.schema.names if name not in names]
+    result = open_parquet(part)
+    same = [each.groups for each in result.parts] == [each.groups for each in files.parts]
+    wrong = others if not (same and result.schema.equals(files.schema)) else unchanged(files, written, others)
+    copied = Finding(
+        invariant="CopiedColumns",
+        sentence="Every column that is not swapped is in the new file as in the old one.",
+        ok=not wrong,
+        problem=f"{len(wrong)} columns are not as they were: {', '.join(wrong[:5])}" if wrong else "",
+    )
+    findings = (copied, *swap.findings(result)) if copied.ok else (copied,)
+    broken = [finding for finding in findings if not finding.ok]
+    if broken:
+        raise UnsafeRelease(
+            "the masked file does not keep what was promised; nothing was written: "
+            + "; ".join(finding.problem for finding in broken),
+            code="promise-broken",
+            hint="please report it: this is a fault of the program, or of the disk",
+            findings=[finding.as_dict() for finding in broken],
+        )
+    return findings
+
+
+def _totals(job: Job, files: ParquetFiles, schema: Schema, swap: FileSwap) -> dict[str, Any]:
+    return {
+        "method": job.spec.method,
+        "spec": job.spec.as_dict(),
+        "records": len(files),
+        "asked": swap.plan.asked,
+        "feasible": swap.plan.feasible,
+        "made": min(number for _, number in swap.stages),
+        "compensating": swap.compensating(),
+        "key_id": job.key.id,
+        "releasable": job.key.releasable,
+        "algorithm": keyed.ALGORITHM,
+        "replicate": job.replicate,
+        "data_name": schema.name,
+        "facts": {},
+        "stages": [{"attributes": list(names), "pairs": number} for names, number in swap.stages],
+        "replaced": [],
+    }
+
+
+def _note(job: Job, part: Path, schema: Schema, swap: FileSwap, totals: Mapping[str, Any]) -> Path:
+    digest = digest_of(part)
+    record = job.audit / f"masking-{digest[:16]}"
+    reading = {name: value for name, value in job.reading.items() if name in ("missing", "name") and value}
+    notes = {"masked_sha256": digest, "engine": job.engine, "reading": reading}
+    with atomic_directory(record, force=True, marker=AUDIT) as directory:
+        _write_pairs(directory / PAIRS, swap, totals["records"])
+        write_audit_json(directory, totals, schema, notes=notes)
+    return record
+
+
+def _write_pairs(path: Path, swap: FileSwap, records: int) -> None:
+    from pyarrow import parquet
+
+    row = pa.int32() if records < 2**31 else pa.int64()
+    fields = pa.schema({"stage": pa.int32(), "row_a": row, "row_b": row})
+    # Row numbers in random order: neither a dictionary nor compression would make them smaller.
+    with parquet.ParquetWriter(path, fields, use_dictionary=False, compression="none", write_statistics=False) as out:
+        for stage, pairs in swap.pairs():
+            columns = [pa.array([stage], pa.int32()).take(pa.array([0] * len(pairs), pa.int32()))]
+            columns += [pa.array(pairs[:, side]).cast(row) for side in (0, 1)]
+            out.write_table(pa.table(columns, schema=fields))

@@ -1,0 +1,217 @@
+"""A Parquet file, or a directory of them, read as one file that need not fit in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from safeswap.errors import InputError
+from safeswap.io.columns import settled
+from safeswap.io.limits import DEFAULT_LIMITS, Limits
+from safeswap.io.parquet import dictionary_columns, narrowed
+from safeswap.io.sources import Format, corrupt, existing_file, format_of, unreadable
+from safeswap.io.splice import footer_bytes
+
+BATCH = 1 << 20
+
+_Stamp = tuple[int, int, int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One file: its path, the rows of each row group, and what tells whether it has changed since."""
+
+    path: Path
+    groups: tuple[int, ...]
+    stamp: _Stamp = field(repr=False)
+
+    @property
+    def records(self) -> int:
+        """How many records the file holds."""
+        return sum(self.groups)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParquetFiles:
+    """Parquet files with the same columns, their records numbered one after the other."""
+
+    root: Path
+    parts: tuple[Part, ...]
+    schema: pa.Schema
+    dictionaries: frozenset[str]
+
+    def __len__(self) -> int:
+        return sum(part.records for part in self.parts)
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether a directory was given."""
+        return self.root.is_dir()
+
+    def table(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of all records, in memory; text that is stored as dictionaries stays so, with short codes."""
+        with ThreadPoolExecutor(pa.cpu_count()) as threads:
+            columns = dict(zip(names, threads.map(self._column, names), strict=True))
+        return settled(pa.table(columns), file=str(self.root)) if columns else pa.table({})
+
+    def batches(self, names: Sequence[str], *, rows: int = BATCH) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Some columns, a batch at a time, each with the number of its first record."""
+        start = 0
+        for part in self.parts:
+            for batch in part_batches(part, names, dictionaries=self._stored(names), rows=rows):
+                yield start, batch
+                start += batch.num_rows
+
+    def check_unchanged(self) -> None:
+        """Refuse files that are not what they were when they were opened."""
+        for part in self.parts:
+            try:
+                same = _stamp(part.path) == part.stamp
+            except (OSError, ValueError):
+                same = False
+            if not same:
+                raise InputError(
+                    f"{part.path.name!r} has changed while it was being read; nothing was written",
+                    code="input-changed",
+                    hint="run again when nobody writes to the file, or on a copy",
+                    file=str(part.path),
+                )
+
+    def _stored(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in self.dictionaries]
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        batches = (
+            batch for part in self.parts for batch in part_batches(part, [name], dictionaries=self._stored([name]))
+        )
+        # Narrowed batch by batch: four bytes per code never stand in memory all at once.
+        chunks = [narrowed(pa.chunked_array([batch.column(0)])).chunk(0) for batch in batches]
+        if pa.types.is_dictionary(chunks[0].type):
+            widest = max((chunk.type.index_type for chunk in chunks), key=lambda kind: kind.bit_width)
+            chunks = [_with_index(chunk, widest) for chunk in chunks]
+        return narrowed(pa.chunked_array(chunks))
+
+
+def part_batches(
+    part: Part, names: Sequence[str], *, dictionaries: Sequence[str], rows: int = BATCH
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of one file, a batch at a time."""
+    from pyarrow import parquet
+
+    with _reading(part.path), parquet.ParquetFile(part.path, read_dictionary=list(dictionaries)) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=False):
+            yield batch.select(list(names))
+
+
+def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> ParquetFiles:
+    """The Parquet files that a path leads to; nothing but their footers is read.
+
+    In a directory every file counts whose name ends in ``.parquet``, also in directories below, in the order of their
+    names; what begins with a dot or an underscore does not. All must have the same columns.
+
+    >>> import tempfile, pyarrow.parquet
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pyarrow.parquet.write_table(pa.table({"a": [1, 2]}), Path(folder) / "x.parquet")
+    ...     pyarrow.parquet.write_table(pa.table({"a": [3]}), Path(folder) / "y.parquet")
+    ...     files = open_parquet(folder)
+    ...     len(files), [start for start, _ in files.batches(["a"])]
+    (3, [0, 2])
+    """
+    root = Path(source)
+    opened = [_opened(path, limits) for path in _paths(root)]
+    schema = opened[0][1]
+    for part, other, _ in opened[1:]:
+        if not other.equals(schema):
+            raise InputError(
+                f"{part.path.name!r} has other columns than {opened[0][0].path.name!r}",
+                code="files-differ",
+                hint="a directory must hold files with the same columns in the same order and of the same types",
+                file=str(part.path),
+            )
+    settled(schema.empty_table(), file=str(root))  # names and types that cannot be used are refused here
+    files = ParquetFiles(
+        root=root,
+        parts=tuple(part for part, _, _ in opened),
+        schema=schema,
+        dictionaries=frozenset.intersection(*(found for _, _, found in opened)),
+    )
+    if not len(files):
+        raise InputError("there are no records", code="no-records", hint="give data too", file=str(root))
+    limits.check(file=str(root), columns=len(schema), records=len(files))
+    return files
+
+
+def _paths(root: Path) -> list[Path]:
+    if not root.is_dir():
+        return [existing_file(root)]
+    found = [path for path in sorted(root.rglob("*.parquet")) if not _is_hidden(path.relative_to(root))]
+    for path in found:
+        if any("=" in name for name in path.relative_to(root).parts[:-1]):
+            raise InputError(
+                f"the directory {root.name!r} holds values in the names of its directories",
+                code="partition-directories",
+                hint="write it anew without partition columns",
+                file=str(root),
+            )
+    if not found:
+        raise InputError(
+            f"the directory {root.name!r} holds no Parquet file",
+            code="no-files",
+            hint="give a directory with files that end in .parquet",
+            file=str(root),
+        )
+    return [existing_file(path) for path in found]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(name.startswith((".", "_")) for name in path.parts)
+
+
+def _opened(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]]:
+    from pyarrow import parquet
+
+    if format_of(path) is not Format.PARQUET:
+        raise InputError(
+            f"{path.name!r} is not a Parquet file",
+            code="unknown-format",
+            hint="write the data as Parquet first: safeswap.write(safeswap.read(path), 'data.parquet')",
+            file=str(path),
+        )
+    with _reading(path), parquet.ParquetFile(path) as file:
+        footer, schema = file.metadata, file.schema_arrow.remove_metadata()
+        limits.check(file=str(path), columns=footer.num_columns, records=footer.num_rows)
+        groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+        part = Part(path=path, groups=groups, stamp=_stamp(path))
+        return part, schema, frozenset(dictionary_columns(footer)) & set(schema.names)
+
+
+def _stamp(path: Path) -> _Stamp:
+    facts = path.stat()
+    return facts.st_size, facts.st_mtime_ns, facts.st_ino, hashlib.sha256(footer_bytes(path)).hexdigest()
+
+
+def _with_index(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
+    if chunk.type.index_type == kind:
+        return chunk
+    return pa.DictionaryArray.from_arrays(chunk.indices.cast(kind), chunk.dictionary, ordered=chunk.type.ordered)
+
+
+class _reading:  # noqa: N801  (used as a statement)
+    """What Arrow says about a file, in our words."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise unreadable(self.path, error) from None
+        if isinstance(error, pa.ArrowException | OSError | ValueError):
+            raise corrupt(self.path, Format.PARQUET) from None

@@ -1,0 +1,46 @@
+"""What became of a file that was masked on disk: totals, and where things are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safeswap.model.invariant import Finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedFile:
+    """A masked file that stays inside and its confidential record. It holds totals only: no pair, no value."""
+
+    target: Path
+    audit: Path
+    engine: str
+    method: str
+    spec: Mapping[str, Any]
+    records: int
+    asked: int
+    feasible: int
+    made: int
+    compensating: int
+    releasable: bool
+    findings: tuple[Finding, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only: safe to print inside the building."""
+        return {
+            "method": self.method,
+            "spec": dict(self.spec),
+            "engine": self.engine,
+            "records": self.records,
+            "asked": self.asked,
+            "feasible": self.feasible,
+            "made": self.made,
+            "compensating": self.compensating,
+            "for_release": self.releasable,
+        }
+
+    def __repr__(self) -> str:
+        stamp = "" if self.releasable else ", NOT FOR RELEASE (insecure seed)"
+        return f"<MaskedFile by {self.method}: {self.records:,} records, {self.made:,} pairs exchanged{stamp}>"

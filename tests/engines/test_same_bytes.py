@@ -1,0 +1,110 @@
+"""The same key, data and specification give the same records and the same totals on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import Phase, given, settings
+from tests.conformance.strategies import Tried, swap_inputs
+from tests.engines.specs import KEY, SCHEMA, SPECS, census, records_of, spec_of, write_parts
+
+from safeswap import workflow
+from safeswap.engines.memory import MemoryEngine
+from safeswap.errors import InfeasibleError, InputError
+from safeswap.io.parquet_files import open_parquet
+from safeswap.methods.swap import Swap
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+
+ENGINES = ("memory", "duckdb")
+
+
+def in_memory(data: Microdata, spec: Any) -> Masked:
+    return Swap().apply(data, spec, key=KEY, engine=MemoryEngine())
+
+
+def totals(result: Any) -> dict[str, Any]:
+    return {name: value for name, value in result.as_dict().items() if name != "engine"}
+
+
+def masked(source: Path, engine: str, spec: Any, *, target: str = "masked", **options: Any) -> workflow.MaskedFile:
+    stated = {"schema": SCHEMA, "name": SCHEMA.name, "audit": source.parent / "audit", **options}
+    return workflow.mask_file(source, source.parent / target, spec, key=KEY, engine=engine, **stated)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", SPECS)
+def test_every_engine_gives_the_records_and_totals_of_the_reference(name: str, engine: str, tmp_path: Path) -> None:
+    spec = spec_of(name)
+    expected = in_memory(Microdata(census(), SCHEMA), spec)
+    result = masked(write_parts(census(), tmp_path / "census", 3), engine, spec)
+    written = open_parquet(tmp_path / "masked").table(SCHEMA.names)
+    assert written.to_pydict() == expected.data.table.to_pydict()
+    assert totals(result) == expected.as_dict()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("parts", [1, 7, 64])
+def test_partitions_and_the_order_of_records_change_nothing(engine: str, parts: int, tmp_path: Path) -> None:
+    shuffled = census().take(pa.array(np.random.default_rng(parts).permutation(census().num_rows)))
+    for name in ("all roles", "repaired in several coordinates"):
+        spec = spec_of(name)
+        expected = in_memory(Microdata(census(), SCHEMA), spec)
+        folder = tmp_path / name
+        result = masked(write_parts(shuffled, folder / "census", parts), engine, spec)
+        written = open_parquet(folder / "masked").table(SCHEMA.names)
+        assert records_of(written) == records_of(expected.data.table)
+        assert totals(result) == expected.as_dict()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_threads_and_memory_change_nothing(threads: int, tmp_path: Path) -> None:
+    spec = spec_of("everything")
+    expected = in_memory(Microdata(census(), SCHEMA), spec)
+    result = masked(
+        write_parts(census(), tmp_path / "census", 2), "duckdb", spec, threads=threads, memory_limit="100MB"
+    )
+    written = open_parquet(tmp_path / "masked").table(SCHEMA.names)
+    assert written.to_pydict() == expected.data.table.to_pydict()
+    assert totals(result) == expected.as_dict()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_shortfall_is_refused_alike(engine: str, tmp_path: Path) -> None:
+    spec = spec_of("repaired to the most there are").replace(on_shortfall="error")
+    with pytest.raises(InfeasibleError) as expected:
+        in_memory(Microdata(census(), SCHEMA), spec)
+    with pytest.raises(InfeasibleError) as caught:
+        masked(write_parts(census(), tmp_path / "census", 2), engine, spec)
+    assert caught.value.as_dict() == expected.value.as_dict()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
+
+
+@given(swap_inputs(targeting=None))
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+def test_awkward_names_types_and_identifiers_are_the_same_on_disk(
+    tmp_path_factory: pytest.TempPathFactory, tried: Tried
+) -> None:
+    data, spec = tried
+    folder = tmp_path_factory.mktemp("awkward")
+    pq.write_table(data.table, folder / "data.parquet", row_group_size=7)
+    known: dict[str, Any] = {"schema": data.schema, "name": data.schema.name}
+    own = data.schema.identifier
+    if own is not None and "" in data.table[own.name].to_pylist():
+        for engine in ENGINES:
+            with pytest.raises(InputError, match="no identifier"):
+                masked(folder / "data.parquet", engine, spec, **known)
+        return
+    expected = in_memory(workflow.read(folder / "data.parquet", **known), spec)
+    for engine in ENGINES:
+        result = masked(folder / "data.parquet", engine, spec, target=f"{engine}.parquet", **known)
+        written = workflow.read(folder / f"{engine}.parquet", **known)
+        for name in data.attributes:
+            before, after = expected.data.table.column(name), written.table.column(name)
+            assert [repr(v) for v in after.to_pylist()] == [repr(v) for v in before.to_pylist()]
+        assert totals(result) == expected.as_dict()
