@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from safeswap.io.publish import Published
     from safeswap.io.scan import Verification
     from safeswap.model.confidentiality import ConfidentialityPlot
+    from safeswap.model.policy import Policy
     from safeswap.search.choice import Choice
     from safeswap.search.study import Study
 
@@ -205,6 +206,12 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
 
     from safeswap.model.equality import aligned_columns, different
 
+    if isinstance(before, Masked) and after is not None:
+        raise SpecError(
+            "a masking holds both files: there is nothing to compare it with",
+            code="nothing-to-compare",
+            hint="assess(masked), or assess(original, released)",
+        )
     if isinstance(after, Masked):
         before = after
     if isinstance(before, Masked):
@@ -274,6 +281,21 @@ def confidentiality_by_keys(
 
     before, after = _two_files(original, released)
     return plots_by_keys(before, after, key_sets, **options)
+
+
+def write_confidentiality(
+    plot: ConfidentialityPlot,
+    path: str | PathLike[str],
+    *,
+    version: Literal["internal", "public"] = "internal",
+    second: Policy | None = None,
+    title: str = "",
+    force: bool = False,
+) -> None:
+    """Write a plot in the format of the file's ending: html, svg or png; csv or parquet for one line per record."""
+    from safeswap.io.plot_files import write_plot
+
+    write_plot(plot, path, version=version, second=second, title=title, force=force)
 
 
 def _two_files(original: Any, released: Any) -> tuple[Microdata, Microdata]:

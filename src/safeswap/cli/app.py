@@ -29,9 +29,11 @@ COMMANDS = {
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
     "assess": "Measure the risk and the distortion of a masked file.",
+    "confidentiality": "Show which records of a masked file are unsafe.",
     "study": "Try many candidate releases, show their frontier and choose one.",
     "release": "Verify a masked file and write the bundle that may leave the building.",
     "verify": "Check a bundle from outside.",
+    "undo": "Restore the original from a masked file and its audit record.",
     "datasets": "The data sets that come with safeswap.",
     "demo": "From a survey file to a release, on data that come with safeswap.",
 }

@@ -112,7 +112,7 @@ class ConfidentialityPlot:
         if self.kind == "categorical":
             return pa.table({**figures, "frequency": self.across, "unsafe": self.unsafe})
         figures |= {
-            "neighbours": self.across,
+            "neighbours": pa.array(np.nan_to_num(self.across).astype(np.int64), mask=np.isnan(self.across)),
             "nearest_is_true": self.links,
             "nearest_shared_by": np.where(self.nearest_true, self.ties, 0),
             "true_in_neighbourhood": self.within,

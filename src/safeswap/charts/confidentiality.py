@@ -1,0 +1,89 @@
+"""The confidentiality plot as a page that needs nothing else.
+
+The internal page is interactive: the policy can be dragged, and a click on a record names its neighbours. The public
+page runs no script, shows bins instead of records, and names nobody.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from safeswap.charts.map import POLICY
+from safeswap.charts.payload import as_json
+from safeswap.charts.plot_payload import default_second, plot_payload
+from safeswap.charts.static_confidentiality import SMALLEST_PUBLIC_BIN, Version, plot_figure, plot_png, plot_svg
+from safeswap.charts.theme import css_variables
+from safeswap.model.confidentiality import ConfidentialityPlot
+from safeswap.model.policy import Policy
+
+__all__ = ["SCRIPTLESS", "plot_figure", "plot_html", "plot_png", "plot_svg"]
+
+SCRIPTLESS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
+
+
+def plot_html(
+    plot: ConfidentialityPlot, *, version: Version = "internal", second: Policy | None = None, title: str = ""
+) -> str:
+    """The plot as a whole page. See :func:`plot_figure` for the second policy.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.measures.plots import make_plot
+    >>> from safeswap.model.microdata import Microdata
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> data = Microdata(pa.table({"Sex": ["f", "f", "m"]}), Schema(attributes=(Attribute(name="Sex"),)))
+    >>> page = plot_html(make_plot(data, data, ["Sex"]), version="public")
+    >>> page.startswith("<!DOCTYPE html>"), "<script" in page
+    (True, False)
+    """
+    other = second or (default_second(plot.policy) if plot.policy.r is not None else None)
+    heading = title or "Confidentiality plot: " + ", ".join(plot.keys)
+    if version == "public":
+        return _page(heading, public_sentence(plot), SCRIPTLESS, _public_part(plot, second))
+    return _page(heading, plot.sentence, POLICY, _internal_part(plot_payload(plot, second=other, title=heading)))
+
+
+def public_sentence(plot: ConfidentialityPlot) -> str:
+    """What may be told: shares of all records, and the policy."""
+    links = (
+        "" if plot.kind == "categorical" else f" Linkage to the nearest finds {plot.correct_link_share:.1%} of them."
+    )
+    return f"{plot.unsafe_share:.1%} of {len(plot):,} records are unsafe.{links} {plot.policy.sentence}"
+
+
+def _page(title: str, lead: str, policy: str, fragment: str) -> str:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_asset("map_page.html"))
+    rendered: str = template.render(
+        title=title, lead=lead, for_release=True, policy=policy, colours=css_variables(), fragment=fragment
+    )
+    return rendered
+
+
+def _internal_part(payload: dict[str, Any]) -> str:
+    from plotly.offline import get_plotlyjs
+
+    own = "\n".join(_asset(name) for name in ("confidentiality_figures.js", "confidentiality.js"))
+    return (
+        f"<style>\n{_asset('confidentiality.css')}</style>\n<div>\n{_asset('confidentiality_body.html')}"
+        f'<script type="application/json">{as_json(payload)}</script>\n</div>\n'
+        f'<script>{get_plotlyjs()}</script>\n<script>\n(function () {{\n"use strict";\n{own}}})();\n</script>\n'
+    )
+
+
+def _public_part(plot: ConfidentialityPlot, second: Policy | None) -> str:
+    from base64 import b64encode
+
+    picture = b64encode(plot_svg(plot, version="public", second=second).encode()).decode()
+    told = f"Confidentiality plot in bins; bins of fewer than {SMALLEST_PUBLIC_BIN} records are not shown."
+    return (
+        f'<p><img alt="{told}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}"></p>\n'
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("safeswap.charts").joinpath("assets", name).read_text("utf-8")
