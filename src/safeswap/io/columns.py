@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import InputError
-from safeswap.model.microdata import code_column
+from safeswap.model.microdata import code_column, with_one_dictionary
 
 _MANY_RECORDS = 1_000_000
 _RUN = 1 << 16
@@ -27,7 +27,7 @@ def settled(table: pa.Table, *, file: str = "") -> pa.Table:
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         plain = _plain(_stored(column), name, file)
-        columns.append(plain.unify_dictionaries())
+        columns.append(with_one_dictionary(plain))
     fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields))
 

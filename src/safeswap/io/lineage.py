@@ -53,6 +53,8 @@ class Differencing:
         if self.differ is None:
             most = self.touched_earlier + self.touched_now
             return f"Comparing this release with {self.earlier} would show up to {most:,} records that were exchanged."
+        if self.differ == 0:
+            return f"This release has the same values as {self.earlier}: it tells nothing more, in another form."
         return (
             f"Comparing this release with {self.earlier} shows {self.differ:,} records with different values: each of "
             f"them was exchanged in one of the two ({self.touched_earlier:,} then, {self.touched_now:,} now), and the "
@@ -152,4 +154,6 @@ def _differ(masked: Masked, earlier: Audit) -> int:
     touched = {name for exchange in (*known, *masked.audit.exchanges) for name in exchange.attributes}
     for name in touched:
         flags |= different(*aligned_columns(then.table.column(name), masked.data.table.column(name)))
+    for replacement in (*earlier.replacements, *masked.audit.replacements):
+        flags[replacement.rows] = True  # what stood there after the earlier masking is not kept: taken to differ
     return int(np.count_nonzero(flags))

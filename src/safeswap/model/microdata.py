@@ -122,7 +122,7 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         return _code_short_integers(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    column = _with_one_dictionary(column)
+    column = with_one_dictionary(column)
     chunks = column.chunks
     levels = chunks[0].dictionary if chunks else pa.array([], type=column.type.value_type)
     has_missing = column.null_count > 0
@@ -161,7 +161,8 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
     return Coded(codes, pa.array(levels, type=column.type), has_missing=False)
 
 
-def _with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary column whose chunks share one dictionary; others as they are."""
     try:
         return column.unify_dictionaries()
     except pa.ArrowInvalid:

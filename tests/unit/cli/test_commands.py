@@ -307,3 +307,14 @@ def test_quiet_says_nothing(safeswap, place):
     for call in (["describe", place.survey], place.swap, place.release, ["verify", place.bundle], ["datasets"]):
         run = safeswap(*call, "--quiet")
         assert (run.code, run.said) == (0, "")
+
+
+def test_undo_gives_the_original_back(safeswap, tmp_path):
+    safeswap("datasets", "write", "cps8d", tmp_path / "d.csv")
+    safeswap("keygen", tmp_path / "k.key")
+    options = ["--swap", "Race", "--rate", "0.05", "--key", tmp_path / "k.key", "--no-scores"]
+    safeswap("swap", tmp_path / "d.csv", *options, "--output", tmp_path / "m.csv", "--audit", tmp_path / "audit")
+    record = next((tmp_path / "audit").iterdir())
+    assert (tmp_path / "m.csv").read_bytes() != (tmp_path / "d.csv").read_bytes()
+    assert safeswap("undo", tmp_path / "m.csv", "--record", record, "--output", tmp_path / "o.csv").code == 0
+    assert (tmp_path / "o.csv").read_bytes() == (tmp_path / "d.csv").read_bytes()

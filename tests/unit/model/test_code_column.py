@@ -89,3 +89,14 @@ def test_chunks_play_no_part(chunks: list[list[str | None]]) -> None:
         or [pa.array([], pa.string()).dictionary_encode()]
     )
     assert_codes(encoded)
+
+
+def test_dictionaries_that_outgrow_their_indices_together_are_read_all_the_same():
+    import safeswap as ss
+
+    parts = [
+        pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array([f"{letter}{i}" for i in range(100)]))
+        for letter in "abc"
+    ]
+    data = ss.read(pa.table({"code": pa.chunked_array(parts)}))
+    assert data.table["code"].to_pylist() == [value for part in parts for value in part.to_pylist()]

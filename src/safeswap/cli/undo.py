@@ -1,0 +1,40 @@
+"""``safeswap undo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safeswap.cli.console import Console, visible
+from safeswap.cli.options import OUTPUT, Force, command, reading_options
+from safeswap.cli.outputs import check_outputs
+
+
+@command
+@reading_options
+def undo(
+    console: Console,
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file that stays inside")],
+    *,
+    record: Annotated[
+        Path, typer.Option("--record", metavar="DIR", help="its audit record: the directory that swap has named")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="the original, restored; it stays inside", rich_help_panel=OUTPUT)
+    ],
+    force: Force = False,
+    reading: dict[str, Any],
+) -> None:
+    """Restore the original from a masked file and its audit record."""
+    from safeswap import workflow
+
+    check_outputs([output], inputs=[masked, record], force=force)
+    with console.steps(2) as steps:
+        steps.at("restoring")
+        original = workflow.undo(workflow.read(masked, **reading), record)
+        steps.at("writing")
+        workflow.write(original, output, force=force)
+    console.say(f"Restored {len(original):,} records to {visible(str(output))}. They stay inside.")
+    console.result({"command": "undo", "records": len(original), "output": str(output)})
