@@ -94,14 +94,14 @@ format: $(INSTALLED)  ## let ruff lay out the code and mend what it can
 
 # The locks name packages, versions and hashes, never where to fetch them: that is the machine's own setting.
 # They are resolved with the oldest Python in use (Debian 12 has 3.11.2): what runs there runs on later ones too.
-COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe \
-	--strip-extras --no-emit-options --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+# For the oldest Python that is supported; the hashes are those of every wheel of a version, on any machine.
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --generate-hashes --python-version 3.11 \
+	--custom-compile-command "make lock"
 
 .PHONY: lock
-lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/ (with Python 3.11)
-	$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock needs Python 3.11")'
-	$(COMPILE) --output-file requirements/runtime.txt pyproject.toml
-	$(COMPILE) --output-file requirements/dev.txt --extra dev --constraint requirements/runtime.txt pyproject.toml
+lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/
+	$(COMPILE) --output-file requirements/runtime.txt
+	$(COMPILE) --output-file requirements/dev.txt --extra dev --constraints requirements/runtime.txt
 
 .PHONY: clean
 clean:  ## remove everything that make made
