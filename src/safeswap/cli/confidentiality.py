@@ -74,7 +74,12 @@ def confidentiality(
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Show which records of a masked file are unsafe: too few neighbours for too little perturbation."""
+    """Show which records of a masked file are unsafe.
+
+    Numeric keys are compared by distance: a record is unsafe if it has too few neighbours for too little perturbation.
+    Categorical keys are counted: a record is unsafe if too few share them. Records are matched by identifier, or by
+    their order where the files have none.
+    """
     from safeswap import workflow
     from safeswap.model.policy import Policy
 

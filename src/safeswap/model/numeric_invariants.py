@@ -61,8 +61,8 @@ class RanksNear(Invariant):
 class AddedNoise(Invariant):
     """What was added to two attributes (or to one, named twice) has mean 0 and the variances that were asked for.
 
-    The sum of the two deviates, each in its own standard deviation, has the variance 2 + 2·correlation, which is
-    compared by the distribution that it has (chi squared).
+    The sum and the difference of the two deviates, each in its own standard deviation, have the variances
+    2 ± 2·correlation, which are compared by the distribution that they have (chi squared).
     """
 
     first: str
@@ -85,20 +85,25 @@ class AddedNoise(Invariant):
             before, after = (finite_numbers(data, name) for data in (evidence.before, evidence.after))
             slack += (unit + 1e-6 * float(np.abs(before[~np.isnan(before)]).max(initial=0.0))) / deviation
             parts.append((after - before) / deviation)
-        added = parts[0] + parts[1]
-        added = added[~np.isnan(added)]
-        if not len(added):
-            return ""
-        deviation = sqrt(2.0 + 2.0 * self.correlation)
         names = self.first if self.first == self.second else f"{self.first} and {self.second} together"
-        # A normal mean is beyond 7.2 standard errors once in 10¹² cases.
-        if abs(moments.mean(added)) > 7.2 * deviation / sqrt(len(added)) + slack:
-            return f"the mean of the noise in {names} is not 0"
-        low, high = _plausible_scale(len(added))
-        root_mean_square = float(np.sqrt(np.mean(added**2)))
-        if not deviation * low - slack <= root_mean_square <= deviation * high + slack:
-            return f"the noise in {names} has another variance than was asked for"
+        for sign in (1.0,) if self.first == self.second else (1.0, -1.0):
+            added = parts[0] + sign * parts[1]
+            deviation = sqrt(max(0.0, 2.0 + 2.0 * sign * self.correlation))
+            if wrong := _implausible(added[~np.isnan(added)], deviation, slack):
+                return f"the {wrong} of the noise in {names} is not what was asked for"
         return ""
+
+
+def _implausible(added: Floats, deviation: float, slack: float) -> str:
+    """Which moment is not that of normal deviates with this deviation; ``slack`` is what rounding may add."""
+    if not len(added):
+        return ""
+    # A normal mean is beyond 7.2 standard errors once in 10¹² cases.
+    if abs(moments.mean(added)) > 7.2 * deviation / sqrt(len(added)) + slack:
+        return "mean"
+    low, high = _plausible_scale(len(added))
+    root_mean_square = float(np.sqrt(np.mean(added**2)))
+    return "" if deviation * low - slack <= root_mean_square <= deviation * high + slack else "variance"
 
 
 def _plausible_scale(number: int) -> tuple[float, float]:
