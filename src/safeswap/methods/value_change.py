@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from safeswap.engines.identity import record_identity
-from safeswap.errors import InfeasibleError
+from safeswap.errors import InfeasibleError, SpecError
 from safeswap.kernels import keyed, keyed_numbers
 from safeswap.model.audit import Audit
 from safeswap.model.key import Key
@@ -17,6 +17,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, Floats, decimals_of, finite_numbers
 from safeswap.model.plan import Plan
+from safeswap.model.schema import Kind
 from safeswap.model.spec import MaskSpec, Names
 
 FEWEST = 3
@@ -36,10 +37,16 @@ class ValuePlan(Plan):
 
 
 def numeric_columns(data: Microdata, names: Names) -> list[Floats]:
-    """The attributes as numbers; an attribute that has one value only is refused.
-
-    What is missing is not a number.
-    """
+    """The attributes as numbers, what is missing as not a number; refused where they are no quantities, or constant."""
+    for name in names:
+        kind = data.schema[name].kind
+        if kind.is_categorical or kind is Kind.HOUSEHOLD:
+            raise SpecError(
+                f"{name!r} is {kind.value}: its values are codes and no quantities",
+                code="not-numeric",
+                hint="describe it as numeric in the schema if it is a quantity, or leave it out",
+                attribute=name,
+            )
     columns = [finite_numbers(data, name) for name in names]
     for name, values in zip(names, columns, strict=True):
         refuse_constant(name, values)
