@@ -81,7 +81,7 @@ def test_no_more_pairs_than_asked_for(tried: Tried) -> None:
     assert masked.audit.asked == spec.pairs_for(len(data))
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(swap_inputs(most_records=FEW, pairing="repaired"))
 def test_the_true_maximum_is_known_and_reached(tried: Tried) -> None:
     data, spec = tried
@@ -128,7 +128,7 @@ def test_repair_keeps_as_many_random_pairs_as_the_target_allows(tried: Tried) ->
     assert len(repaired) == target
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(swap_inputs(most_records=FEW, on_shortfall="error", pairing="repaired"))
 def test_a_shortfall_is_refused_with_what_binds_and_what_would_help(tried: Tried) -> None:
     data, spec = tried
