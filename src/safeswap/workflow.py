@@ -200,6 +200,38 @@ def assess(
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
 
 
+def assess_file(
+    before: str | PathLike[str],
+    after: str | PathLike[str],
+    *,
+    measures: Sequence[str] = ("n_rule", "hellinger", "total_variation", "entropy_change"),
+    attributes: Sequence[str] | None = None,
+    **reading: Any,
+) -> Assessment:
+    """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
+
+    Only the columns from which cells are formed are held, those that did not change once; the figures are those of
+    :func:`assess`. ``reading`` says what the columns are, as for :func:`mask_file`.
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> datasets.write_synthetic_census(folder / "census.parquet", 2_000)
+    >>> places = dict(target=folder / "masked.parquet", audit=folder / "audit", identifier="HHID")
+    >>> spec = SwapSpec(swap=["TENURE"], rate=0.1)
+    >>> masked = mask_file(folder / "census.parquet", spec=spec, insecure_seed=1, **places)
+    >>> found = assess_file(folder / "census.parquet", masked.target, identifier="HHID", attributes=["TENURE", "STATE"])
+    >>> [score.measure for score in found]
+    ['n_rule', 'hellinger', 'total_variation', 'entropy_change']
+    """
+    from safeswap import registry
+    from safeswap.io.compare_files import compare_files
+
+    chosen = [registry.measure(name) for name in measures]
+    comparison = compare_files(Path(before), Path(after), attributes=attributes, reading=reading)
+    return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
+
+
 def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None = None) -> Comparison:
     """Put a file and its masked version side by side, as measures look at them."""
     import numpy as np

@@ -1,0 +1,336 @@
+"""The engine for a Spark cluster: counts by group-by, pairs by numbering, exchange by joins; nothing is collected.
+
+Each record's draw is made in the worker that has the record, from the derived key and the identifier, so that a task
+that is run again gives the same. What the driver sees are counts of classes and of slices of draws. Columns are called
+c0, c1, … from the moment a file is read until it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest
+from safeswap.engines.duckdb import canonical
+from safeswap.engines.repair import Repair, repair
+from safeswap.engines.spark_draws import drawing
+from safeswap.errors import InternalError
+from safeswap.model.schema import Schema
+
+_SLICE = 1_000_000
+_FAN = 64
+_OWN = "i"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparkRecords:
+    """The records of a file as a Spark dataframe with internal names, and what is known about them."""
+
+    frame: Any
+    schema: Schema
+    arrow: pa.Schema
+    records: int
+
+    def __len__(self) -> int:
+        return self.records
+
+    def column(self, name: str) -> str:
+        """The internal name of a column."""
+        self.schema[name]
+        return f"c{self.arrow.names.index(name)}"
+
+    def is_constant(self, name: str) -> bool:
+        """Whether all records have the same value of an attribute."""
+        column = label(self.column(name), self.arrow.field(name).type)
+        return int(self.frame.select(column).distinct().limit(2).count()) < 2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparkPairs:
+    """Pairs as a dataframe: structs a and b (identifier i, draw h and l, labels g…, values v…), place k."""
+
+    frame: Any
+    number: int
+    columns: Names
+
+    def __len__(self) -> int:
+        return self.number
+
+
+def label(column: str, kind: pa.DataType) -> Any:
+    """A column as a label that is equal exactly where the values are.
+
+    Spark takes −0.0 for 0.0; the text of a floating-point number tells them apart and is the same for every NaN.
+    """
+    from pyspark.sql import functions as f
+
+    if pa.types.is_floating(kind):
+        return f.col(column).cast("string")
+    return f.col(column)
+
+
+class SparkEngine:
+    """Records in Spark."""
+
+    name = "spark"
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self._kept: list[Any] = []
+
+    def close(self) -> None:
+        """Let go of what was kept in memory and on the workers' disks."""
+        for frame in self._kept:
+            frame.unpersist()
+
+    def classes(self, data: SparkRecords, constraint: Constraint) -> Classes:
+        """Count the records by stratum and coordinates."""
+        names = _names(constraint)
+        labels = [label(data.column(name), data.arrow.field(name).type).alias(f"g{j}") for j, name in enumerate(names)]
+        rows = data.frame.groupBy(*labels).count().collect()
+        coded, counts = _coded([row[: len(names)] for row in rows]), np.array([row[-1] for row in rows], dtype=np.int64)
+        # Any order serves as long as classes of a stratum stand together.
+        return canonical(coded, counts, [(i,) for i in range(len(rows))], constraint)[1]
+
+    def pairs(self, data: SparkRecords, request: PairRequest) -> SparkPairs:
+        """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
+        drawn, found = self._walk_prefixes(data, request)
+        if found.number < request.wanted and request.repair:
+            found = self._repair(request, drawn, found)
+        return found
+
+    def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
+        """Nothing is exchanged in place: :meth:`changes` gives the new values."""
+        raise InternalError("Spark gives changes instead of exchanging in place", code="no-exchange")
+
+    def changes(self, pairs: SparkPairs, attributes: Names) -> Any:
+        """Per record of a pair: identifier i, the values it had (o0, …) and those it gets (n0, …)."""
+        from pyspark.sql import functions as f
+
+        places = [pairs.columns.index(name) for name in attributes]
+
+        def side(own: str, other: str) -> Any:
+            had = [f.col(f"{own}.v{p}").alias(f"o{j}") for j, p in enumerate(places)]
+            gets = [f.col(f"{other}.v{p}").alias(f"n{j}") for j, p in enumerate(places)]
+            return pairs.frame.select(f.col(f"{own}.{_OWN}").alias(_OWN), *had, *gets)
+
+        return side("a", "b").unionAll(side("b", "a"))
+
+    def _walk_prefixes(self, data: SparkRecords, request: PairRequest) -> tuple[Any, SparkPairs]:
+        records, expected, share = len(data), request.pairs_per_record, 0.0
+        while True:
+            needed = request.wanted / max(expected, 1 / records)
+            likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
+            share = float(min(1.0, max(1.5 * share, likely)))
+            share = 1.0 if share > 0.5 else share
+            drawn = self._drawn(data, request, share)
+            found = self._walk(drawn, request, records)
+            if found.number >= request.wanted or share >= 1.0:
+                return drawn, found
+            expected = (found.number + 1) / (share * records + 1)
+
+    def _drawn(self, data: SparkRecords, request: PairRequest, share: float) -> Any:
+        """The records with a low draw: identifier i, words h and l, labels g0…, values v0…."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import LongType, StructField, StructType
+
+        names = _names(request.constraint)
+        identifier = data.schema.identifier
+        assert identifier is not None  # noqa: S101  (checked before the engine is asked)
+        columns = [data.column(identifier.name), *(data.column(name) for name in names)]
+        internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
+        chosen = data.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
+        own, *values = chosen.schema.fields
+        schema = StructType([own, StructField("h", LongType()), StructField("l", LongType()), *values])
+        threshold = min(int(share * 2.0**64), 2**64 - 1)
+        drawn = chosen.mapInArrow(drawing(request.draw_key, request.identity_key, threshold), schema)
+        kinds = [data.arrow.field(name).type for name in names]
+        labels = [label(f"v{j}", kind).alias(f"g{j}") for j, kind in enumerate(kinds)]
+        return self._keep(drawn.select("*", *labels))
+
+    def _walk(self, drawn: Any, request: PairRequest, records: int) -> SparkPairs:
+        from pyspark.sql import functions as f
+
+        names = _names(request.constraint)
+        strata = [f"g{j}" for j in range(len(request.constraint.equal))]
+        numbered = self._numbered(drawn, strata, records)
+        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))), *(f"v{j}" for j in range(len(names))))
+        both = (
+            numbered.withColumn("p", ((f.col("n") - 1) / 2).cast("long"))
+            .groupBy(*strata, "p")
+            .agg(f.min(record).alias("a"), f.max(record).alias("b"), f.count("*").alias("members"))
+            .where("members = 2")
+        )
+        pairs = both.where(_differ(request.constraint)).select(
+            "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
+        )
+        placed = self._numbered(self._keep(pairs), [], records // 2).withColumnRenamed("n", "k")
+        frame = self._keep(placed.where(f.col("k") <= request.wanted))
+        return SparkPairs(frame=frame, number=frame.count(), columns=names)
+
+    def _numbered(self, frame: Any, groups: Sequence[str], records: int) -> Any:
+        """Records numbered from 1 within their group in the order of h and l, as column n.
+
+        A large group is cut into slices of draws that are numbered side by side; how many records lie in the slices
+        before is known from counts.
+        """
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        bits = max(1, (records // _SLICE).bit_length())
+        if records <= _SLICE and groups:
+            return frame.withColumn("n", f.row_number().over(Window.partitionBy(*groups).orderBy("h", "l")))
+        sliced = frame.withColumn("s", f.shiftright("h", 64 - bits))  # the leading bits, sign included
+        counts = sliced.groupBy(*groups, "s").count()
+        before = Window.partitionBy(*groups).orderBy("s").rowsBetween(Window.unboundedPreceding, -1)
+        offsets = counts.select(
+            *(f.col(g).alias(f"o_{g}") for g in groups),
+            f.col("s").alias("o_s"),
+            f.coalesce(f.sum("count").over(before), f.lit(0)).alias("offset"),
+        )
+        same = [f.col(g).eqNullSafe(f.col(f"o_{g}")) for g in groups] + [f.col("s") == f.col("o_s")]
+        within = f.row_number().over(Window.partitionBy(*groups, "s").orderBy("h", "l"))
+        numbered = sliced.withColumn("m", within).join(offsets, all_of(same))
+        return numbered.withColumn("n", f.col("m") + f.col("offset")).drop(
+            "s", "m", "offset", "o_s", *(f"o_{g}" for g in groups)
+        )
+
+    def _repair(self, request: PairRequest, drawn: Any, found: SparkPairs) -> SparkPairs:
+        """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes."""
+        from pyspark.sql import functions as f
+
+        labels = [f"g{j}" for j in range(len(found.columns))]
+        rows = drawn.groupBy(*labels).agg(f.count("*"), f.min(f.struct("h", "l"))).collect()
+        coded = _coded([row[: len(labels)] for row in rows])
+        counts = np.array([row[-2] for row in rows], dtype=np.int64)
+        order, classes = canonical(coded, counts, [tuple(row[-1]) for row in rows], request.constraint)
+        named = [(number, *rows[place][: len(labels)]) for number, place in enumerate(order.tolist())]
+        kinds = ", ".join(
+            ["q long", *(f"q{j} {drawn.schema[label].dataType.simpleString()}" for j, label in enumerate(labels))]
+        )
+        numbers = f.broadcast(self.session.createDataFrame(named, kinds))
+        members = self._keep(self._with_class(self._members(found), labels, numbers).select("k", _OWN, "q"))
+        first = _FirstPairs(members, found.number, len(classes.counts))
+        decided = repair(classes, wanted=request.wanted, found=found.number, first=first.counts)
+        rest = drawn.join(members.where(f.col("k") <= decided.kept).select(_OWN), _OWN, "left_anti")
+        return self._dealt(decided, self._with_class(rest, labels, numbers), found)
+
+    def _members(self, found: SparkPairs) -> Any:
+        from pyspark.sql import functions as f
+
+        def side(name: str) -> Any:
+            labels = [f.col(f"{name}.g{j}").alias(f"g{j}") for j in range(len(found.columns))]
+            return found.frame.select("k", f.col(f"{name}.{_OWN}").alias(_OWN), *labels)
+
+        return side("a").unionAll(side("b"))
+
+    def _with_class(self, frame: Any, labels: Sequence[str], numbers: Any) -> Any:
+        from pyspark.sql import functions as f
+
+        same = all_of([f.col(label).eqNullSafe(f.col(f"q{j}")) for j, label in enumerate(labels)])
+        return frame.join(numbers, same).drop(*(f"q{j}" for j in range(len(labels))))
+
+    def _dealt(self, decided: Repair, rest: Any, found: SparkPairs) -> SparkPairs:
+        from pyspark.sql import functions as f
+
+        width = range(len(found.columns))
+        columns = "z long, first long, last long, side long, pair long"
+        intervals = f.broadcast(self.session.createDataFrame(decided.intervals.tolist(), columns))
+        numbered = self._numbered(rest, ["q"], 1)
+        rank = f.col("n") - 1
+        placed = numbered.join(
+            intervals, (f.col("q") == f.col("z")) & (rank >= f.col("first")) & (rank < f.col("last"))
+        ).withColumn("pair", f.col("pair") + rank - f.col("first"))
+        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in width), *(f"v{j}" for j in width))
+        both = placed.groupBy("pair").agg(
+            f.min_by(record, "side").alias("a"),
+            f.max_by(record, "side").alias("b"),
+            f.max(f.struct("h", "l")).alias("t"),
+        )
+        dealt = both.select("a", "b", f.col("t.h").alias("h"), f.col("t.l").alias("l"))
+        placed = self._numbered(self._keep(dealt), [], 1).withColumn("k", f.col("n") + decided.kept).drop("n")
+        kept = found.frame.where(f.col("k") <= decided.kept)
+        total = decided.kept + decided.wanted
+        frame = self._keep(kept.unionByName(placed.where(f.col("k") <= total)))
+        return SparkPairs(frame=frame, number=total, columns=found.columns)
+
+    def _keep(self, frame: Any) -> Any:
+        from pyspark import StorageLevel
+
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept.append(kept)
+        return kept
+
+
+class _FirstPairs:
+    """How many records of each class are in the first q pairs, by counts of ever finer slices of the places."""
+
+    def __init__(self, members: Any, pairs: int, classes: int) -> None:
+        self._members = members
+        self._classes = classes
+        self._width = _FAN
+        while self._width < pairs:
+            self._width *= _FAN
+        self._known: dict[tuple[int, int], Counts] = {}
+
+    def counts(self, pairs: int) -> Counts:
+        total = np.zeros(self._classes, dtype=np.int64)
+        low, width = 0, self._width
+        while low < pairs:
+            before = self._before(low, width)
+            step = width // _FAN
+            part = (pairs - low) // step
+            total += before[part]
+            low, width = low + part * step, step
+        return total
+
+    def _before(self, low: int, width: int) -> Counts:
+        """For each slice of a range of places, and for its end, the records per class in the slices before."""
+        from pyspark.sql import functions as f
+
+        if (low, width) not in self._known:
+            step = width // _FAN
+            part = f.floor((f.col("k") - 1 - low) / step).alias("part")
+            within = self._members.where((f.col("k") > low) & (f.col("k") <= low + width))
+            table = np.zeros((_FAN + 1, self._classes), dtype=np.int64)
+            for row in within.groupBy(part, "q").count().collect():
+                table[row[0] + 1, row[1]] = row[2]
+            self._known[low, width] = np.cumsum(table, axis=0)
+        return self._known[low, width]
+
+
+def _names(constraint: Constraint) -> Names:
+    return (*constraint.equal, *(name for group in constraint.unequal for name in group))
+
+
+def _coded(rows: Sequence[Sequence[Any]]) -> Counts:
+    """Labels of any type as numbers, a column at a time."""
+    columns = []
+    for column in zip(*rows, strict=True):
+        values = [bytes(value) if isinstance(value, bytearray) else value for value in column]
+        numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        columns.append([numbers[value] for value in values])
+    return np.array(columns, dtype=np.int64).T
+
+
+def _differ(constraint: Constraint) -> Any:
+    from pyspark.sql import functions as f
+
+    place, groups = len(constraint.equal), []
+    for group in constraint.unequal:
+        same = all_of([f.col(f"a.g{j}").eqNullSafe(f.col(f"b.g{j}")) for j in range(place, place + len(group))])
+        groups.append(~same)
+        place += len(group)
+    return all_of(groups)
+
+
+def all_of(conditions: Sequence[Any]) -> Any:
+    """A condition that holds where all of these do."""
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result &= condition
+    return result

@@ -1,0 +1,83 @@
+"""Two Parquet files side by side, as measures look at them, with no more of them in memory than measures need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import InputError
+from safeswap.io.mask_files import described_files
+from safeswap.io.memory_swap import part_of
+from safeswap.io.parquet_files import ParquetFiles, open_parquet
+from safeswap.io.splice import CannotSplice, same_chunks
+from safeswap.model.equality import aligned_columns, different
+from safeswap.model.microdata import Microdata
+from safeswap.model.score import Comparison
+
+
+def compare_files(
+    before: Path, after: Path, *, attributes: Sequence[str] | None = None, reading: Mapping[str, Any]
+) -> Comparison:
+    """The two files over ``attributes``, by default all categorical ones.
+
+    Columns whose bytes on disk are the same are read once. Records correspond by their position; which of them changed
+    is found in all columns.
+    """
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    _check_alike(first, second)
+    changed = [name for name in schema.names if not _same_on_disk(first, second, name)]
+    own = schema.identifier
+    touched = np.zeros(len(first), dtype=np.bool_)
+    for name in changed:
+        flags = _different(first, second, name)
+        if own is not None and name == own.name and flags.any():
+            raise _files_differ("the records of the second file have other identifiers, or another order")
+        touched |= flags
+    names = tuple(attributes) if attributes is not None else schema.categorical
+    described = part_of(schema, [name for name in schema.names if name in names])
+    for name in names:
+        schema[name]  # an unknown attribute gets its own clear error
+    table = first.table(described.names)
+    after_columns = second.table([name for name in described.names if name in changed])
+    original = Microdata(table, described)
+    fresh = {name: after_columns.column(name) for name in after_columns.column_names}
+    return Comparison(before=original, after=original.with_columns(fresh, {}), attributes=names, touched=touched)
+
+
+def _check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
+    if len(first) != len(second) or not first.schema.equals(second.schema):
+        raise _files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
+
+
+def _files_differ(message: str) -> InputError:
+    return InputError(
+        message,
+        code="files-differ",
+        hint="give the masked file that stays inside, which has the rows and columns of the original",
+    )
+
+
+def _same_on_disk(first: ParquetFiles, second: ParquetFiles, name: str) -> bool:
+    if [part.groups for part in first.parts] != [part.groups for part in second.parts]:
+        return False
+    try:
+        pairs = zip(first.parts, second.parts, strict=True)
+        return all(same_chunks(mine.path, theirs.path, [name]) for mine, theirs in pairs)
+    except (CannotSplice, ValueError):
+        return False
+
+
+def _different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDArray[np.bool_]:
+    """Per record whether the column holds another value; compared a batch at a time."""
+    flags = np.zeros(len(first), dtype=np.bool_)
+    theirs = second.table([name]).column(0)
+    for start, batch in first.batches([name]):
+        mine = pa.chunked_array([batch.column(0)])
+        flags[start : start + len(mine)] = different(*aligned_columns(mine, theirs.slice(start, len(mine))))
+    return flags

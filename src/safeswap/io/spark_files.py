@@ -1,0 +1,271 @@
+"""A swap of a directory of Parquet files by a Spark cluster: complete and verified, or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safeswap.engines.capabilities import check_supported
+from safeswap.engines.spark import SparkEngine, SparkPairs, SparkRecords
+from safeswap.engines.spark_checks import combined, compensating, fingerprints, moved_cells
+from safeswap.engines.spark_session import NEEDED, own_session
+from safeswap.errors import EngineError, InputError, UnsafeRelease
+from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
+from safeswap.io.audit import AUDIT, software_versions
+from safeswap.io.mask_files import Job, described_files
+from safeswap.io.masking import both_or_neither
+from safeswap.io.parquet_files import ParquetFiles, open_parquet
+from safeswap.kernels import keyed
+from safeswap.methods.swap import Swap
+from safeswap.model.invariant import Finding
+from safeswap.model.masked_file import MaskedFile
+from safeswap.model.schema import Schema
+from safeswap.model.spec import SwapSpec
+
+PAIRS_BY_IDENTIFIER = "pairs"
+FORMAT = "safeswap-audit-identifiers-1"
+
+
+def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
+    """Mask the files in a session of the caller's, or in one of our own that ends with the job."""
+    check_supported("spark", job.spec)
+    assert isinstance(job.spec, SwapSpec)  # noqa: S101  (the only method that is supported on files so far)
+    files = open_parquet(job.source)
+    schema = described_files(files, **job.reading)
+    check_supported("spark", job.spec, identified=schema.identifier is not None)
+    with _session(session, job.threads) as spark:
+        engine = SparkEngine(spark)
+        try:
+            return _masked(job, job.spec, files, schema, engine)
+        except Exception as error:
+            said = _in_our_words(error)
+            if said is error:
+                raise
+            raise said from None
+        finally:
+            engine.close()
+
+
+def _masked(job: Job, spec: SwapSpec, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
+    data = _opened(engine.session, files, schema)
+    _check_identifier(data)
+    with (
+        both_or_neither(job.audit, job.target),
+        atomic_directory(job.target, force=job.force, marker="_SUCCESS") as part,
+    ):
+        plan, drawn = Swap().drawn(data, spec, key=job.key, engine=engine, replicate=job.replicate)
+        touched = [engine.changes(pairs, names) for names, pairs in zip(spec.stages, drawn, strict=True)]
+        after = _exchanged(data, spec, touched)
+        after.toDF(*files.schema.names).write.mode("overwrite").parquet(str(part))
+        written = engine.session.read.parquet(str(part)).toDF(*data.frame.columns)
+        findings = _verified(data, spec, touched, drawn, written)
+        files.check_unchanged()
+        totals: dict[str, Any] = {
+            "records": len(data),
+            "asked": plan.asked,
+            "feasible": plan.feasible,
+            "made": min(len(pairs) for pairs in drawn),
+            "compensating": _compensating(data, spec, touched, written),
+            "releasable": job.key.releasable,
+        }
+        record = _note(job, schema, drawn, totals)
+    return MaskedFile(
+        target=job.target,
+        audit=record,
+        engine="spark",
+        method=spec.method,
+        spec=spec.as_dict(),
+        findings=findings,
+        **totals,
+    )
+
+
+def _opened(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
+    paths = [str(part.path.absolute()) for part in files.parts if part.records]
+    frame = session.read.parquet(*paths).select("*")
+    if list(frame.columns) != files.schema.names:
+        raise InputError(
+            "Spark reads other columns from the files than they declare",
+            code="files-differ",
+            hint="write the files anew without duplicated or nested columns",
+            file=str(files.root),
+        )
+    internal = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
+    return SparkRecords(frame=internal, schema=schema, arrow=_value_types(files), records=len(files))
+
+
+def _value_types(files: ParquetFiles) -> Any:
+    """The types as workers meet them: a dictionary is a way to store text, not a type."""
+    import pyarrow as pa
+
+    kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in files.schema]
+    return pa.schema(list(zip(files.schema.names, kinds, strict=True)))
+
+
+def _check_identifier(data: SparkRecords) -> None:
+    from pyspark.sql import functions as f
+
+    own = data.schema.identifier
+    assert own is not None  # noqa: S101  (checked before)
+    column = f.col(data.column(own.name))
+    text = column.cast("string")
+    bad = column.isNull() | (text == "") | text.isin([*own.missing, "NaN"])
+    if absent := data.frame.where(bad).count():
+        raise InputError(
+            f"{absent:,} records have no identifier {own.name!r}",
+            code="missing-identifier",
+            hint="give every record an identifier",
+            column=own.name,
+        )
+    shared = data.frame.groupBy(data.column(own.name)).count().where("count > 1")
+    if number := shared.agg(f.sum("count")).head()[0]:
+        raise InputError(
+            f"{number:,} records share their identifier {own.name!r} with another",
+            code="duplicate-identifier",
+            hint="an identifier must be unique; name another column",
+            column=own.name,
+        )
+
+
+def _exchanged(data: SparkRecords, spec: SwapSpec, touched: list[Any]) -> Any:
+    """All records, those of the pairs with the values they get; and per stage whether a record took part."""
+    from pyspark.sql import functions as f
+
+    assert data.schema.identifier is not None  # noqa: S101  (checked before)
+    own = data.column(data.schema.identifier.name)
+    frame = data.frame
+    for names, changes in zip(spec.stages, touched, strict=True):
+        gets = [f"n{j}" for j in range(len(names))]
+        given = changes.select(f.col("i").alias(own), f.lit(1).alias("took_part"), *gets)
+        frame = frame.join(given, own, "left")
+        for name, new in zip(names, gets, strict=True):
+            column = data.column(name)
+            frame = frame.withColumn(
+                column, f.when(f.col("took_part").isNotNull(), f.col(new)).otherwise(f.col(column))
+            )
+        frame = frame.drop("took_part", *gets)
+    return frame.select(*data.frame.columns)
+
+
+def _verified(
+    data: SparkRecords, spec: SwapSpec, touched: list[Any], drawn: tuple[SparkPairs, ...], written: Any
+) -> tuple[Finding, ...]:
+    """Every record but for its swapped values as it was; these as the pairs say; counts by swapped and fixed kept."""
+    assert data.schema.identifier is not None  # noqa: S101  (checked before)
+    own = data.column(data.schema.identifier.name)
+    swapped = [data.column(name) for name in spec.swap]
+    others = [column for column in data.frame.columns if column not in swapped]
+    problems = []
+    staged = [[own, *(data.column(name) for name in names)] for names in spec.stages]
+    first, *before = fingerprints(data.frame, others, *staged)
+    second, *after = fingerprints(written, others, *staged)
+    if first != second:
+        problems.append("columns that are not swapped are not as they were")
+    for stage, (names, changes, pairs) in enumerate(zip(spec.stages, touched, drawn, strict=True)):
+        old, new = (["i", *(f"{side}{j}" for j in range(len(names)))] for side in "on")
+        gone, come = fingerprints(changes, old, new)
+        if gone[0] != 2 * len(pairs) or changes.select("i").distinct().count() != 2 * len(pairs):
+            problems.append("a record is in two pairs")
+        if after[stage] != combined((before[stage], 1), (gone, -1), (come, 1)):
+            problems.append(f"the pairs do not explain {' and '.join(names)}")
+        kept = [*names, *spec.fixed]
+        kinds = [data.arrow.field(name).type for name in kept]
+        if moved_cells(data.frame, written, [data.column(name) for name in kept], kinds):
+            problems.append(f"counts by {' and '.join(kept)} have moved")
+    if problems:
+        raise UnsafeRelease(
+            "the masked file does not keep what was promised; nothing was written: " + "; ".join(problems),
+            code="promise-broken",
+            hint="please report it: this is a fault of the program, or of the cluster",
+            findings=problems,
+        )
+    sentences = (
+        "Every column that is not swapped is in the new files as in the old ones.",
+        "The pairs explain every change, and no record is in two pairs of a stage.",
+        "The counts by the attributes swapped together and the fixed ones are exactly as before.",
+    )
+    names_of = ("CopiedColumns", "ReplaysFromAudit", "KeptMargin")
+    return tuple(Finding(invariant=n, sentence=s, ok=True) for n, s in zip(names_of, sentences, strict=True))
+
+
+def _compensating(data: SparkRecords, spec: SwapSpec, touched: list[Any], written: Any) -> int:
+    """Records that changed although the table did not. Records that did not take part cancel out."""
+    from pyspark.sql import functions as f
+
+    assert data.schema.identifier is not None  # noqa: S101  (checked before)
+    own = data.column(data.schema.identifier.name)
+    rest = [name for name in data.schema.categorical if name not in spec.swap]
+    others = [data.column(name) for name in rest]
+    had, has = ([f"{side}{j}" for j in range(len(spec.swap))] for side in "on")
+    kinds = [data.arrow.field(name).type for name in (*spec.swap, *rest)]
+    if len(touched) == 1:
+        changes = touched[0].withColumnRenamed("i", own)
+        return compensating(data.frame.select(own, *others).join(changes, own), had, has, others, kinds=kinds)
+    swapped = [data.column(name) for name in spec.swap]
+    before = data.frame.select(own, *others, *(f.col(c).alias(old) for c, old in zip(swapped, had, strict=True)))
+    after = written.select(own, *(f.col(c).alias(new) for c, new in zip(swapped, has, strict=True)))
+    return compensating(before.join(after, own), had, has, others, kinds=kinds)
+
+
+def _note(job: Job, schema: Schema, drawn: tuple[SparkPairs, ...], totals: dict[str, Any]) -> Path:
+    """The record: totals, and the pairs by their identifiers, written by the cluster and never collected."""
+    from pyspark.sql import functions as f
+
+    name = hashlib.sha256(f"{job.target.absolute()} {job.key.id} {job.replicate} {totals}".encode()).hexdigest()[:16]
+    record = job.audit / f"masking-{name}"
+    with atomic_directory(record, force=True, marker=AUDIT, mode=PRIVATE_DIRECTORY) as directory:
+        for stage, pairs in enumerate(drawn):
+            sides = [f.col("a.i").alias("id_a"), f.col("b.i").alias("id_b")]
+            pairs.frame.select("k", *sides).write.parquet(str(directory / f"{PAIRS_BY_IDENTIFIER}-{stage}"))
+        content = {
+            "format": FORMAT,
+            "confidential": "This record undoes the masking. Keep it where the original data are kept.",
+            "audit": {
+                "method": job.spec.method,
+                "spec": job.spec.as_dict(),
+                **totals,
+                "key_id": job.key.id,
+                "algorithm": keyed.ALGORITHM,
+                "replicate": job.replicate,
+                "data_name": schema.name,
+            },
+            "schema": schema.model_dump(mode="json", exclude_defaults=True),
+            "software": software_versions(),
+        }
+        (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    return record
+
+
+@contextmanager
+def _session(session: Any, threads: int | None) -> Iterator[Any]:
+    spark = own_session(master=f"local[{threads or '*'}]") if session is None else session
+    before = {name: spark.conf.get(name, None) for name in NEEDED}
+    try:
+        for name, value in NEEDED.items():
+            spark.conf.set(name, value)
+        yield spark
+    finally:
+        if session is None:
+            spark.stop()
+        else:
+            for name, value in before.items():
+                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def _in_our_words(error: Exception) -> Exception:
+    """Spark's messages quote plans and may quote data: they are not passed on."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, Py4JError | PySparkException):
+        return error
+    return EngineError(
+        "Spark could not do its part; nothing was written",
+        code="engine-failed",
+        hint="look at the logs of the cluster: a disk may be full, or workers may lack memory or safeswap itself",
+        reason=type(error).__name__,
+    )
