@@ -42,7 +42,7 @@ def up_title(plot: ConfidentialityPlot) -> str:
         return "Information loss (share of keys changed)"
     relative = plot.settings.get("distance", "relative") == "relative"
     unit = "relative to the original" if relative else "in standard deviations"
-    scale = ", log scale" if str(plot.settings.get("scale", "")).startswith("log") else ""
+    scale = {"log": ", log scale", "asinh": ", asinh scale"}.get(str(plot.settings.get("scale")), "")
     return f"Perturbation ({unit}{scale})"
 
 

@@ -34,7 +34,7 @@ def confidentiality(
         str, typer.Option(metavar="WAY", help="auto, distance, fellegi_sunter (needs splink) or frequency")
     ] = "auto",
     alpha: Annotated[float | None, typer.Option(help="share of wrong pairs that count as near (default: 0.05)")] = None,
-    scale: Annotated[str | None, typer.Option(metavar="SCALE", help="log (default), log1p or linear")] = None,
+    scale: Annotated[str | None, typer.Option(metavar="SCALE", help="log (default), asinh or linear")] = None,
     distance: Annotated[
         str | None, typer.Option(metavar="HOW", help="relative (default), standardised or mahalanobis")
     ] = None,

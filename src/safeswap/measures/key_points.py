@@ -14,10 +14,10 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
 
 Floats = npt.NDArray[np.float64]
-Scale = Literal["log", "log1p", "linear"]
+Scale = Literal["log", "asinh", "linear"]
 Distance = Literal["relative", "standardised", "mahalanobis"]
 
-SCALES: tuple[Scale, ...] = ("log", "log1p", "linear")
+SCALES: tuple[Scale, ...] = ("log", "asinh", "linear")
 DISTANCES: tuple[Distance, ...] = ("relative", "standardised", "mahalanobis")
 
 
@@ -47,19 +47,18 @@ def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: st
 
 
 def _scaled(values: Floats, name: str, scale: Scale, file: str) -> Floats:
-    if scale == "linear":
-        return values
-    least = 0.0 if scale == "log" else -1.0
-    beyond = int(np.count_nonzero(values <= least))
+    if scale != "log":
+        return values if scale == "linear" else np.arcsinh(values)
+    beyond = int(np.count_nonzero(values <= 0))
     if beyond:
         raise SpecError(
             f"{name!r} has no logarithm in {beyond:,} records of the {file} file",
             code="no-logarithm",
-            hint='scale="linear"' + (', or scale="log1p" (log of 1 + the value) where values are 0' * (scale == "log")),
+            hint='scale="asinh", which is like a logarithm and takes every number; or scale="linear"',
             attribute=name,
             records=beyond,
         )
-    return np.log(values) if scale == "log" else np.log1p(values)
+    return np.log(values)
 
 
 def metric(archive: Floats, distance: Distance, keys: tuple[str, ...]) -> Floats:

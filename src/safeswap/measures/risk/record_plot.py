@@ -29,7 +29,7 @@ class PlotMeasure(ParametricMeasure):
 
     keys: Annotated[Names, Field(description="key variables; all numeric ones if empty, or all categorical ones")] = ()
     alpha: Annotated[float, Field(gt=0, lt=1, description="share of wrong pairs that count as near")] = 0.05
-    scale: Annotated[Scale, Field(description="scale of numeric keys: log, log1p or linear")] = "log"
+    scale: Annotated[Scale, Field(description="scale of numeric keys: log, asinh or linear")] = "log"
     distance: Annotated[Distance, Field(description="relative, standardised or mahalanobis")] = "relative"
 
     def _keys(self, schema: Schema) -> tuple[tuple[str, ...], bool]:

@@ -1,0 +1,99 @@
+"""Linkage by probabilities: the weights are log2(m/u), and the counts follow from them."""
+
+from __future__ import annotations
+
+import builtins
+from functools import cache
+
+import numpy as np
+import pytest
+
+from safeswap import datasets, workflow
+from safeswap.errors import EngineError, SpecError
+from safeswap.measures import fellegi_sunter
+from safeswap.model.confidentiality import agreement
+
+KEYS = ("turnover", "employees")
+
+
+@cache
+def masked():
+    data = datasets.synthetic_enterprises()
+    return workflow.mask(data, {"method": "rank_swap", "attributes": KEYS, "window": 0.05}, insecure_seed=1)
+
+
+@cache
+def plot(training="truth", keys=(*KEYS, "region")):
+    options = {"only": {"division": "18"}, "linkage": "fellegi_sunter", "training": training}
+    return workflow.confidentiality(masked(), keys=keys, **options)
+
+
+def test_m_is_the_share_of_true_pairs_at_each_level():
+    rows = [row for row in plot().match_weights.to_pylist() if row["key"] == "employees"]
+    only = [i for i, d in enumerate(masked().original.table["division"].to_pylist()) if d == "18"]
+    before, after = (d.table["employees"].to_numpy()[only].astype(float) for d in (masked().original, masked().data))
+    apart = np.abs(before - after) / np.maximum(before, after)
+    edges = [0.0, *fellegi_sunter.LEVELS, 1.0]
+    for row, low, high in zip(rows, [-1.0, *edges[:-1]], edges, strict=True):
+        share = float(np.mean((apart > low) & (apart <= high)))
+        assert row["m"] == pytest.approx(max(share, 1e-6), abs=1e-9)
+        if row["u"]:
+            assert row["weight"] == pytest.approx(np.log2(row["m"] / row["u"]))
+
+
+def test_an_unmasked_key_links_better_than_a_masked_one_alone():
+    alone, with_region = plot(keys=("turnover",)), plot(keys=("turnover", "region"))
+    assert with_region.as_dict()["correct_links"] > alone.as_dict()["correct_links"]
+
+
+@pytest.mark.parametrize("training", ["truth", "em"])
+def test_at_most_alpha_of_the_wrong_pairs_are_neighbours(training):
+    found = plot(training)
+    wrong = found.across.sum() - found.within.sum()
+    assert 0 < wrong / (157 * 156) <= 0.05
+    assert len(found) == 157
+    assert found.own_weight.shape == (157,)
+    assert (found.within == (found.own_weight >= found.threshold)).all()
+
+
+def test_the_two_ways_of_linking_can_be_compared():
+    by_distance = workflow.confidentiality(masked(), keys=KEYS, only={"division": "18"})
+    by_weight = plot(keys=KEYS)
+    table = agreement(by_distance, by_weight).to_pylist()
+    assert [row["figure"] for row in table][:2] == ["unsafe", "correct_links"]
+    for row in table:
+        assert row["both"] <= min(row["first"], row["second"])
+    with pytest.raises(SpecError):
+        agreement(by_distance, workflow.confidentiality(masked(), keys=KEYS))
+
+
+def test_categorical_keys_alone_are_weighed_too():
+    found = plot(keys=("region", "size_class"))
+    assert found.perturbation.tolist() == [0.0] * 157
+    assert found.nearest_true.all(), "nothing was masked in them"
+
+
+def test_bad_levels_and_too_many_pairs_are_refused(monkeypatch):
+    for levels in ((), (0.5, 0.1), (0.0,), (1.0,)):
+        with pytest.raises(SpecError) as caught:
+            workflow.confidentiality(masked(), keys=KEYS, linkage="fellegi_sunter", levels=levels)
+        assert caught.value.code == "bad-levels"
+    monkeypatch.setattr(fellegi_sunter, "MOST_PAIRS", 1000)
+    with pytest.raises(SpecError) as caught:
+        workflow.confidentiality(masked(), keys=KEYS, linkage="fellegi_sunter")
+    assert caught.value.code == "too-many-pairs"
+
+
+def test_without_splink_the_extra_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **more):
+        if name.split(".")[0] == "splink":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(EngineError) as caught:
+        workflow.confidentiality(masked(), keys=KEYS, linkage="fellegi_sunter", only={"division": "18"})
+    assert caught.value.code == "extra-missing"
+    assert "safeswap[linkage]" in caught.value.hint
