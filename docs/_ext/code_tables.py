@@ -8,6 +8,7 @@
     ```{parameter-table} swap    the parameters of a method
     ```{parameters}       those of every registered method, under headings
     ```{model-table} safeswap.model.study:StudySpec    the settings of any model
+    ```{engine-table}     what each engine can do
 """
 
 from __future__ import annotations
@@ -153,6 +154,24 @@ class Parameters(SphinxDirective):
         return list(self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True))
 
 
+class EngineTable(CodeTable):
+    """What each engine can do."""
+
+    @property
+    def heading(self) -> tuple[str, ...]:  # type: ignore[override]
+        """One column per engine."""
+        from safeswap.engines.capabilities import ENGINES
+
+        return ("what", *(f"`{name}`" for name in ENGINES))
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        """In the order of ``CAPABILITIES``."""
+        from safeswap.engines.capabilities import CAPABILITIES, ENGINES
+
+        for capability in CAPABILITIES.values():
+            yield capability.what, *("yes" if name in capability.engines else "–" for name in ENGINES)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
     app.add_directive("error-table", ErrorTable)
@@ -161,4 +180,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("parameter-table", ParameterTable)
     app.add_directive("parameters", Parameters)
     app.add_directive("model-table", ModelTable)
+    app.add_directive("engine-table", EngineTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -44,10 +44,8 @@ class DuckDBEngine:
 
     name = "duckdb"
 
-    def __init__(
-        self, work: Path, *, memory_limit: str = "1GB", threads: int | None = None, spill_limit: str = ""
-    ) -> None:
-        self.store = Store(work, memory_limit=memory_limit, threads=threads, spill_limit=spill_limit)
+    def __init__(self, work: Path, *, memory_limit: str = "1GB", threads: int | None = None) -> None:
+        self.store = Store(work, memory_limit=memory_limit, threads=threads)
 
     def close(self) -> None:
         """Let go of everything."""

@@ -20,7 +20,7 @@ BATCH = 1 << 20
 class Store:
     """The connection, and the few things that are done with it."""
 
-    def __init__(self, work: Path, *, memory_limit: str, threads: int | None = None, spill_limit: str = "") -> None:
+    def __init__(self, work: Path, *, memory_limit: str, threads: int | None = None) -> None:
         import duckdb
 
         self.work = work / "spill"
@@ -30,7 +30,6 @@ class Store:
             "temp_directory": str(self.work),
             "preserve_insertion_order": "false",
             **({"threads": str(threads)} if threads else {}),
-            **({"max_temp_directory_size": spill_limit} if spill_limit else {}),
         }
         try:
             self._connection = duckdb.connect(":memory:", config=settings)

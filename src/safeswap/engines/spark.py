@@ -22,7 +22,7 @@ from safeswap.errors import InternalError
 from safeswap.model.schema import Schema
 
 _SLICE = 1_000_000
-_FAN = 64
+_MOST_COUNTS = 200_000  # that the driver takes in one answer
 _OWN = "i"
 
 
@@ -272,9 +272,10 @@ class _FirstPairs:
     def __init__(self, members: Any, pairs: int, classes: int) -> None:
         self._members = members
         self._classes = classes
-        self._width = _FAN
+        self._fan = max(64, min(4096, _MOST_COUNTS // max(classes, 1)))
+        self._width = self._fan
         while self._width < pairs:
-            self._width *= _FAN
+            self._width *= self._fan
         self._known: dict[tuple[int, int], Counts] = {}
 
     def counts(self, pairs: int) -> Counts:
@@ -282,7 +283,7 @@ class _FirstPairs:
         low, width = 0, self._width
         while low < pairs:
             before = self._before(low, width)
-            step = width // _FAN
+            step = width // self._fan
             part = (pairs - low) // step
             total += before[part]
             low, width = low + part * step, step
@@ -293,10 +294,10 @@ class _FirstPairs:
         from pyspark.sql import functions as f
 
         if (low, width) not in self._known:
-            step = width // _FAN
+            step = width // self._fan
             part = f.floor((f.col("k") - 1 - low) / step).alias("part")
             within = self._members.where((f.col("k") > low) & (f.col("k") <= low + width))
-            table = np.zeros((_FAN + 1, self._classes), dtype=np.int64)
+            table = np.zeros((self._fan + 1, self._classes), dtype=np.int64)
             for row in within.groupBy(part, "q").count().collect():
                 table[row[0] + 1, row[1]] = row[2]
             self._known[low, width] = np.cumsum(table, axis=0)
