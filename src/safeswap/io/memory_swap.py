@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +73,13 @@ class MemorySwap:
 
     def compensating(self) -> int:
         """Records that changed although the table did not; only records that took part are looked at."""
-        rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in self.exchanges]))
+        flags = np.zeros(len(self.before), dtype=np.bool_)
+        for exchange in self.exchanges:
+            flags[exchange.pairs.ravel()] = True
+        rows = np.flatnonzero(flags)
+        # Only the places of rows that took part are filled in: nobody asks for the others.
+        place = np.empty(len(flags), dtype=np.int32 if len(flags) < 2**31 else np.int64)
+        place[rows] = np.arange(len(rows))
         others = [name for name in self.schema.categorical if name not in self.spec.swap]
         some = {name: self.before.table.column(name).take(pa.array(rows)) for name in self.spec.swap}
         some |= _taken(self.files, others, rows)
@@ -80,7 +87,7 @@ class MemorySwap:
         after = before
         placed = []
         for exchange in self.exchanges:
-            pairs = np.searchsorted(rows, exchange.pairs).astype(np.int64)
+            pairs = place[exchange.pairs].astype(np.int64)
             after = MemoryEngine().exchange(after, exchange.attributes, pairs)
             placed.append(Exchange(attributes=exchange.attributes, pairs=pairs))
         return compensating(before, after, tuple(placed))
@@ -115,12 +122,13 @@ def _check_identifier(data: Microdata, files: ParquetFiles) -> None:
 
 def _taken(files: ParquetFiles, names: Sequence[str], rows: Rows) -> dict[str, pa.ChunkedArray]:
     """Some rows, in ascending order, of some columns: the others are decoded and let go again."""
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in names}
-    if not names:
-        return {}
-    for start, batch in files.batches(names):
-        first, last = np.searchsorted(rows, [start, start + batch.num_rows])
-        index = pa.array(rows[first:last] - start)
-        for name in names:
-            chunks[name].append(batch.column(name).take(index))
-    return {name: pa.chunked_array(parts) for name, parts in chunks.items()}
+
+    def take(name: str) -> pa.ChunkedArray:
+        chunks = []
+        for start, batch in files.batches([name]):
+            first, last = np.searchsorted(rows, [start, start + batch.num_rows])
+            chunks.append(batch.column(0).take(pa.array(rows[first:last] - start)))
+        return pa.chunked_array(chunks)
+
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        return dict(zip(names, threads.map(take, names), strict=True))

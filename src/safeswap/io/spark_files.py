@@ -258,7 +258,7 @@ def _session(session: Any, threads: int | None) -> Iterator[Any]:
 
 def _in_our_words(error: Exception) -> Exception:
     """Spark's messages quote plans and may quote data: they are not passed on."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if not isinstance(error, Py4JError | PySparkException):
