@@ -62,13 +62,15 @@ def kernel(path: Path, records: int) -> None:
 
 def end_to_end(path: Path, folder: Path, arrow_bytes: int) -> None:
     """Read, mask, verify and write the bundle in a fresh process, against a plain pyarrow copy in another."""
-    copy = f"import pyarrow.parquet as pq; pq.write_table(pq.read_table({str(path)!r}), {str(folder / 'copy.parquet')!r})"
+    source, target = str(path), str(folder / "copy.parquet")
+    public, audit = str(folder / "public"), str(folder / "audit")
+    copy = f"import pyarrow.parquet as pq; pq.write_table(pq.read_table({source!r}), {target!r})"
     job = (
         "import safeswap as ss\n"
-        f"data = ss.read({str(path)!r}, identifier='id')\n"
+        f"data = ss.read({source!r}, identifier='id')\n"
         "key = ss.Key.generate()\n"
         "masked = ss.swap(data, swap=['a3'], rate=0.1, key=key)\n"
-        f"ss.release(masked, {str(folder / 'public')!r}, audit={str(folder / 'audit')!r}, key=key, data_format='parquet')\n"
+        f"ss.release(masked, {public!r}, audit={audit!r}, key=key, data_format='parquet')\n"
     )
     plain, _ = _process(copy)
     whole, peak = _process(job)
