@@ -58,4 +58,4 @@ def _all_columns(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _share(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
-    return np.count_nonzero(flags) / flags.size if flags.size else 0.0
+    return float(np.count_nonzero(flags) / flags.size) if flags.size else 0.0
