@@ -26,9 +26,13 @@ def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
     ([1, 0, 2, 1], 3)
     """
     coded = data.coded(name)
-    place = _places(coded, data.schema[name])
-    lookup = np.append(place, len(place)).astype(smallest_code_type(coded.cardinality))
-    return lookup[coded.codes], coded.cardinality
+    return rank_of_code(data, name).astype(smallest_code_type(coded.cardinality))[coded.codes], coded.cardinality
+
+
+def rank_of_code(data: Microdata, name: str) -> npt.NDArray[np.int64]:
+    """The rank of each code of a column, missing included; what :func:`ranked` gives record by record."""
+    place = _places(data.coded(name), data.schema[name])
+    return np.append(place, len(place))
 
 
 def ranked_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes], list[int]]:
