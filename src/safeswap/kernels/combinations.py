@@ -108,6 +108,12 @@ def cell_codes(found: Classes, keys: Sequence[int], only: Flags | None = None) -
     return _ranked(codes, possible)
 
 
+def cell_ranks(found: Classes, keys: Sequence[int]) -> tuple[npt.NDArray[np.uint32], int]:
+    """For each class the rank of its cell over some keys among those that are occupied, and how many are."""
+    codes, possible = cell_codes(found, keys)
+    return _ranked(codes, possible)
+
+
 def cell_sizes(codes: npt.NDArray[Any], possible: int, sizes: Sizes) -> Sizes:
     """The size of every possible cell, from classes and their sizes.
 
@@ -181,7 +187,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 def _ranked(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], int]:
     """For each code its rank among those that occur, and the number of those."""
-    if cells.is_dense(possible, codes.size):
+    if possible <= max(1 << 16, _DENSE * codes.size):
         occurs = np.zeros(possible, np.bool_)
         occurs[codes] = True
         ranks = np.cumsum(occurs, dtype=np.int64) - 1

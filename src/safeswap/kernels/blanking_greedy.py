@@ -1,0 +1,288 @@
+"""A good answer at once: records in unsafe cells choose their blanks one after the other, again and again.
+
+What a choice costs is what it blanks plus a price for every record that it leaves, or makes, unsafe. The price rises
+from round to round until nothing is unsafe; records that became unsafe on the way join in. Where blanks count as
+values, records that blank something come together in groups that are large enough for every combination.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safeswap.kernels import blanking_sweeps as loops
+from safeswap.kernels.blanking import (
+    Blanking,
+    Floats,
+    Int64s,
+    Problem,
+    after,
+    company,
+    everything,
+    gathered,
+    is_safe,
+    unsafe_classes,
+)
+from safeswap.kernels.blanking_groups import fill_groups
+from safeswap.kernels.combinations import cell_ranks, positions
+
+_PRICES = (0.3, 0.6, 0.9, 1.1, 1.5, 3.0)
+_STRICT = 1e4
+_MOST_REPAIRS = 12
+_MOST_PRUNINGS = 3
+_MOST_MEETINGS = 5
+_CHUNK = 1 << 14
+_MOST_TRIED = 130  # candidates, the cheapest ones; blanking everything is always tried
+_FEWER_TRIED = 48  # where many records choose
+_MANY = 10_000
+_MOST_GUESSED = 64  # candidates among which records first look for company
+
+
+def greedy(problem: Problem) -> Blanking:
+    """An answer that leaves nothing unsafe."""
+    state = Greedy(problem)
+    state.look()
+    state.join_unsafe()
+    return _in_groups(state) if state.grouped else _at_rising_prices(state, _PRICES)
+
+
+def _at_rising_prices(state: Greedy, prices: tuple[float, ...]) -> Blanking:
+    for price in prices:
+        state.sweep(price)
+        state.sweep(price)
+        if state.look():
+            state.join_unsafe()
+    return finished(state)
+
+
+def _in_groups(state: Greedy) -> Blanking:
+    """Come together where that costs nothing more, then fill up the groups that are too small."""
+    state.seek_company()
+    for _ in range(_MOST_MEETINGS):
+        if not state.sweep(_PRICES[0]):
+            break
+    state.resume(fill_groups(state.problem, state.blanking()))
+    return finished(state)
+
+
+def repaired(problem: Problem, blanking: Blanking) -> Blanking:
+    """An answer that leaves nothing unsafe, from one that leaves something."""
+    state = Greedy(problem)
+    if state.grouped:
+        state.resume(fill_groups(problem, blanking))
+        return finished(state)
+    state.resume(blanking)
+    state.look()
+    state.join_unsafe()
+    return _at_rising_prices(state, _PRICES[2:])
+
+
+def finished(state: Greedy) -> Blanking:
+    """Repair what is unsafe at any price, then take back what is not needed."""
+    for _ in range(_MOST_REPAIRS):
+        if not state.look():
+            break
+        state.join_unsafe()
+        state.sweep(_PRICES[0], state.unsafe_items(), growing=True)
+        if state.grouped and state.look():
+            state.resume(fill_groups(state.problem, state.blanking()))
+    while state.look():
+        state.join_unsafe()
+        if not state.blank_all(state.unsafe_items()):
+            return everything(state.problem)
+    best = state.blanking()
+    for _ in range(_MOST_PRUNINGS):
+        changed = state.sweep(_STRICT)
+        pruned = state.blanking()
+        if pruned.cost(state.problem) < best.cost(state.problem) and is_safe(state.problem, pruned):
+            best = pruned
+        if not changed:
+            break
+    return best
+
+
+class Greedy:
+    """The records that take part so far, what is blanked in them, and the sizes of their cells and groups."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.grouped = problem.meaning == "own"
+        self.masks = np.array([mask for mask, _ in problem.combinations], np.int64)
+        self.needed = np.array(problem.needed, np.float64)
+        self.words, self.blank_words = loops.words(problem.classes.columns, problem.classes.blanks)
+        self.scale = float(problem.unit.mean())
+        most = _MOST_TRIED if problem.members.size <= _MANY else _FEWER_TRIED
+        tried = np.r_[: min(most, problem.candidates.size), problem.candidates.size - 1]
+        self.candidates = problem.candidates[np.unique(tried)]
+        self.prices = problem.cost(self.candidates)
+        # By item: class, keys blanked, cell by combination, company by candidate.
+        self.classes, self.blanked = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.cells = np.empty((0, self.masks.size), np.int64)
+        self.company = np.empty((0, self.candidates.size), np.float32)
+        self.cell_sizes, self._first_cell = self._file_cells()
+        self.names, self.sizes, self.groups = np.zeros(1 << 10, np.uint64), np.zeros(1 << 10), 0
+        self._unsafe = (np.empty(0, np.int64), np.empty(0, np.int64))  # class and keys blanked
+        if self.grouped:
+            self._add_groups(np.flatnonzero(problem.blank))
+
+    def blanking(self) -> Blanking:
+        """The answer so far."""
+        return gathered(self.classes, self.blanked)
+
+    def look(self) -> bool:
+        """Count everything anew; whether something is unsafe."""
+        found, source, masks = after(self.problem, self.blanking())
+        unsafe = unsafe_classes(self.problem, found)
+        self._unsafe = (source[unsafe], masks[unsafe])
+        return bool(unsafe.any())
+
+    def join_unsafe(self) -> None:
+        """Let all unsafe records take part."""
+        classes, masks = self._unsafe
+        classes = classes[masks == 0]
+        inside = np.bincount(self.classes, minlength=self.problem.members.size)
+        self.join(classes, self.problem.members[classes] - inside[classes])
+
+    def join(self, classes: Int64s, numbers: Int64s) -> None:
+        """Let so many more records of these classes take part, nothing of theirs being blanked yet."""
+        classes, numbers = classes[numbers > 0], numbers[numbers > 0]
+        more = np.repeat(classes, numbers)
+        together = np.concatenate([self.classes, more])
+        order = np.argsort(together, kind="stable")
+        self.classes = together[order]
+        self.blanked = np.concatenate([self.blanked, np.zeros(more.size, np.int64)])[order]
+        cells = np.repeat(self._cells_of(classes), numbers, axis=0)
+        self.cells = np.concatenate([self.cells, cells])[order]
+        found = np.repeat(self._company_of(classes), numbers, axis=0)
+        self.company = np.concatenate([self.company, found])[order]
+
+    def resume(self, blanking: Blanking) -> None:
+        """Take over an answer, in which more records may take part."""
+        numbers = np.bincount(blanking.classes, blanking.numbers, self.problem.members.size).astype(np.int64)
+        inside = np.bincount(self.classes, minlength=numbers.size)
+        self.join(np.arange(numbers.size), np.maximum(0, numbers - inside))
+        chosen = np.zeros(self.classes.size, np.int64)
+        first = np.searchsorted(self.classes, blanking.classes)
+        order = np.argsort(blanking.classes, kind="stable")
+        classes, before = blanking.classes[order], np.cumsum(blanking.numbers[order]) - blanking.numbers[order]
+        start = np.searchsorted(classes, classes)  # the first entry of the class
+        places = np.repeat(first[order] + before - before[start], blanking.numbers[order])
+        within = np.arange(places.size) - np.repeat(before, blanking.numbers[order])
+        chosen[places + within] = np.repeat(blanking.masks[order], blanking.numbers[order])
+        self.choose(chosen)
+
+    def unsafe_items(self) -> Int64s:
+        """The items that were unsafe when last looked at."""
+        classes, masks = self._unsafe
+        width = len(self.problem.costs)
+        return np.flatnonzero(np.isin((self.classes << width) | self.blanked, (classes << width) | masks))
+
+    def blank_all(self, items: Int64s) -> bool:
+        """Blank all that may be blanked in these records; whether that was any more than before."""
+        chosen = self.blanked.copy()
+        chosen[items] = self.problem.allowed & ~self.problem.blank[self.classes[items]]
+        changed = bool((chosen != self.blanked).any())
+        self.choose(chosen)
+        return changed
+
+    def seek_company(self) -> None:
+        """Every record blanks the keys by which it comes together with most unsafe records, at the least cost."""
+        best, best_score = self.blanked.copy(), np.full(self.classes.size, np.inf)
+        needed = max(self.needed) / self.scale
+        for k in range(1, min(_MOST_GUESSED, self.candidates.size)):
+            mask = np.full(self.classes.size, self.candidates[k])
+            names = loops.group_names(self.words[self.classes], self.blank_words, mask)
+            _, place, number = np.unique(names, return_inverse=True, return_counts=True)
+            score = self.prices[k] + (np.maximum(0.0, needed - number) + 1e-3 / number)[place]
+            better = (score < best_score) & (self.company[:, k] >= 1)
+            best[better], best_score[better] = self.candidates[k], score[better]
+        self.choose(best)
+
+    def sweep(self, price: float, items: Int64s | None = None, *, growing: bool = False) -> int:
+        """One round; how many records changed."""
+        items = np.arange(self.classes.size) if items is None else items
+        units, word, changed = self.problem.unit[self.classes], self.words[self.classes], 0
+        for start in range(0, items.size, _CHUNK):
+            part = items[start : start + _CHUNK]
+            self._make_room(part.size)
+            moved, entered = loops.sweep(
+                part,
+                self.blanked,
+                self.cells,
+                self.masks,
+                self.needed,
+                units,
+                self.company,
+                self.candidates,
+                self.prices,
+                self.cell_sizes,
+                word,
+                self.blank_words,
+                self.names,
+                self.sizes,
+                max(self.needed) if self.grouped else 0.0,
+                price,
+                growing,
+                self.scale,
+            )
+            changed += moved
+            self.groups += entered
+        return changed
+
+    def choose(self, chosen: Int64s) -> None:
+        """Set what is blanked in every item."""
+        self._make_room(self.classes.size)
+        self.groups += loops.rearrange(
+            chosen,
+            self.blanked,
+            self.cells,
+            self.masks,
+            self.problem.unit[self.classes],
+            self.cell_sizes,
+            self.words[self.classes],
+            self.blank_words,
+            self.names,
+            self.sizes,
+            self.grouped,
+        )
+
+    def _file_cells(self) -> tuple[Floats, Int64s]:
+        """The sizes of the cells of all combinations, and where those of each begin."""
+        sizes, starts = [], [0]
+        for mask in self.masks:
+            ranks, number = cell_ranks(self.problem.classes, positions(int(mask)))
+            sizes.append(np.bincount(ranks, self.problem.classes.sizes, number))
+            starts.append(starts[-1] + number)
+        return np.concatenate(sizes), np.array(starts[:-1], np.int64)
+
+    def _cells_of(self, classes: Int64s) -> Int64s:
+        """By class and combination the number of the cell, −1 where the class is in none."""
+        found = np.empty((classes.size, self.masks.size), np.int64)
+        for c, mask in enumerate(self.masks):
+            ranks, _ = cell_ranks(self.problem.classes, positions(int(mask)))
+            found[:, c] = self._first_cell[c] + ranks[classes]
+        if not self.grouped:
+            found[(self.problem.blank[classes][:, None] & self.masks[None, :]) != 0] = -1
+        return found
+
+    def _company_of(self, classes: Int64s) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        found = company(self.problem, classes, self.candidates, spare=True)
+        # Where no choice has company to spare, the ones that could have any are left.
+        hard = (found[:, :-1] < 1).all(axis=1)
+        if hard.any():
+            found[hard] = np.where(company(self.problem, classes[hard], self.candidates) >= 1, 1.0, 0.0)
+        return found
+
+    def _add_groups(self, classes: Int64s) -> None:
+        """Records of the file that have blanks are groups from the beginning."""
+        self._make_room(classes.size)
+        names = loops.group_names(self.words[classes], self.blank_words, np.zeros(classes.size, np.int64))
+        sizes = self.problem.classes.sizes[classes].astype(np.float64)
+        self.groups += loops.add(self.names, self.sizes, names, sizes)
+
+    def _make_room(self, more: int) -> None:
+        if 2 * (self.groups + more) <= self.names.size:
+            return
+        names, sizes = self.names[self.sizes != 0], self.sizes[self.sizes != 0]
+        size = 1 << (4 * (names.size + more)).bit_length()
+        self.names, self.sizes = np.zeros(size, np.uint64), np.zeros(size)
+        self.groups = loops.add(self.names, self.sizes, names, sizes)
