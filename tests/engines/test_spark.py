@@ -79,30 +79,29 @@ def check(folder: Path, result: Any, name: str) -> None:
     assert told == reference.as_dict()
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [("sequential, fixed", 1), ("repaired in several coordinates", 64)],
-)
-def test_two_workers_give_the_records_and_totals_of_the_reference(
-    name: str, parts: int, cluster: Any, tmp_path: Path
-) -> None:
-    shuffled = census().take(pa.array(np.random.default_rng(parts).permutation(census().num_rows)))
-    result = masked(write_parts(shuffled, tmp_path / "census", parts), spec_of(name), cluster)
-    check(tmp_path, result, name)
-    pairs = sum(open_parquet(path).__len__() for path in result.audit.glob("pairs-*"))
-    assert pairs == result.made * len(spec_of(name).stages)
+def shuffled(folder: Path, parts: int) -> Path:
+    order = np.random.default_rng(parts).permutation(census().num_rows)
+    return write_parts(census().take(pa.array(order)), folder / "census", parts)
+
+
+def test_two_workers_give_the_records_and_totals_of_the_reference(cluster: Any, tmp_path: Path) -> None:
+    spec = spec_of("sequential, fixed")
+    result = masked(shuffled(tmp_path, 7), spec, cluster)
+    check(tmp_path, result, "sequential, fixed")
+    pairs = [len(open_parquet(path)) for path in sorted(result.audit.glob("pairs-*"))]
+    assert pairs == [result.made] * len(spec.stages)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit", "census", "masked"]
 
 
-def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path) -> None:
-    source = write_parts(census(), tmp_path / "census", 7)
+def test_a_worker_that_is_killed_changes_nothing_nor_do_repairs_and_partitions(cluster: Any, tmp_path: Path) -> None:
+    source = shuffled(tmp_path, 64)
     workers = executors()
     assert len(workers) == 2
     killed = threading.Timer(2.0, os.kill, (workers[0], signal.SIGKILL))
     killed.start()
-    result = masked(source, spec_of("all roles"), cluster)
+    result = masked(source, spec_of("repaired"), cluster)
     killed.join()
-    check(tmp_path, result, "all roles")
+    check(tmp_path, result, "repaired")
     assert workers[0] not in executors()
 
 

@@ -52,9 +52,18 @@ def moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Sequence
 
 
 def compensating(
-    touched: Any, had: Sequence[str], has: Sequence[str], others: Sequence[str], *, kinds: Sequence[pa.DataType]
+    touched: Any,
+    had: Sequence[str],
+    has: Sequence[str],
+    others: Sequence[str],
+    *,
+    kinds: Sequence[pa.DataType],
+    changed: int | None = None,
 ) -> int:
-    """Records that changed less the net change of the cells; ``kinds`` are the types of ``had`` and then ``others``."""
+    """Records that changed less the net change of the cells; ``kinds`` are the types of ``had`` and then ``others``.
+
+    How many records changed is counted unless it is known.
+    """
     from pyspark.sql import functions as f
 
     wide = [*had, *has, *others]
@@ -63,5 +72,7 @@ def compensating(
     old = labelled.select(*had, *others, f.lit(-1).cast("long").alias("sign"))
     new = labelled.select(*has, *others, f.lit(1).cast("long").alias("sign"))
     net = old.unionAll(new).groupBy(*had, *others).agg(f.abs(f.sum("sign")).alias("s")).agg(f.sum("s")).head()[0] or 0
-    same = all_of([f.col(one).eqNullSafe(f.col(other)) for one, other in zip(had, has, strict=True)])
-    return int(labelled.where(~same).count()) - int(net) // 2
+    if changed is None:
+        same = all_of([f.col(one).eqNullSafe(f.col(other)) for one, other in zip(had, has, strict=True)])
+        changed = int(labelled.where(~same).count())
+    return changed - int(net) // 2

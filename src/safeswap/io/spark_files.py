@@ -69,7 +69,7 @@ def _masked(job: Job, spec: SwapSpec, files: ParquetFiles, schema: Schema, engin
             "asked": plan.asked,
             "feasible": plan.feasible,
             "made": min(len(pairs) for pairs in drawn),
-            "compensating": _compensating(data, spec, touched, written),
+            "compensating": _compensating(data, spec, touched, drawn, written),
             "releasable": job.key.releasable,
         }
         record = _note(job, schema, drawn, totals)
@@ -192,7 +192,9 @@ def _verified(
     return tuple(Finding(invariant=n, sentence=s, ok=True) for n, s in zip(names_of, sentences, strict=True))
 
 
-def _compensating(data: SparkRecords, spec: SwapSpec, touched: list[Any], written: Any) -> int:
+def _compensating(
+    data: SparkRecords, spec: SwapSpec, touched: list[Any], drawn: tuple[SparkPairs, ...], written: Any
+) -> int:
     """Records that changed although the table did not. Records that did not take part cancel out."""
     from pyspark.sql import functions as f
 
@@ -204,7 +206,9 @@ def _compensating(data: SparkRecords, spec: SwapSpec, touched: list[Any], writte
     kinds = [data.arrow.field(name).type for name in (*spec.swap, *rest)]
     if len(touched) == 1:
         changes = touched[0].withColumnRenamed("i", own)
-        return compensating(data.frame.select(own, *others).join(changes, own), had, has, others, kinds=kinds)
+        both = data.frame.select(own, *others).join(changes, own)
+        # Each pair is a true swap: both its records change.
+        return compensating(both, had, has, others, kinds=kinds, changed=2 * len(drawn[0]))
     swapped = [data.column(name) for name in spec.swap]
     before = data.frame.select(own, *others, *(f.col(c).alias(old) for c, old in zip(swapped, had, strict=True)))
     after = written.select(own, *(f.col(c).alias(new) for c, new in zip(swapped, has, strict=True)))
