@@ -161,4 +161,5 @@ class _Groups:
         """How many records each class can give without becoming unsafe, none of its own being blanked yet."""
         keeps = int(np.ceil(self.needed / self.scale))
         taken = np.bincount(self.classes, minlength=self.problem.members.size)
-        return np.maximum(0, self.problem.members - taken - keeps)
+        spare: Int64s = np.maximum(0, self.problem.members - taken - keeps)
+        return spare

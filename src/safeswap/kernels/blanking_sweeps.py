@@ -41,7 +41,7 @@ def mixed(numbers: UInt64s) -> UInt64s:
 def group_names(word: UInt64s, blank_word: UInt64s, blanked: npt.NDArray[np.int64]) -> UInt64s:
     """The names of the groups of some records, with some of their keys blanked."""
     chosen = ((blanked[:, None] >> np.arange(blank_word.size)) & 1).astype(np.bool_)
-    names = np.where(chosen, blank_word[None, :], word).sum(axis=1, dtype=np.uint64)
+    names: UInt64s = np.where(chosen, blank_word[None, :], word).sum(axis=1, dtype=np.uint64)
     names[names == 0] = 1
     return names
 
