@@ -16,8 +16,10 @@ ROOT = Path(__file__).parents[2]
 HOW_TO: tuple[str, ...] = (
     "awkward-files",
     "census-edit",
+    "confidentiality-plot",
     "constraints",
     "measures",
+    "numeric-methods",
     "release",
     "secret-keys",
     "targeting",
