@@ -96,9 +96,16 @@ def confidentiality(
         steps.at("reading the files")
         before = workflow.read(original, **reading)
         after = read_masked(released, before, reading)
-        for name, path in (("archive", archive), ("population", population)):
-            if path is not None:
-                options[name] = workflow.read(path, **reading)
+        own = {
+            name: value for name, value in reading.items() if name not in ("schema", "identifier")
+        }  # another file has other columns
+        if archive is not None:
+            identifier = before.schema.identifier
+            options["archive"] = workflow.read(
+                archive, **own, **({"identifier": identifier.name} if identifier else {})
+            )
+        if population is not None:
+            options["population"] = workflow.read(population, **own)
         steps.at("comparing records")
         if linkage == "frequency" or (linkage == "auto" and all(before.schema[n].kind.is_categorical for n in sets[0])):
             options |= {} if k is None else {"k": k}

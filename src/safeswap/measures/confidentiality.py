@@ -23,7 +23,7 @@ import pyarrow as pa
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels import kd_tree, keyed, neighbours, order, pair_distances
-from safeswap.measures.key_points import DISTANCES, SCALES, Distance, Floats, Scale, key_values, metric
+from safeswap.measures.key_points import DISTANCES, SCALES, Distance, Floats, Scale, check_numeric, key_values, metric
 from safeswap.measures.rank_links import rank_links
 from safeswap.measures.record_match import Rows, match_rows, record_labels
 from safeswap.model.confidentiality import ConfidentialityPlot, KeyPoints
@@ -69,6 +69,7 @@ def confidentiality_plot(
     ([1.0, 1.0, 2.0, 1.0], [False, False, True, True])
     """
     asked = check_request(keys, alpha=alpha, scale=scale, distance=distance)
+    check_numeric(original, asked)
     found = _linked(original, released, archive, asked, scale=scale, distance=distance)
     delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=exact_up_to)
     tree = kd_tree.build(found.archive)

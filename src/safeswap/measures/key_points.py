@@ -21,18 +21,8 @@ SCALES: tuple[Scale, ...] = ("log", "asinh", "linear")
 DISTANCES: tuple[Distance, ...] = ("relative", "standardised", "mahalanobis")
 
 
-def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: str) -> Floats:
-    """One line per record, one column per key; a missing value is not a number.
-
-    >>> import pyarrow as pa
-    >>> from safeswap.model.schema import Attribute, Schema
-    >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
-    >>> key_values(
-    ...     Microdata(pa.table({"turnover": [1.0, None]}), schema), ("turnover",), scale="log", file="x"
-    ... ).tolist()
-    [[0.0], [nan]]
-    """
-    columns = []
+def check_numeric(data: Microdata, keys: tuple[str, ...]) -> None:
+    """Refuse keys that are described as something else than numbers; the original's description counts."""
     for name in keys:
         kind = data.schema[name].kind
         if kind not in (Kind.NUMERIC, Kind.WEIGHT):
@@ -42,7 +32,19 @@ def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: st
                 hint="describe it as numeric, or plot categorical keys by their frequency",
                 attribute=name,
             )
-        columns.append(_scaled(finite_numbers(data, name), name, scale, file))
+
+
+def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: str) -> Floats:
+    """One line per record, one column per key; a missing value is not a number.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
+    >>> data = Microdata(pa.table({"turnover": [1.0, None]}), schema)
+    >>> key_values(data, ("turnover",), scale="log", file="original").tolist()
+    [[0.0], [nan]]
+    """
+    columns = [_scaled(finite_numbers(data, name), name, scale, file) for name in keys]
     return np.stack(columns, axis=1) if columns else np.empty((len(data), 0))
 
 

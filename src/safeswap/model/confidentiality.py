@@ -138,8 +138,8 @@ class ConfidentialityPlot:
         squares = ((points.archive - points.released[row]) ** 2).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             distances = np.sqrt(np.where(squares == 0, 0.0, squares / points.scales[row]))
-        order = np.argsort(distances, kind="stable")
-        order = order[distances[order] < self.threshold][:most]
+        near = np.flatnonzero(distances < self.threshold)
+        order = near[np.argsort(distances[near], kind="stable")][:most]
         return pa.table({"record": points.labels.take(pa.array(order)), "distance": distances[order]})
 
     def as_dict(self) -> dict[str, Any]:

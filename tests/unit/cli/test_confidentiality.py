@@ -64,6 +64,18 @@ def test_outputs_are_written_for_their_owner_or_for_the_public(safeswap, files, 
     assert not (tmp_path / "x.csv").exists()
 
 
+def test_an_archive_and_a_population_need_no_columns_but_the_keys(safeswap, files, tmp_path):
+    data = datasets.synthetic_enterprises().table
+    archive, people = tmp_path / "archive.csv", tmp_path / "people.csv"
+    workflow.write(workflow.read(data.select(["id", "turnover", "employees", "division"])), archive)
+    workflow.write(workflow.read(data.select(["region", "division"])), people)
+    run = safeswap("confidentiality", *files, "--keys", KEYS, "--archive", archive, "--json")
+    plain = safeswap("confidentiality", *files, "--keys", KEYS, "--json")
+    assert run.document["plots"][0]["unsafe"] == plain.document["plots"][0]["unsafe"]
+    counted = safeswap("confidentiality", *files, "--keys", "region", "--population", people, "--json")
+    assert counted.document["plots"][0]["frequency"] == "population"
+
+
 def test_categorical_keys_are_counted(safeswap, files):
     run = safeswap("confidentiality", *files, "--keys", "region,size_class", "--k", "5")
     assert run.code == 0, run.said
