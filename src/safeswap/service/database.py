@@ -1,0 +1,96 @@
+"""The one database: who may do what, what is to be done, and what was done. SQLite, or PostgreSQL by address."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import NullPool
+
+from safeswap.errors import InternalError
+
+
+def now() -> float:
+    """Seconds since 1970 in UTC, as the tables hold them."""
+    return time.time()
+
+
+def new_id() -> str:
+    """A name for a new row that nobody can guess."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True)
+class Database:
+    """Connections to the database, handed out as transactions.
+
+    >>> from sqlalchemy import text
+    >>> database = open_database("sqlite://")
+    >>> with database.write() as connection:
+    ...     connection.execute(text("SELECT 1")).scalar_one()
+    1
+    """
+
+    engine: Engine
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self.engine.dialect.name
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that may change things: committed at the end of the block, or undone as a whole.
+
+        On SQLite it takes the write lock at once (``BEGIN IMMEDIATE``): two readers that both want to write later would
+        otherwise find each other in the way when it is too late to wait.
+        """
+        with self.engine.connect() as connection:
+            connection.execution_options(begin_immediate=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only looks; it waits for no writer."""
+        with self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+
+def open_database(address: str) -> Database:
+    """Open the database at an SQLAlchemy address; the tables are made by :func:`safeswap.service.migrate.upgrade`."""
+    if address.startswith("sqlite"):
+        return Database(_sqlite(address))
+    if address.startswith(("postgresql", "postgres")):
+        scheme, rest = address.split("://", 1)
+        address = f"postgresql+psycopg://{rest}" if "+" not in scheme else address
+        return Database(create_engine(address, pool_pre_ping=True, pool_size=5, max_overflow=10))
+    raise InternalError("only SQLite and PostgreSQL are supported", code="bad-database")
+
+
+def _sqlite(address: str) -> Engine:
+    in_memory = address in {"sqlite://", "sqlite:///:memory:"}
+    # A file is opened anew for each transaction: cheap, and nothing is carried over a fork into a worker.
+    engine = create_engine(address) if in_memory else create_engine(address, poolclass=NullPool)
+
+    def connected(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves, below
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    def begin(connection: Connection) -> None:
+        immediate = connection.get_execution_options().get("begin_immediate", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begin)
+    return engine

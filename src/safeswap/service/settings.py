@@ -1,0 +1,145 @@
+"""What an administrator decides: where things lie, who may connect, and how much any one file may cost."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from safeswap.errors import SpecError
+
+PREFIX = "SAFESWAP_"
+
+
+class Limits(BaseModel):
+    """What one file, one job and one person may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    upload_bytes: int = Field(default=20 * 2**30, gt=0, description="Largest file that may be uploaded.")
+    parse_memory_bytes: int = Field(default=8 * 2**30, gt=0, description="Memory of the process that reads a file.")
+    parse_seconds: int = Field(default=1800, gt=0, description="Processor time of the process that reads a file.")
+    job_memory_bytes: int = Field(default=16 * 2**30, gt=0, description="Memory of the process that does a job.")
+    job_seconds: int = Field(default=24 * 3600, gt=0, description="Processor time of the process that does a job.")
+    cached_bytes: int = Field(default=2 * 2**30, ge=0, description="Coded data the server keeps in memory.")
+    candidates: int = Field(default=100_000, gt=0, description="Most candidates of one study.")
+    page_size: int = Field(default=200, gt=0, le=1000, description="Most entries on one page of a list.")
+
+
+class OpenIdConnect(BaseModel):
+    """Log-in through the agency's own identity provider."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: str
+    client_id: str
+    client_secret_file: Path
+    name_claim: str = "preferred_username"
+
+
+class TrustedProxy(BaseModel):
+    """Log-in done by a proxy in front of the service, which tells the name in a header."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    header: str = "X-Remote-User"
+    addresses: tuple[str, ...] = Field(default=("127.0.0.1",), min_length=1)
+
+
+class Settings(BaseModel):
+    """All settings of one service; a file of TOML, then the environment, then the command line.
+
+    >>> Settings(store="/srv/safeswap", master_key_file="/etc/safeswap/master.key").host
+    '127.0.0.1'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: Path = Field(description="Directory for projects; only the service may enter it.")
+    master_key_file: Path = Field(description="Key for confidential records; must lie outside the store.")
+    database_url: str = Field(default="", description="SQLAlchemy address; empty: SQLite in the store.")
+    host: str = "127.0.0.1"
+    port: int = Field(default=8765, ge=0, le=65535)
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    workers: int = Field(default=1, ge=0, le=64, description="Worker processes started beside the server.")
+    folders: tuple[Path, ...] = Field(default=(), description="Folders on the server from which files may be taken.")
+    tolerance: int = Field(default=3, ge=1, description="Smallest count that is shown.")
+    retention_days: int = Field(default=0, ge=0, description="Days after which an idle project is deleted; 0: never.")
+    session_minutes: int = Field(default=30, gt=0, description="A log-in ends after this long without use.")
+    session_hours: int = Field(default=12, gt=0, description="A log-in ends after this long in any case.")
+    lease_seconds: float = Field(default=30.0, gt=0, description="A worker that is silent this long has lost its job.")
+    single_user: bool = Field(default=False, description="One person on her own machine: no account, no second person.")
+    limits: Limits = Limits()
+    oidc: OpenIdConnect | None = None
+    trusted_proxy: TrustedProxy | None = None
+    log_format: Literal["json", "text"] = "json"
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Settings:
+        if self.master_key_file.absolute().is_relative_to(self.store.absolute()):
+            raise ValueError("the master key must lie outside the store: a copy of the store would open itself")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together")
+        if not self.loopback and self.tls_certificate is None and self.trusted_proxy is None:
+            raise ValueError("an address other than loopback needs a TLS certificate, or a trusted proxy that has one")
+        if self.single_user and not self.loopback:
+            raise ValueError("without accounts the service listens on loopback only")
+        return self
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only programs on this machine can connect."""
+        return self.host in {"127.0.0.1", "::1", "localhost"}
+
+    @property
+    def secure_cookies(self) -> bool:
+        """Whether a browser reaches the service over TLS, so that cookies may insist on it."""
+        return self.tls_certificate is not None or self.trusted_proxy is not None
+
+    @property
+    def database(self) -> str:
+        """The address of the database."""
+        return self.database_url or f"sqlite:///{self.store / 'safeswap.db'}"
+
+
+def read_settings(path: Path | None = None, *, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """The settings of a TOML file, overridden by ``SAFESWAP_…`` variables, overridden by what is given here.
+
+    >>> read_settings(environment={"SAFESWAP_STORE": "/srv/s", "SAFESWAP_MASTER_KEY_FILE": "/etc/k"}, port=9000).port
+    9000
+    """
+    found = _from_file(path) if path is not None else {}
+    variables = os.environ if environment is None else environment
+    names = set(Settings.model_fields)
+    for name, value in variables.items():
+        field = name.removeprefix(PREFIX).lower()
+        if name.startswith(PREFIX) and field in names:
+            found[field] = value.split(os.pathsep) if field == "folders" else value
+    found.update({name: value for name, value in given.items() if value is not None})
+    try:
+        return Settings.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "settings"
+        raise SpecError(
+            f"the settings cannot be used: {where}: {first['msg']}",
+            code="bad-settings",
+            hint="see the page on administration",
+            setting=where,
+        ) from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(
+            f"the settings file {path.name} cannot be read: {error.strerror}", code="bad-settings"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"the settings file {path.name} is not TOML: {error}", code="bad-settings") from None
