@@ -45,6 +45,15 @@ $(BROWSER): $(INSTALLED) tools/install-browser
 	tools/install-browser
 	touch $@
 
+# PySpark comes as source only: it is built with tools that are locked as well, and everything else comes as wheels.
+SPARK := $(VENV)/.spark
+
+$(SPARK): $(INSTALLED) requirements/spark-build.txt requirements/spark.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements/spark-build.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation \
+		-r requirements/spark.txt
+	touch $@
+
 
 # --- Using it --------------------------------------------------------------------------------------------------------
 
@@ -54,7 +63,7 @@ demo: $(INSTALLED)  ## from a survey file to a release, written to demo-output/
 	$(BIN)/safeswap demo --output demo-output
 
 .PHONY: test
-test: $(INSTALLED) $(BROWSER)  ## all tests, and the examples in the docstrings
+test: $(INSTALLED) $(BROWSER) $(SPARK)  ## all tests, and the examples in the docstrings
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: check
@@ -95,13 +104,17 @@ format: $(INSTALLED)  ## let ruff lay out the code and mend what it can
 # The locks name packages, versions and hashes, never where to fetch them: that is the machine's own setting.
 # They are resolved with the oldest Python in use (Debian 12 has 3.11.2): what runs there runs on later ones too.
 # For the oldest Python that is supported; the hashes are those of every wheel of a version, on any machine.
-COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --generate-hashes --python-version 3.11 \
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.11 \
 	--custom-compile-command "make lock"
+COMPILE := $(LOCK) pyproject.toml
 
 .PHONY: lock
 lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --output-file requirements/dev.txt --extra dev --constraints requirements/runtime.txt
+	for group in spark-build spark; do \
+		$(LOCK) --group pyproject.toml:$$group --output-file requirements/$$group.txt --constraints requirements/dev.txt; \
+	done
 
 .PHONY: clean
 clean:  ## remove everything that make made

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 import safeswap
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("runtime", "dev")
+LOCKS = ("runtime", "dev", "spark", "spark-build")
 
 
 def lock(name: str) -> str:
@@ -30,7 +30,13 @@ def project() -> dict[str, object]:
     return table
 
 
+def groups() -> dict[str, list[str]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+
+
 def requirements(name: str) -> list[Requirement]:
+    if name in groups():
+        return [Requirement(text) for text in groups()[name]]
     table = project()
     stated = list(table["dependencies"])
     if name == "dev":
@@ -63,3 +69,9 @@ def test_every_pin_has_a_hash(name):
 
 def test_the_tools_are_tested_with_what_users_get():
     assert pins("runtime").items() <= pins("dev").items()
+
+
+def test_spark_is_tested_as_the_extra_asks_for_it():
+    assert groups()["spark"] == project()["optional-dependencies"]["spark"]
+    shared = pins("dev").keys() & (pins("spark") | pins("spark-build")).keys()
+    assert all(pins("dev")[name] == (pins("spark") | pins("spark-build"))[name] for name in shared)
