@@ -87,7 +87,7 @@ def finished(state: Greedy) -> Blanking:
             state.resume(fill_groups(state.problem, state.blanking()))
     while state.look():
         state.join_unsafe()
-        if not state.blank_all(state.unsafe_items()):
+        if not state.blank_all(state.unsafe_items()) and not state.give_up_a_class():
             return everything(state.problem)
     best = state.blanking()
     for _ in range(_MOST_PRUNINGS):
@@ -183,6 +183,18 @@ class Greedy:
         changed = bool((chosen != self.blanked).any())
         self.choose(chosen)
         return changed
+
+    def give_up_a_class(self) -> bool:
+        """Blank all that may be blanked in the smallest class that is left; whether there was one."""
+        whole = self.problem.allowed & ~self.problem.blank
+        given_up = np.bincount(self.classes[self.blanked == whole[self.classes]], minlength=whole.size)
+        left = np.flatnonzero((given_up < self.problem.members) & (whole != 0))
+        if not left.size:
+            return False
+        smallest = left[self.problem.members[left].argmin()]
+        inside = np.count_nonzero(self.classes == smallest)
+        self.join(np.array([smallest]), self.problem.members[[smallest]] - inside)
+        return self.blank_all(np.flatnonzero(self.classes == smallest))
 
     def seek_company(self) -> None:
         """Every record blanks the keys by which it comes together with most unsafe records, at the least cost."""

@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels import blanking_sweeps as loops
-from safeswap.kernels.blanking import Blanking, Floats, Int64s, Problem, company, gathered
+from safeswap.kernels.blanking import (
+    Blanking,
+    Floats,
+    Int64s,
+    Problem,
+    after,
+    company,
+    gathered,
+    unsafe_classes,
+)
 
 _MOST_TRIED = 130
 _ENOUGH = 1e-9
@@ -27,139 +36,152 @@ def fill_groups(problem: Problem, blanking: Blanking) -> Blanking:
 
 @dataclass(frozen=True)
 class _Move:
-    """A record blanks other keys, and so do those that it calls; classes give records that blanked nothing before."""
+    """A record comes to have other blanks, and so do the items that it calls and the records that classes give."""
 
     cost: float
-    mask: int
-    price: float
+    pattern: int
     items: tuple[int, ...] = ()
-    given: tuple[tuple[int, int], ...] = ()
+    given: tuple[int, ...] = ()
 
 
 class _Groups:
-    """All records that blank something, and the sizes of the groups they form."""
+    """All records that blank something or must have company, and the sizes of the groups they form.
+
+    A pattern is all keys that are blank in a group, whether they were so in the file or not.
+    """
 
     def __init__(self, problem: Problem, blanking: Blanking) -> None:
         self.problem = problem
-        self.needed = max(problem.needed)
-        self.scale = float(problem.unit.mean())
-        self.classes = np.repeat(blanking.classes, blanking.numbers)
-        self.masks = np.repeat(blanking.masks, blanking.numbers)
+        self.needed = max(problem.needed) - _ENOUGH
         self.words, self.blank_words = loops.words(problem.classes.columns, problem.classes.blanks)
-        self.names = loops.group_names(self.words[self.classes], self.blank_words, self.masks).tolist()
-        self.sizes: dict[int, float] = {}
-        self._count(np.flatnonzero(problem.blank))
-        for name, unit in zip(self.names, problem.unit[self.classes].tolist(), strict=True):
-            self.sizes[name] = self.sizes.get(name, 0.0) + unit
-        self.paid = problem.cost(self.masks).tolist()
-        self.spare = self._spare()
-        self.given: list[tuple[int, int, int]] = []  # class, mask, number
+        alone, numbers = _alone(problem, blanking)
+        self.classes = np.concatenate([np.repeat(blanking.classes, blanking.numbers), np.repeat(alone, numbers)])
+        masks = np.concatenate([np.repeat(blanking.masks, blanking.numbers), np.zeros(numbers.sum(), np.int64)])
+        self.file_blank = problem.blank[self.classes]
+        self.patterns = masks | self.file_blank
+        self.paid = problem.cost(masks).tolist()
+        self.names: list[int] = loops.group_names(self.words[self.classes], self.blank_words, masks).tolist()
+        self.units: list[float] = problem.unit[self.classes].tolist()
+        self.sizes = self._counted()
+        keeps = int(np.ceil(max(problem.needed) / float(problem.unit.mean())))
+        taken = np.bincount(self.classes, minlength=problem.members.size)
+        self.spare = np.maximum(0, problem.members - taken - keeps)
+        self.given: list[tuple[int, int]] = []  # class and keys to blank
         self._index: dict[int, tuple[Int64s, Names, Int64s, Names]] = {}
 
     def filled(self) -> Blanking:
         """Go through the groups that are too small, in the order of their classes."""
-        poor = np.flatnonzero([self.sizes[name] < self.needed - _ENOUGH for name in self.names])
-        candidates = self.problem.candidates[1:_MOST_TRIED]
+        poor = np.flatnonzero([self.sizes[name] < self.needed for name in self.names])
+        candidates = self.problem.candidates[:_MOST_TRIED]
+        prices = self.problem.cost(candidates)
         rows, of_item = np.unique(self.classes[poor], return_inverse=True)
         able = company(self.problem, rows, candidates) >= 1
-        prices = self.problem.cost(candidates)
         for item, row in zip(poor.tolist(), of_item.tolist(), strict=True):
-            if self.sizes[self.names[item]] < self.needed - _ENOUGH:
+            if self.sizes[self.names[item]] < self.needed:
                 self._place(item, candidates[able[row]], prices[able[row]])
-        given = np.array(self.given, np.int64).reshape(-1, 3)
-        return gathered(
-            np.concatenate([self.classes, given[:, 0]]),
-            np.concatenate([self.masks, given[:, 1]]),
-            np.concatenate([np.ones(self.classes.size, np.int64), given[:, 2]]),
-        )
+        masks = self.patterns & ~self.file_blank
+        given = np.array(self.given, np.int64).reshape(-1, 2)
+        return gathered(np.concatenate([self.classes, given[:, 0]]), np.concatenate([masks, given[:, 1]]))
 
     def _place(self, item: int, candidates: Int64s, prices: Floats) -> None:
-        now = self.paid[item]
-        best: _Move | None = None
+        now, best = self.paid[item], None
+        blank = int(self.file_blank[item])
         for mask, price in zip(candidates.tolist(), prices.tolist(), strict=True):
             if best is not None and price - now >= best.cost:
                 break
-            move = self._with_company(item, mask, price, now)
+            move = self._with_company(item, mask | blank, price - now)
             if move is not None and (best is None or move.cost < best.cost):
                 best = move
         if best is not None:
             self._make(item, best)
 
-    def _with_company(self, item: int, mask: int, price: float, now: float) -> _Move | None:
-        """What it costs to blank these keys and to have enough others do so; None where there are not enough."""
-        name = self._name(int(self.classes[item]), mask)
-        stays = mask == self.masks[item]
-        size = self.sizes.get(name, 0.0) + (0.0 if stays else float(self.problem.unit[self.classes[item]]))
-        cost, items, given = price - now, [], []
-        if size >= self.needed - _ENOUGH:
-            return _Move(cost, mask, price)
-        for extra, other, giver in self._donors(item, name, mask, price):
+    def _with_company(self, item: int, pattern: int, cost: float) -> _Move | None:
+        """What it costs to have these blanks and enough others who do; None where there are not enough."""
+        name = self._name(int(self.classes[item]), pattern)
+        size = self.sizes.get(name, 0.0) + (0.0 if pattern == self.patterns[item] else self.units[item])
+        items: list[int] = []
+        given: list[int] = []
+        for extra, other, gives in self._donors(item, name, pattern) if size < self.needed else ():
             cost += extra
-            if giver:
-                given.append((other, 1))
-                size += float(self.problem.unit[other])
-            else:
-                items.append(other)
-                size += float(self.problem.unit[self.classes[other]])
-            if size >= self.needed - _ENOUGH:
-                return _Move(cost, mask, price, tuple(items), tuple(given))
-        return None
+            size += float(self.problem.unit[other]) if gives else self.units[other]
+            (given if gives else items).append(other)
+            if size >= self.needed:
+                break
+        return _Move(cost, pattern, tuple(items), tuple(given)) if size >= self.needed else None
 
-    def _donors(self, item: int, name: int, mask: int, price: float) -> list[tuple[float, int, bool]]:
+    def _donors(self, item: int, name: int, pattern: int) -> list[tuple[float, int, bool]]:
         """Who could join, the cheapest first: what it costs, the item or class, whether it is a class that gives."""
-        items, item_names, classes, class_names = self._indexed(mask)
-        here = slice(*(int(np.searchsorted(item_names, np.uint64(name), side=s)) for s in ("left", "right")))
+        items, item_names, classes, class_names = self._indexed(pattern)
         found: list[tuple[float, int, bool]] = []
-        for other in items[here].tolist():
-            if other == item or self.masks[other] == mask:
+        for other in items[_range(item_names, name)].tolist():
+            if other == item or self.patterns[other] == pattern:
                 continue
             size = self.sizes[self.names[other]]
-            if size < self.needed or size - self.problem.unit[self.classes[other]] >= self.needed - _ENOUGH:
+            if size < self.needed or size - self.units[other] >= self.needed:
+                price = self._price(pattern & ~int(self.file_blank[other]))
                 found.append((max(0.0, price - self.paid[other]), other, False))
-        wanted = int(np.ceil(self.needed / self.scale))
-        there = slice(*(int(np.searchsorted(class_names, np.uint64(name), side=s)) for s in ("left", "right")))
-        for other in classes[there].tolist():
+        wanted = int(np.ceil(self.needed / float(self.problem.unit.mean())))
+        for other in classes[_range(class_names, name)].tolist():
+            price = self._price(pattern & ~int(self.problem.blank[other]))
             found += [(price, other, True)] * min(wanted, int(self.spare[other]))
         return sorted(found)
 
     def _make(self, item: int, move: _Move) -> None:
         for other in (item, *move.items):
-            unit = float(self.problem.unit[self.classes[other]])
-            self.sizes[self.names[other]] -= unit
-            self.masks[other], self.paid[other] = move.mask, move.price
-            self.names[other] = self._name(int(self.classes[other]), move.mask)
-            self.sizes[self.names[other]] = self.sizes.get(self.names[other], 0.0) + unit
-        for giver, number in move.given:
-            self.spare[giver] -= number
-            self.given.append((giver, move.mask, number))
-            name = self._name(giver, move.mask)
-            self.sizes[name] = self.sizes.get(name, 0.0) + number * float(self.problem.unit[giver])
+            self.sizes[self.names[other]] -= self.units[other]
+            self.patterns[other] = move.pattern
+            self.paid[other] = self._price(move.pattern & ~int(self.file_blank[other]))
+            self.names[other] = self._name(int(self.classes[other]), move.pattern)
+            self._add(self.names[other], self.units[other])
+        for giver in move.given:
+            self.spare[giver] -= 1
+            self.given.append((giver, move.pattern & ~int(self.problem.blank[giver])))
+            self._add(self._name(giver, move.pattern), float(self.problem.unit[giver]))
 
-    def _indexed(self, mask: int) -> tuple[Int64s, Names, Int64s, Names]:
-        """Items, and classes that can give, in the order of the group they would be in with these keys blanked."""
-        if mask not in self._index:
-            every = np.arange(self.classes.size)
-            free = every[(self.problem.blank[self.classes] & mask) == 0]
-            names = loops.group_names(self.words[self.classes[free]], self.blank_words, np.full(free.size, mask))
-            order = np.lexsort((free, names))
-            givers = np.flatnonzero((self.spare > 0) & ((self.problem.blank & mask) == 0))
-            theirs = loops.group_names(self.words[givers], self.blank_words, np.full(givers.size, mask))
+    def _indexed(self, pattern: int) -> tuple[Int64s, Names, Int64s, Names]:
+        """Items, and classes that can give, in the order of the group they would be in with these blanks."""
+        if pattern not in self._index:
+            items = np.flatnonzero((self.file_blank & ~pattern) == 0)
+            names = self._names(self.classes[items], pattern)
+            order = np.lexsort((items, names))
+            givers = np.flatnonzero((self.spare > 0) & ((self.problem.blank & ~pattern) == 0))
+            theirs = self._names(givers, pattern)
             largest = np.lexsort((givers, -self.spare[givers], theirs))
-            self._index[mask] = (free[order], names[order], givers[largest], theirs[largest])
-        return self._index[mask]
+            self._index[pattern] = (items[order], names[order], givers[largest], theirs[largest])
+        return self._index[pattern]
 
-    def _name(self, of_class: int, mask: int) -> int:
-        return int(loops.group_name(self.words[of_class], self.blank_words, mask))
+    def _names(self, classes: Int64s, pattern: int) -> Names:
+        return loops.group_names(self.words[classes], self.blank_words, np.full(classes.size, pattern))
 
-    def _count(self, classes: Int64s) -> None:
-        """Records of the file that have blanks are groups from the beginning."""
-        names = loops.group_names(self.words[classes], self.blank_words, np.zeros(classes.size, np.int64))
-        for name, size in zip(names.tolist(), self.problem.classes.sizes[classes].tolist(), strict=True):
-            self.sizes[name] = self.sizes.get(name, 0.0) + size
+    def _name(self, of_class: int, pattern: int) -> int:
+        return int(loops.group_name(self.words[of_class], self.blank_words, pattern))
 
-    def _spare(self) -> Int64s:
-        """How many records each class can give without becoming unsafe, none of its own being blanked yet."""
-        keeps = int(np.ceil(self.needed / self.scale))
-        taken = np.bincount(self.classes, minlength=self.problem.members.size)
-        spare: Int64s = np.maximum(0, self.problem.members - taken - keeps)
-        return spare
+    def _price(self, mask: int) -> float:
+        return float(sum(cost for key, cost in enumerate(self.problem.costs.tolist()) if mask >> key & 1))
+
+    def _add(self, name: int, size: float) -> None:
+        self.sizes[name] = self.sizes.get(name, 0.0) + size
+
+    def _counted(self) -> dict[int, float]:
+        """The sizes of all groups: of the items, and of records of the file that have blanks and are no items."""
+        inside = np.bincount(self.classes, minlength=self.problem.members.size)
+        others = np.flatnonzero(self.problem.blank)
+        left = (self.problem.members - inside)[others] * self.problem.unit[others]
+        names = np.concatenate([self._names(others, 0), np.array(self.names, np.uint64)])
+        sizes = np.concatenate([left, self.units])
+        distinct, place = np.unique(names, return_inverse=True)
+        return dict(zip(distinct.tolist(), np.bincount(place, sizes, distinct.size).tolist(), strict=True))
+
+
+def _alone(problem: Problem, blanking: Blanking) -> tuple[Int64s, Int64s]:
+    """Classes whose records have blanks in the file, blank nothing more and are unsafe; how many those are."""
+    if not problem.blank.any():
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    found, source, masks = after(problem, blanking)
+    alone = unsafe_classes(problem, found) & (masks == 0) & (problem.blank[source] != 0)
+    numbers = np.round(found.sizes[alone] / problem.unit[source[alone]]).astype(np.int64)
+    return source[alone], numbers
+
+
+def _range(names: Names, name: int) -> slice:
+    return slice(*(int(np.searchsorted(names, np.uint64(name), side=side)) for side in ("left", "right")))

@@ -106,11 +106,13 @@ def build(problem: Problem, taking_part: Int64s, *, slack: Floats) -> BlankingPr
     """The programme for the classes that take part; choices cost at most their ``slack`` more than the cheapest.
 
     Where blanks are values, a choice that one class leaves to its escape could fill a cell for another. There all
-    classes have choices up to the same cost: the largest slack alone.
+    classes have the choices that lead to the same sets of blanks, those of the file included.
     """
     builder = _Builder()
     _, least = least_masks(problem, taking_part)
-    dearest = least + slack if problem.meaning == "none" else np.full(least.size, slack.max())
+    dearest = least + slack
+    if problem.meaning == "own":
+        dearest = slack.max() - problem.cost(problem.blank[taking_part])
     choices = _choices(problem, taking_part, dearest)
     if problem.meaning == "none":
         choices = _different(problem, taking_part, choices)
@@ -308,6 +310,8 @@ class CellNames:
 
     def sizes(self, cells: npt.NDArray[np.uint64], classes: Int64s) -> Floats:
         """What these classes, unchanged, have in each of the cells (which are sorted)."""
+        if not cells.size:
+            return np.zeros(0)
         names = self.of(classes, np.zeros(classes.size, np.int64))
         place = np.minimum(np.searchsorted(cells, names), cells.size - 1)
         here = cells[place] == names

@@ -100,7 +100,7 @@ class _Search:
         taking_part, first_slack = self._start()
         slack = np.full(self.problem.members.size, first_slack)
         for _ in range(_MOST_ROUNDS):
-            if self.is_done:
+            if self.is_done or not taking_part.size:
                 return
             built = build(self.problem, taking_part, slack=slack[taking_part])
             values, bound = self._solved(built)
@@ -125,6 +125,9 @@ class _Search:
         cheapest = float(self.problem.costs.min())
         if self.problem.meaning == "none":
             return np.union1d(self.unsafe, neighbours(self.problem, self.unsafe)), _SLACK * cheapest
+        if len(self.problem.combinations) > 1:
+            # What a class leaves to its escape could fill a cell of another combination: nothing would be proved.
+            return NOTHING.classes, 0.0
         taking_part = self.unsafe if self.unsafe.size <= _MOST_IN_GROUPS else self._paying_more()
         return taking_part, (1 + _SLACK) * cheapest
 

@@ -66,6 +66,35 @@ def solve(
     return _read(model, programme, relaxed=relaxed)
 
 
+class GrowingProgramme:
+    """Maximise ``gains @ x`` for 0 ≤ x ≤ ``upper`` under constraints that come one by one; x need not be whole.
+
+    >>> growing = GrowingProgramme(gains=np.ones(2), upper=np.ones(2))
+    >>> growing.add(np.array([0, 1]), np.ones(2), 1.5)
+    >>> float(growing.solve().sum())
+    1.5
+    """
+
+    def __init__(self, *, gains: Floats, upper: Floats) -> None:
+        import highspy
+
+        self._model = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._model.setOptionValue("output_flag", False)
+        self._model.setOptionValue("threads", 1)
+        zeros = np.zeros(gains.size)
+        empty = np.zeros(gains.size, np.int32)
+        self._model.addCols(gains.size, -gains, zeros, upper, 0, empty, np.empty(0, np.int32), np.empty(0))
+
+    def add(self, columns: npt.NDArray[np.int64], factors: Floats, most: float) -> None:
+        """One more constraint: the weighted sum of some columns is at most so much."""
+        self._model.addRow(-np.inf, float(most), columns.size, columns.astype(np.int32), factors)
+
+    def solve(self) -> Floats:
+        """The best values."""
+        self._model.run()
+        return np.array(self._model.getSolution().col_value)
+
+
 def _as_model(programme: Programme, *, relaxed: bool) -> Any:
     import highspy
 

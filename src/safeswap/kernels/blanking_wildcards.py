@@ -1,0 +1,230 @@
+"""The cheapest blanks where a blank matches every value: few wide ones serve many records.
+
+At the extreme, blanking all keys of as many records as a cell lacks at most makes every record safe, whatever the file:
+no answer has to cost more, and in large files hardly any can cost less.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from safeswap.kernels.blanking import (
+    NOTHING,
+    Blanking,
+    Floats,
+    Int64s,
+    Problem,
+    after,
+    everything,
+    gathered,
+    is_safe,
+    unseen_price,
+)
+from safeswap.kernels.blanking_cover import cover_bound
+from safeswap.kernels.blanking_solver import Answer, rounded_up
+from safeswap.kernels.blanking_sweeps import group_names, words
+from safeswap.kernels.combinations import Classes, positions
+from safeswap.kernels.highs import Programme, solve
+from safeswap.kernels.wildcards import matching_sizes
+
+_MOST_STEPS = 500
+_MOST_PRUNED = 400
+_SMALL = 600  # types of records; up to so many the whole problem is one programme
+_MOST_ENTRIES = 3_000_000
+_MOST_CELLS = 2_000  # looked at in one step of the greedy answer, per combination
+_MOST_LOOKED_AT = 4_000_000  # cells and sets of keys in one step
+
+
+def blank_least_wildcards(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bool = True) -> Answer:
+    """Nearly the cheapest answer, or the cheapest, as far as the time allows; the bound is always proved."""
+    end = monotonic() + seconds
+    best = greedy_wildcards(problem)
+    greedy_cost = best.cost(problem)
+    if not greedy_cost:
+        return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
+    unit = 1.0 if (problem.costs == np.round(problem.costs)).all() else 0.0
+    found = cover_bound(problem, seconds=0.5 * seconds, enough=(1 - gap) * greedy_cost - unit + 1e-6)
+    bound = rounded_up(found, problem.costs)
+    if exact and best.cost(problem) - bound > gap * best.cost(problem) + 1e-9:
+        best, bound = _whole(problem, best, bound, max(0.1, end - monotonic()), gap)
+    return Answer(blanking=best, cost=best.cost(problem), bound=bound, greedy_cost=greedy_cost)
+
+
+def greedy_wildcards(problem: Problem) -> Blanking:
+    """Blank, one record after the other, the keys that make most unsafe records safer for their cost."""
+    chosen: list[tuple[int, int]] = []
+    whole = _whole_records(problem)
+    limit = whole.cost(problem) if whole is not None else np.inf
+    for _ in range(_MOST_STEPS):
+        blanking = _gathered(chosen)
+        step = _best_step(problem, blanking) if blanking.cost(problem) < limit else None
+        if step is None:
+            break
+        chosen = _with(problem, chosen, *step)
+    blanking = _gathered(chosen)
+    if not is_safe(problem, blanking) or blanking.cost(problem) >= limit:
+        blanking = whole if whole is not None else everything(problem)
+    return _pruned(problem, blanking)
+
+
+def _whole_records(problem: Problem) -> Blanking | None:
+    """All keys of as many records as can be lacking; None where that does not make the file safe."""
+    number = int(np.ceil(max(problem.needed))) - 1
+    if number >= problem.members.sum():
+        return None
+    order = np.argsort(-problem.members, kind="stable")
+    taken = np.minimum(problem.members[order], number)
+    taken = np.diff(np.minimum(np.cumsum(taken), number), prepend=0)
+    masks = problem.allowed & ~problem.blank[order]
+    blanking = gathered(order, masks, taken)
+    return blanking if is_safe(problem, blanking) else None
+
+
+def _best_step(problem: Problem, blanking: Blanking) -> tuple[int, int] | None:
+    """The class and the keys that cover most for their cost; None where nothing is unsafe any more."""
+    found, source, masks = after(problem, blanking)
+    unsafe: list[tuple[int, Int64s, Floats]] = []
+    for c, (mask, _) in enumerate(problem.combinations):
+        sizes = matching_sizes(found, positions(mask)).astype(np.float64)
+        small = np.flatnonzero(sizes < problem.needed[c])
+        if small.size:
+            small = small[:: -(-small.size // _MOST_CELLS)]  # an even sample tells which blanks are widest
+            unsafe.append((c, small, problem.needed[c] - sizes[small]))
+    if not unsafe:
+        return None
+    return _widest(problem, found, source, masks, unsafe)
+
+
+def _widest(
+    problem: Problem, found: Classes, source: Int64s, masks: Int64s, unsafe: list[tuple[int, Int64s, Floats]]
+) -> tuple[int, int]:
+    """Compare sets of keys by how many unsafe records they would make safer, for the best record of each."""
+    word, blank_word = words(found.columns, found.blanks)
+    who = np.unique(np.concatenate([small for _, small, _ in unsafe]))
+    candidates = problem.candidates[1:]
+    most = max(64, _MOST_LOOKED_AT // max(1, who.size * len(unsafe)))
+    if candidates.size > most:  # the cheapest, and the widest
+        candidates = np.concatenate([candidates[: most // 2], candidates[-(most - most // 2) :]])
+    best, best_value = (int(source[who[0]]), int(problem.allowed)), 0.0
+    for mask in candidates:
+        value = np.zeros(who.size)
+        for c, small, lacks in unsafe:
+            if problem.combinations[c][0] & mask:
+                value += _covered(word, blank_word, problem.combinations[c][0], int(mask), who, small, lacks, found)
+        value /= float(problem.cost(mask))
+        more = (mask & ~(masks[who] | problem.blank[source[who]])) != 0
+        value[~more] = 0.0
+        place = int(value.argmax())
+        if value[place] > best_value + 1e-9:
+            best, best_value = (int(source[who[place]]), int(mask)), float(value[place])
+    return best
+
+
+def _covered(
+    word: npt.NDArray[np.uint64],
+    blank_word: npt.NDArray[np.uint64],
+    combination: int,
+    mask: int,
+    who: Int64s,
+    small: Int64s,
+    lacks: Floats,
+    found: Classes,
+) -> Floats:
+    """For each record that could blank these keys, the unsafe records that would then match it; itself at most once."""
+    keys = np.array(positions(combination), np.int64)
+    chosen = sum(1 << place for place, key in enumerate(keys.tolist()) if mask >> key & 1)
+    both = np.concatenate([who, small])
+    names = group_names(word[both][:, keys], blank_word[keys], np.full(both.size, chosen))
+    _, place = np.unique(names, return_inverse=True)
+    gains = found.sizes[small] * np.minimum(1.0, lacks)
+    total = np.bincount(place[who.size :], gains, int(place.max()) + 1)
+    itself = np.zeros(len(found))
+    itself[small] = found.sizes[small] * (np.minimum(1.0, lacks) - lacks / np.maximum(found.sizes[small], 1))
+    return np.asarray(total[place[: who.size]] - itself[who], np.float64)
+
+
+def _with(problem: Problem, chosen: list[tuple[int, int]], of_class: int, mask: int) -> list[tuple[int, int]]:
+    """One record of a class more is blanked; where none is left without blanks, one that has some gets more."""
+    mine = [i for i, (c, _) in enumerate(chosen) if c == of_class]
+    mask &= ~int(problem.blank[of_class])
+    if len(mine) < problem.members[of_class]:
+        return [*chosen, (of_class, mask)]
+    widened = list(chosen)
+    open_ = next((i for i in mine if mask & ~chosen[i][1]), mine[0])
+    widened[open_] = (of_class, chosen[open_][1] | mask)
+    return widened
+
+
+def _pruned(problem: Problem, blanking: Blanking) -> Blanking:
+    """Take back, key by key, what is not needed; the dearest first."""
+    if blanking.values > _MOST_PRUNED:
+        return blanking
+    classes, masks = (np.repeat(part, blanking.numbers).tolist() for part in (blanking.classes, blanking.masks))
+    chosen: list[tuple[int, int]] = list(zip(classes, masks, strict=True))
+    keys = sorted(positions(problem.allowed), key=lambda key: -problem.costs[key])
+    for i in range(len(chosen)):
+        for key in keys:
+            if chosen[i][1] >> key & 1:
+                less = [*chosen[:i], (chosen[i][0], chosen[i][1] & ~(1 << key)), *chosen[i + 1 :]]
+                if is_safe(problem, _gathered(less)):
+                    chosen = less
+    return _gathered(chosen)
+
+
+def _gathered(chosen: list[tuple[int, int]]) -> Blanking:
+    told = np.array(chosen, np.int64).reshape(-1, 2)
+    return gathered(told[:, 0], told[:, 1])
+
+
+def _whole(problem: Problem, best: Blanking, bound: float, seconds: float, gap: float) -> tuple[Blanking, float]:
+    """The whole problem as one programme, where it is small: so many records of each type, each type safe or unused."""
+    types = problem.members.size * problem.candidates.size
+    if types > _SMALL or types**2 * len(problem.combinations) > _MOST_ENTRIES or np.isfinite(unseen_price(problem)):
+        return best, bound
+    classes = np.repeat(np.arange(problem.members.size), problem.candidates.size)
+    masks = np.tile(problem.candidates, problem.members.size)
+    real = (masks & problem.blank[classes]) == 0
+    classes, masks = classes[real], masks[real]
+    found = solve(_types_programme(problem, classes, masks), seconds=seconds, gap=gap)
+    bound = max(bound, rounded_up(found.bound, problem.costs))
+    if found.values is not None:
+        chosen = gathered(classes, masks, found.values[: classes.size].astype(np.int64))
+        if chosen.cost(problem) < best.cost(problem) - 1e-9 and is_safe(problem, chosen):
+            best = chosen
+    return best, bound
+
+
+def _types_programme(problem: Problem, classes: Int64s, masks: Int64s) -> Programme:
+    """Columns: records of each type, then whether the type is used. Rows: all records, used or not, enough matches."""
+    types = classes.size
+    members = problem.members[classes].astype(np.float64)
+    records = sparse.csr_array((np.ones(types), (classes, np.arange(types))), shape=(problem.members.size, types))
+    none = sparse.csr_array((problem.members.size, types))
+    blocks = [[records, none], [sparse.eye_array(types), -sparse.diags_array(members)]]
+    low = [problem.members.astype(np.float64), np.full(types, -np.inf)]
+    high = [problem.members.astype(np.float64), np.zeros(types)]
+    for (mask, _), needed in zip(problem.combinations, problem.needed, strict=True):
+        blocks.append([sparse.csr_array(_matching(problem, classes, masks, mask)), -needed * sparse.eye_array(types)])
+        low.append(np.zeros(types))
+        high.append(np.full(types, np.inf))
+    return Programme(
+        costs=np.concatenate([problem.cost(masks), np.zeros(types)]),
+        upper=np.concatenate([members, np.ones(types)]),
+        matrix=sparse.csr_array(sparse.block_array(blocks)),
+        low=np.concatenate(low),
+        high=np.concatenate(high),
+    )
+
+
+def _matching(problem: Problem, classes: Int64s, masks: Int64s, combination: int) -> Floats:
+    """By type and type, what a record of the second adds to the matches of one of the first."""
+    agree = np.ones((classes.size, classes.size), np.bool_)
+    blank = masks | problem.blank[classes]
+    for key in positions(combination):
+        codes, free = problem.classes.columns[key][classes], (blank >> key & 1).astype(np.bool_)
+        agree &= (codes[:, None] == codes[None, :]) | free[:, None] | free[None, :]
+    return agree * problem.unit[classes][None, :]
