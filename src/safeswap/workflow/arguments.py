@@ -1,0 +1,64 @@
+"""What a caller gave, as the value it stands for: a specification, a key, an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from safeswap.errors import SpecError
+from safeswap.model.key import Key
+from safeswap.model.spec import MaskSpec
+from safeswap.model.study import StudySpec
+
+if TYPE_CHECKING:
+    from safeswap.engines.base import Engine
+
+
+def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
+    """A specification from plain values, or itself."""
+    from safeswap import registry
+
+    return spec if isinstance(spec, MaskSpec) else registry.make_spec(spec)
+
+
+def as_key(key: Key | None, insecure_seed: int | None) -> Key:
+    """The one source of randomness that was stated."""
+    if (key is None) == (insecure_seed is None):
+        raise SpecError(
+            "give a key",
+            code="no-key",
+            hint="key=Key.generate(), or read_key(path) of a file made by `safeswap keygen`; "
+            "insecure_seed= is for teaching and tests only",
+        )
+    return key if key is not None else Key.insecure(seed=insecure_seed or 0)
+
+
+def find_engine(name: str) -> Engine:
+    """The engine of that name."""
+    from safeswap.engines.capabilities import CAPABILITIES, ENGINES, not_supported
+    from safeswap.engines.memory import MemoryEngine
+
+    if name not in ENGINES:
+        raise SpecError(
+            f"there is no engine {name!r}", code="unknown-engine", hint="the engines are: " + ", ".join(ENGINES)
+        )
+    if name != "memory":
+        raise not_supported(name, CAPABILITIES["dataframes"])
+
+    return MemoryEngine()
+
+
+def as_study_spec(
+    spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
+) -> StudySpec:
+    """The question of a study from plain values or a TOML file, or itself."""
+    if spec is not None and parameters:
+        raise SpecError("give a study specification or parameters, not both", code="bad-spec", hint="use one of them")
+    if isinstance(spec, StudySpec):
+        return spec
+    if isinstance(spec, (str, PathLike)):
+        from safeswap.io.study_toml import read_study_spec
+
+        return read_study_spec(spec)
+    return StudySpec(**(parameters if spec is None else spec))

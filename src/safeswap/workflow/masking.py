@@ -1,0 +1,178 @@
+"""Plan, mask, keep, undo: the verbs that change data, or say what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from safeswap.errors import SpecError
+from safeswap.model.audit import Audit
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.masked_file import MaskedFile
+from safeswap.model.microdata import Microdata
+from safeswap.model.plan import Plan
+from safeswap.model.spec import MaskSpec, SwapSpec
+from safeswap.workflow.arguments import as_key, as_spec, find_engine
+from safeswap.workflow.reading import read
+
+
+def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory") -> Plan:
+    """What a specification would do to these data, and whether it can: from counts alone.
+
+    >>> from safeswap import datasets
+    >>> plan(datasets.cps8d(), SwapSpec(swap=["Race"], rate=0.5)).sentence
+    '12,210 pairs asked for, at most 7,080 feasible; Race binds'
+    """
+    from safeswap import registry
+
+    spec = as_spec(spec)
+    return registry.method(spec.method).plan(read(data), spec, engine=find_engine(engine))
+
+
+def mask(
+    data: Any,
+    spec: MaskSpec | Mapping[str, Any],
+    *,
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    replicate: int = 0,
+    engine: str = "memory",
+) -> Masked:
+    """Mask the data by any registered method.
+
+    Randomness comes from ``key``. ``insecure_seed`` is for teaching and tests: its result cannot be released.
+
+    >>> from safeswap import datasets
+    >>> mask(datasets.cps8d(), {"method": "swap", "swap": ["Race"], "rate": 0.05}, insecure_seed=1)
+    <Masked by swap: 48,842 records, 1,221 pairs exchanged, NOT FOR RELEASE (insecure seed)>
+    """
+    from safeswap import registry
+
+    spec = as_spec(spec)
+    secret = as_key(key, insecure_seed)
+    method = registry.method(spec.method)
+    return method.apply(read(data), spec, key=secret, engine=find_engine(engine), replicate=replicate)
+
+
+def mask_file(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    spec: MaskSpec | Mapping[str, Any],
+    *,
+    audit: str | PathLike[str],
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    engine: str = "memory",
+    replicate: int = 0,
+    memory_limit: str = "1GB",
+    threads: int | None = None,
+    spark: Any = None,
+    force: bool = False,
+    **reading: Any,
+) -> MaskedFile:
+    """Mask a Parquet file, or a directory of them, that need not fit in memory.
+
+    ``target`` gets the masked file that stays inside, ``audit`` the directory for confidential records: both appear
+    complete or not at all, after every promise of the method has been checked on what was read back from disk. Columns
+    that are not swapped are copied without being decoded. ``reading`` says what the columns are: ``schema``,
+    ``identifier``, ``kinds``, ``missing``, ``name``, as for :func:`read`.
+
+    The result is the same on every engine: ``"memory"``, ``"duckdb"`` (on disk, within ``memory_limit``) or ``"spark"``
+    (in the session ``spark``, or one of its own).
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> datasets.write_synthetic_census(folder / "census.parquet", 2_000)
+    >>> spec = SwapSpec(swap=["TENURE"], fixed=["STATE"], rate=0.1)
+    >>> places = dict(target=folder / "masked.parquet", audit=folder / "audit", identifier="HHID")
+    >>> mask_file(folder / "census.parquet", spec=spec, insecure_seed=1, **places)
+    <MaskedFile by swap: 2,000 records, 100 pairs exchanged, NOT FOR RELEASE (insecure seed)>
+    """
+    from safeswap.io.mask_files import Job, mask_files
+
+    job = Job(
+        source=Path(source),
+        target=Path(target),
+        audit=Path(audit),
+        spec=as_spec(spec),
+        key=as_key(key, insecure_seed),
+        engine=engine,
+        replicate=replicate,
+        reading=reading,
+        memory_limit=memory_limit,
+        threads=threads,
+        force=force,
+    )
+    if engine == "spark":
+        from safeswap.io.spark_files import mask_with_spark
+
+        return mask_with_spark(job, session=spark)
+    return mask_files(job)
+
+
+def swap(
+    data: Any,
+    spec: SwapSpec | None = None,
+    *,
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    replicate: int = 0,
+    engine: str = "memory",
+    **parameters: Any,
+) -> Masked:
+    """Swap: give a :class:`SwapSpec`, or its parameters.
+
+    >>> from safeswap import datasets, Key
+    >>> swap(datasets.cps8d(), swap=["Race"], rate=0.05, key=Key.generate())
+    <Masked by swap: 48,842 records, 1,221 pairs exchanged>
+    """
+    if spec is not None and parameters:
+        raise SpecError("give a specification or parameters, not both", code="bad-spec", hint="use spec.replace(...)")
+    spec = SwapSpec(**parameters) if spec is None else spec
+    return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate, engine=engine)
+
+
+def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Microdata:
+    """The original file from the masked one and its audit record, exactly.
+
+    >>> from safeswap import datasets
+    >>> data = datasets.cps8d()
+    >>> undo(swap(data, swap=["Race"], rate=0.05, insecure_seed=1)).table.equals(data.table)
+    True
+    """
+    from safeswap.io.audit import read_audit
+    from safeswap.model.undo import undo as undone
+
+    if isinstance(masked, Masked):
+        return undone(masked.data, masked.audit)
+    if audit is None:
+        raise SpecError("the audit record is needed", code="no-audit", hint="undo(masked_file, audit_directory)")
+    return undone(read(masked), audit if isinstance(audit, Audit) else read_audit(Path(audit)))
+
+
+def keep(
+    masked: Masked,
+    output: str | PathLike[str],
+    *,
+    audit: str | PathLike[str],
+    reading: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Path:
+    """Write the masked file that stays inside and its confidential record, both or neither; where the record is.
+
+    ``reading`` holds the options with which the original was read, so that :func:`recall` reads it alike.
+    """
+    from safeswap.io.masking import keep as keep_masking
+
+    return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, force=force)
+
+
+def recall(original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str]) -> Masked:
+    """A masking that was kept, read back from the original, the masked file and the record."""
+    from safeswap.io.masking import recall as recall_masking
+
+    return recall_masking(Path(original), Path(masked), audit=Path(audit))

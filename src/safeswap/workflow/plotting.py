@@ -1,0 +1,92 @@
+"""The confidentiality plot: where each record stands between perturbation and neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+from safeswap.errors import SpecError
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.workflow.reading import read
+
+if TYPE_CHECKING:
+    from safeswap.model.confidentiality import ConfidentialityPlot
+    from safeswap.model.policy import Policy
+
+
+def confidentiality(
+    original: Any,
+    released: Any = None,
+    keys: Sequence[str] = (),
+    *,
+    linkage: Literal["auto", "distance", "fellegi_sunter", "frequency"] = "auto",
+    archive: Any = None,
+    population: Any = None,
+    key: Key | None = None,
+    only: Mapping[str, str] | None = None,
+    **options: Any,
+) -> ConfidentialityPlot:
+    """Where each record of a release stands between perturbation and neighbours: which are unsafe, and which linked.
+
+    ``confidentiality(masked, keys=[…])`` or ``confidentiality(original, released, keys)``; files in another order or of
+    another length are matched by identifier. Numeric keys are compared by distance (``alpha``, ``scale``, ``distance``,
+    ``archive``, ``policy``), categorical ones counted (``population``, ``weight``, ``sampling_fraction``,
+    ``importance``, ``k``); ``linkage="fellegi_sunter"`` takes both. ``key`` draws the pairs from which δ of a large
+    file is estimated.
+
+    >>> from safeswap import datasets, mask
+    >>> data = datasets.synthetic_enterprises()
+    >>> masked = mask(data, {"method": "rank_swap", "attributes": ["turnover", "employees"]}, insecure_seed=1)
+    >>> plot = confidentiality(masked, keys=["turnover", "employees"], only={"division": "18"})
+    >>> len(plot), int(plot.unsafe.sum()) > 0
+    (157, True)
+    """
+    from safeswap.kernels import keyed
+    from safeswap.measures.plots import make_plot
+
+    before, after = _two_files(original, released)
+    others = {"archive": archive, "population": population}
+    stated: dict[str, Any] = {name: read(source) for name, source in others.items() if source is not None}
+    if key is not None:
+        stated["secret"] = keyed.derive(key.secret, "confidentiality")
+    return make_plot(before, after, keys, linkage=linkage, only=only, **stated, **options)
+
+
+def confidentiality_by_keys(
+    original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
+) -> Any:
+    """The totals of :func:`confidentiality` for several sets of keys, a row each, as an Arrow table."""
+    from safeswap.measures.plots import plots_by_keys
+
+    before, after = _two_files(original, released)
+    return plots_by_keys(before, after, key_sets, **options)
+
+
+def write_confidentiality(
+    plot: ConfidentialityPlot,
+    path: str | PathLike[str],
+    *,
+    version: Literal["internal", "public"] = "internal",
+    second: Policy | None = None,
+    title: str = "",
+    force: bool = False,
+) -> None:
+    """Write a plot in the format of the file's ending: html, svg or png; csv or parquet for one line per record."""
+    from safeswap.io.plot_files import write_plot
+
+    write_plot(plot, path, version=version, second=second, title=title, force=force)
+
+
+def _two_files(original: Any, released: Any) -> tuple[Microdata, Microdata]:
+    if isinstance(original, Masked):
+        return original.original, original.data
+    if released is None:
+        raise SpecError(
+            "there is nothing to compare with",
+            code="nothing-to-compare",
+            hint="give a masked result, or the original and the released file",
+        )
+    return read(original), released.data if isinstance(released, Masked) else read(released)

@@ -1,0 +1,67 @@
+"""From a file or a dataframe to microdata, and back to the caller's own type."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.safe_result import SafeTables
+
+
+def read(source: Any, **options: Any) -> Microdata:
+    """Read a file or take a dataframe. See :func:`safeswap.io.read.read` for the options.
+
+    >>> import pyarrow as pa
+    >>> read(pa.table({"id": [1, 2], "Sex": ["m", "f"]}), identifier="id")
+    <Microdata: 2 records × 2 attributes: id, Sex>
+    """
+    from safeswap.io.read import read as read_source
+
+    return source if isinstance(source, Microdata) and not options else read_source(source, **options)
+
+
+def describe(data: Any, *, tolerance: int = 3) -> Any:
+    """Attributes, levels and small cells of a file; no record.
+
+    >>> from safeswap import datasets
+    >>> describe(datasets.cps8d()).records
+    48842
+    """
+    from safeswap.io.describe import describe as describe_data
+
+    return describe_data(read(data), tolerance=tolerance)
+
+
+def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
+    """The data as a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
+
+    >>> import pandas, safeswap
+    >>> frame = pandas.DataFrame({"Sex": ["f", "m", "m", "f"], "Race": ["a", "b", "a", "b"]})
+    >>> type(to_frame(safeswap.swap(frame, swap=["Race"], pairs=1, insecure_seed=1))).__module__.split(".")[0]
+    'pandas'
+    """
+    from safeswap.io.frames import to_frame as as_frame
+    from safeswap.io.long_tables import to_long
+
+    if isinstance(data, SafeTables):
+        return to_long(data, like=like)
+    return as_frame(data, like=like)
+
+
+def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> None:
+    """Write a file that stays inside, in the format of its ending. It appears complete or not at all."""
+    from safeswap.io.write import write as write_file
+
+    write_file(data, path, force=force)
+
+
+def _frame_type(data: Microdata) -> str:
+    """The library of the caller's dataframe, as narwhals calls it."""
+    import narwhals as nw
+
+    if data.origin is None:
+        return "pyarrow"
+    frame = nw.from_native(data.origin, pass_through=True)
+    return frame.implementation.value if isinstance(frame, nw.DataFrame) else "pyarrow"

@@ -1,0 +1,134 @@
+"""Keys, reports and releases: what leaves, and what must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.score import Assessment
+from safeswap.workflow.assessing import assess
+
+if TYPE_CHECKING:
+    from safeswap.io.publish import Published
+    from safeswap.io.scan import Verification
+
+
+def release(
+    masked: Masked,
+    public: str | PathLike[str],
+    *,
+    audit: str | PathLike[str],
+    key: Key,
+    data_format: str = "csv",
+    identifiers: Literal["new", "none"] = "new",
+    drop: Sequence[str] = (),
+    title: str = "",
+    date: str = "",
+    tolerance: int = 3,
+    publish_rate: bool = False,
+    second_release: bool = False,
+    force: bool = False,
+) -> Published:
+    """Verify every promise on the result, then write what may leave and, apart, what must stay.
+
+    ``public`` gets the bundle: data in a keyed random order with new identifiers or none, a dictionary rebuilt from the
+    released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both appear
+    complete or not at all; if any check fails nothing is written. One file has one release: a second one of the same
+    records is refused unless ``second_release`` says that it is wanted.
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets, swap
+    >>> key, folder = Key.generate(), pathlib.Path(tempfile.mkdtemp())
+    >>> masked = swap(datasets.cps8d(), swap=["Race"], rate=0.05, key=key)
+    >>> published = release(masked, folder / "public", audit=folder / "confidential", key=key)
+    >>> sorted(path.name for path in published.public.iterdir())
+    ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
+    """
+    from safeswap import registry
+    from safeswap.io.publish import Terms, check_and_write
+
+    method = registry.method(masked.spec.method)
+    terms = Terms(
+        method=method.title,
+        data_format=data_format,
+        identifiers=identifiers,
+        drop=tuple(drop),
+        title=title,
+        date=date,
+        tolerance=tolerance,
+        publish_rate=publish_rate,
+        second_release=second_release,
+        force=force,
+    )
+    invariants = method.invariants(masked.original, masked.spec)
+    return check_and_write(masked, public=public, audit=audit, key=key, invariants=invariants, terms=terms)
+
+
+def verify(bundle: str | PathLike[str]) -> Verification:
+    """Check a public bundle from outside, with nothing confidential at hand."""
+    from safeswap.io.scan import verify_bundle
+
+    return verify_bundle(bundle)
+
+
+def report(
+    masked: Masked,
+    path: str | PathLike[str],
+    *,
+    assessment: Assessment | None = None,
+    distributions: Sequence[str] = (),
+    date: str = "",
+    force: bool = False,
+) -> Path:
+    """Write the internal report of one masking as a self-contained HTML page.
+
+    ``distributions`` names the attributes whose distributions are followed through the levels of geography, by default
+    all categorical ones.
+
+    >>> import tempfile, pathlib
+    >>> from safeswap import datasets, swap
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+    >>> report(swap(datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1), path).name
+    'report.html'
+    """
+    from safeswap import registry
+    from safeswap.io.masking_report import write_masking_report
+
+    method = registry.method(masked.spec.method)
+    promises = method.invariants(masked.original, masked.spec)
+    return write_masking_report(
+        masked,
+        path,
+        method=method.title,
+        kept=tuple(dict.fromkeys(promise.sentence for promise in promises)),
+        assessment=assess(masked) if assessment is None else assessment,
+        distributions=distributions,
+        date=date,
+        force=force,
+    )
+
+
+def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
+    """Make a secret key and keep it in a file that only its owner can read.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "survey.key"
+    >>> keygen(path) == read_key(path)
+    True
+    """
+    from safeswap.io.keyfile import write_key
+
+    key = Key.generate()
+    write_key(key, path, force=force)
+    return key
+
+
+def read_key(path: str | PathLike[str]) -> Key:
+    """The key in a key file; refused if others can read the file."""
+    from safeswap.io.keyfile import read_key as read_key_file
+
+    return read_key_file(path)

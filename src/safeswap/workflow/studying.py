@@ -1,0 +1,169 @@
+"""Many candidates on one map: studies, searches, and where they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.study import StudySpec
+from safeswap.workflow.arguments import as_key, as_study_spec
+from safeswap.workflow.reading import _frame_type, read
+
+if TYPE_CHECKING:
+    from safeswap.io.checkpoint import CheckpointDirectory
+    from safeswap.search.choice import Choice
+    from safeswap.search.study import Study
+
+
+def study(
+    data: Any,
+    spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
+    *,
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: str | PathLike[str] | CheckpointDirectory | None = None,
+    threads: int | None = None,
+    **parameters: Any,
+) -> Study:
+    """Try many candidate releases and measure their risk and distortion: figures only, no masked file.
+
+    Give a :class:`StudySpec`, a TOML file that holds one, or its parameters. ``progress`` is called with the number
+    of candidates done and of all; what is finished is kept in the directory ``checkpoint``, from which the same call
+    goes on.
+
+    >>> from safeswap import datasets
+    >>> found = study(datasets.cps8d(), attributes=["Race", "Sex"], rates=[0.01, 0.1], insecure_seed=1)
+    >>> found.choose("cap_risk:0.0145").objective
+    'least distortion with risk at most 0.0145'
+    """
+    from safeswap.search.run import run_study
+
+    question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
+    kept = _checkpoint(checkpoint)
+    found = run_study(data, question, key=secret, progress=progress, checkpoint=kept, threads=threads)
+    return replace(found, frame_type=_frame_type(data))
+
+
+def number_of_candidates(
+    data: Any, spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
+) -> int:
+    """How many candidates a study has, known before it runs. What cannot be run is refused here already.
+
+    >>> from safeswap import datasets
+    >>> number_of_candidates(datasets.cps8d(), replicates=10)
+    1080
+    """
+    from safeswap.search.prepare import check, swap_attributes
+
+    question, data = as_study_spec(spec, **parameters), read(data)
+    check(data, question)
+    return question.number_of_candidates(swap_attributes(data, question))
+
+
+def search(
+    data: Any,
+    spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
+    *,
+    budget: int,
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: str | PathLike[str] | CheckpointDirectory | None = None,
+    threads: int | None = None,
+    **parameters: Any,
+) -> Study:
+    """A study too large to try everything: look at ``budget`` specifications, chosen by a multi-objective search.
+
+    >>> from safeswap import datasets
+    >>> found = search(datasets.cps8d(), up_to=4, budget=40, insecure_seed=1)
+    >>> len(found), found.facts["search"]["possible"]
+    (40, 486)
+    """
+    from safeswap.search.multi import search_study
+
+    question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
+    kept = _checkpoint(checkpoint)
+    found = search_study(data, question, key=secret, budget=budget, progress=progress, checkpoint=kept, threads=threads)
+    return replace(found, frame_type=_frame_type(data))
+
+
+def save_study(
+    study: Study,
+    path: str | PathLike[str],
+    *,
+    choice: Choice | None = None,
+    data: Any = None,
+    pages: bool = True,
+    force: bool = False,
+) -> None:
+    """Save a study to a directory that stays inside: ``study.parquet``, ``study.json``, ``two_way.parquet``.
+
+    With ``pages`` also the map and, where one was chosen, the reports to look at; given the ``data``, these say what
+    the chosen swap keeps exactly. :func:`load_study` gives the study back.
+    """
+    from safeswap.io import study_files
+    from safeswap.io.atomic import atomic_directory
+    from safeswap.kernels.two_way import MEASURES
+
+    told = {"choice": choice.as_dict()} if choice is not None else {}
+    with atomic_directory(path, force=force, marker=study_files.FACTS) as folder:
+        study_files.write_study(study, folder, table_measures=MEASURES, further=told)
+        if pages:
+            _write_pages(study, choice, None if data is None else read(data), folder)
+
+
+def load_study(path: str | PathLike[str]) -> Study:
+    """A study that was saved.
+
+    >>> from safeswap import datasets
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "study"
+    >>> found = study(datasets.cps8d(), attributes=["Race"], rates=[0.01], insecure_seed=1)
+    >>> save_study(found, path, pages=False)
+    >>> load_study(path).table.equals(found.table)
+    True
+    """
+    from safeswap.io.study_files import read_study
+    from safeswap.search.study import Study
+    from safeswap.search.table import specs_of
+
+    stored = read_study(path)
+    return Study(
+        spec=stored.spec,
+        table=stored.table,
+        specs=specs_of(stored.table),
+        facts=stored.facts,
+        two_way=stored.two_way,
+        table_pairs=stored.table_pairs,
+    )
+
+
+def _write_pages(study: Study, choice: Choice | None, data: Microdata | None, folder: Path) -> None:
+    """The map and the two reports, internal and public."""
+    from safeswap import registry
+    from safeswap.charts.map import map_html
+    from safeswap.io.atomic import atomic_write
+    from safeswap.io.report import write_study_report
+
+    with atomic_write(folder / "map.html") as part:
+        part.write_text(map_html(study, choice=choice), encoding="utf-8")
+    if choice is None:
+        return
+    promises = () if data is None else registry.method(choice.spec.method).invariants(data, choice.spec)
+    names = () if data is None else data.schema.categorical
+    public = [seen for promise in promises if (seen := promise.for_users_of(names)) is not None]
+    inside, outside = (tuple(dict.fromkeys(promise.sentence for promise in kept)) for kept in (promises, public))
+    write_study_report(study, choice, folder / "report.html", version="internal", kept=inside)
+    write_study_report(study, choice, folder / "report-public.html", version="public", kept=outside)
+
+
+def _checkpoint(path: str | PathLike[str] | CheckpointDirectory | None) -> CheckpointDirectory | None:
+    from safeswap.io.checkpoint import CheckpointDirectory
+
+    return CheckpointDirectory(path) if isinstance(path, (str, PathLike)) else path
