@@ -168,7 +168,9 @@ def test_assess_measures_two_files(safeswap, place):
 
 
 def test_assess_lists_the_small_tables_that_changed(safeswap, place):
-    assert safeswap(*place.swap).code == 0
+    # A fixed seed: under a fresh key the few exchanges may cancel out in a table as small as Race × Sex.
+    request = [word if word != "--key" else "--insecure-seed" for word in place.swap]
+    assert safeswap(*[1 if word == place.key else word for word in request]).code == 0
     run = safeswap("assess", place.survey, place.masked, "--attributes", "Race,Sex,Town", "--ways", "2")
     assert run.code == 0
     assert "2 of 3 tables of 2 attributes changed" in run.stdout
