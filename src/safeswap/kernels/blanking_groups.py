@@ -22,6 +22,7 @@ from safeswap.kernels.blanking import (
     gathered,
     unsafe_classes,
 )
+from safeswap.kernels.combinations import Flags
 
 _MOST_TRIED = 130
 _ENOUGH = 1e-9
@@ -141,14 +142,19 @@ class _Groups:
     def _indexed(self, pattern: int) -> tuple[Int64s, Names, Int64s, Names]:
         """Items, and classes that can give, in the order of the group they would be in with these blanks."""
         if pattern not in self._index:
-            items = np.flatnonzero((self.file_blank & ~pattern) == 0)
+            items = np.flatnonzero(self._able(self.file_blank, pattern))
             names = self._names(self.classes[items], pattern)
             order = np.lexsort((items, names))
-            givers = np.flatnonzero((self.spare > 0) & ((self.problem.blank & ~pattern) == 0))
+            givers = np.flatnonzero((self.spare > 0) & self._able(self.problem.blank, pattern))
             theirs = self._names(givers, pattern)
             largest = np.lexsort((givers, -self.spare[givers], theirs))
             self._index[pattern] = (items[order], names[order], givers[largest], theirs[largest])
         return self._index[pattern]
+
+    def _able(self, blank: Int64s, pattern: int) -> Flags:
+        """Whether records with these blanks can come to have the pattern: by keys that may be blanked, if any."""
+        able: Flags = ((blank & ~pattern) == 0) & ((pattern & ~blank & ~self.problem.allowed) == 0)
+        return able
 
     def _names(self, classes: Int64s, pattern: int) -> Names:
         return loops.group_names(self.words[classes], self.blank_words, np.full(classes.size, pattern))
