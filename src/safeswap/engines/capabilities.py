@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from safeswap.errors import EngineError, SpecError
+from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.spec import MaskSpec, SwapSpec
 
 
@@ -26,6 +28,7 @@ ENGINES: Mapping[str, str] = {
 CAPABILITIES: Mapping[str, Capability] = {
     "dataframes": Capability(what="dataframes and files of every format (mask, study, release)", engines=("memory",)),
     "swap": Capability(what="swap of a Parquet file or directory", engines=("memory", "duckdb", "spark")),
+    "edit": Capability(what="both Confidentiality Edits of a Parquet file or directory", engines=("memory",)),
     "positions": Capability(what="files without an identifier", engines=("memory", "duckdb")),
     "repair": Capability(what='pairing="repaired" beyond one random pass', engines=("memory", "duckdb", "spark")),
     "targeting": Capability(what="targeting of records at risk", engines=("memory",)),
@@ -64,6 +67,8 @@ def not_supported(engine: str, capability: Capability) -> EngineError:
 
 
 def _needs(spec: MaskSpec, *, identified: bool) -> list[str]:
+    if isinstance(spec, Edit1990Spec | EditTargetedSpec):
+        return ["edit"]
     if not isinstance(spec, SwapSpec):
         return ["other methods"]
     needs = ["swap"]

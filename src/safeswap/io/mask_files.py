@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -20,12 +20,16 @@ from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.io.rewrite import Written, rewrite, unchanged
 from safeswap.kernels import keyed
 from safeswap.model.audit import Rows
+from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.masked_file import MaskedFile
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
+
+_TOLD = ("records", "asked", "feasible", "made", "compensating", "releasable", "facts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +50,7 @@ class Job:
 
 
 class FileSwap(Protocol):
-    """A swap of which the pairs are drawn; how they are held is the engine's own affair."""
+    """A swap, or an edit, of which the pairs are drawn; how they are held is the engine's own affair."""
 
     plan: Plan
 
@@ -56,7 +60,7 @@ class FileSwap(Protocol):
         ...
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """The swapped columns of some records; asked for in their order."""
+        """The changed columns of some records; asked for in their order."""
         ...
 
     def pairs(self) -> Iterator[tuple[int, Rows]]:
@@ -76,16 +80,27 @@ class FileSwap(Protocol):
         ...
 
 
+@runtime_checkable
+class FileEdit(FileSwap, Protocol):
+    """An edit: it knows which columns it changed, and has more to tell than a swap."""
+
+    facts: Mapping[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are written anew, in the order of the file."""
+        ...
+
+
 def mask_files(job: Job) -> MaskedFile:
     """Mask the files; the result is verified as read back from disk before it gets its name."""
     check_supported(job.engine, job.spec)
-    assert isinstance(job.spec, SwapSpec)  # noqa: S101  (the only method that is supported on files so far)
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
-    names = [name for name in schema.names if name in job.spec.swap]
     with _output(job, files) as (part, work):
-        swap = _swap(job, files, schema, job.spec, work)
+        swap = _drawn(job, files, schema, work)
         try:
+            names = _changed(swap, schema, job.spec)
             written = rewrite(files, part, names=names, replacing=swap, work=work)
             findings = _verified(files, written, part, names, swap)
             files.check_unchanged()
@@ -100,7 +115,7 @@ def mask_files(job: Job) -> MaskedFile:
         method=job.spec.method,
         spec=job.spec.as_dict(),
         findings=findings,
-        **{name: totals[name] for name in ("records", "asked", "feasible", "made", "compensating", "releasable")},
+        **{name: totals[name] for name in _TOLD},
     )
 
 
@@ -147,7 +162,13 @@ def _sample(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> p
     return pa.concat_tables(tables)
 
 
-def _swap(job: Job, files: ParquetFiles, schema: Schema, spec: SwapSpec, work: Path) -> FileSwap:
+def _drawn(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwap:
+    spec = job.spec
+    if isinstance(spec, Edit1990Spec | EditTargetedSpec):
+        from safeswap.io.memory_edit import MemoryEdit
+
+        return MemoryEdit(files, schema, spec, key=job.key, replicate=job.replicate)
+    assert isinstance(spec, SwapSpec)  # noqa: S101  (what is supported has been checked)
     if job.engine == "memory":
         from safeswap.io.memory_swap import MemorySwap
 
@@ -155,6 +176,13 @@ def _swap(job: Job, files: ParquetFiles, schema: Schema, spec: SwapSpec, work: P
     from safeswap.io.duckdb_swap import DuckDBSwap
 
     return DuckDBSwap(files, schema, spec, job=job, work=work)
+
+
+def _changed(swap: FileSwap, schema: Schema, spec: MaskSpec) -> tuple[str, ...]:
+    if isinstance(swap, FileEdit):
+        return swap.names
+    assert isinstance(spec, SwapSpec)  # noqa: S101  (every other method says itself what it changed)
+    return tuple(name for name in schema.names if name in spec.swap)
 
 
 @contextmanager
@@ -182,7 +210,7 @@ def _verified(
     wrong = others if not (same and result.schema.equals(files.schema)) else unchanged(files, written, others)
     copied = Finding(
         invariant="CopiedColumns",
-        sentence="Every column that is not swapped is in the new file as in the old one.",
+        sentence="Every column in which nothing was exchanged is in the new file as in the old one.",
         ok=not wrong,
         problem=f"{len(wrong)} columns are not as they were: {', '.join(wrong[:5])}" if wrong else "",
     )
@@ -200,20 +228,24 @@ def _verified(
 
 
 def _totals(job: Job, files: ParquetFiles, schema: Schema, swap: FileSwap) -> dict[str, Any]:
+    numbers = [number for _, number in swap.stages]
+    # The stages of a swap exchange other columns each; those of an edit exchange for other records.
+    made = min(numbers) if isinstance(job.spec, SwapSpec) else sum(numbers)
+    by_the_letter = isinstance(job.spec, EditTargetedSpec) and job.spec.variant == "letter"
     return {
         "method": job.spec.method,
         "spec": job.spec.as_dict(),
         "records": len(files),
         "asked": swap.plan.asked,
         "feasible": swap.plan.feasible,
-        "made": min(number for _, number in swap.stages),
+        "made": made,
         "compensating": swap.compensating(),
         "key_id": job.key.id,
-        "releasable": job.key.releasable,
+        "releasable": job.key.releasable and not by_the_letter,
         "algorithm": keyed.ALGORITHM,
         "replicate": job.replicate,
         "data_name": schema.name,
-        "facts": {},
+        "facts": dict(swap.facts) if isinstance(swap, FileEdit) else {},
         "stages": [{"attributes": list(names), "pairs": number} for names, number in swap.stages],
         "replaced": [],
     }

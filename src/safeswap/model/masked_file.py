@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,12 @@ class MaskedFile:
     compensating: int
     releasable: bool
     findings: tuple[Finding, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stamp(self) -> str:
+        """Empty where a release may be made from it; else the stamp, with the reason."""
+        return "" if self.releasable else f"NOT FOR RELEASE ({self.facts.get('not_for_release', 'insecure seed')})"
 
     def as_dict(self) -> dict[str, Any]:
         """Totals only: safe to print inside the building."""
@@ -42,5 +48,5 @@ class MaskedFile:
         }
 
     def __repr__(self) -> str:
-        stamp = "" if self.releasable else ", NOT FOR RELEASE (insecure seed)"
+        stamp = f", {self.stamp}" if self.stamp else ""
         return f"<MaskedFile by {self.method}: {self.records:,} records, {self.made:,} pairs exchanged{stamp}>"

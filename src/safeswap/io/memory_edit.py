@@ -1,0 +1,71 @@
+"""A Confidentiality Edit of a file of which only the columns that play a part are held in memory.
+
+The method itself is the one of :func:`safeswap.mask`: it is given the columns that it looks at, and no others.
+"""
+
+from __future__ import annotations
+
+from safeswap.engines.memory import MemoryEngine
+from safeswap.io.held_exchanges import HeldExchanges, Names, held
+from safeswap.io.parquet_files import ParquetFiles
+from safeswap.methods.base import Method
+from safeswap.methods.edit_1990 import Edit1990
+from safeswap.methods.edit_targeted import EditTargeted
+from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.model.edit_spec import EditTargetedSpec
+from safeswap.model.invariant import Invariant
+from safeswap.model.key import Key
+from safeswap.model.schema import Kind, Schema
+
+EditSpec = Edit1990Spec | EditTargetedSpec
+
+
+class MemoryEdit(HeldExchanges):
+    """The pairs of an edit, the columns after it, and what was found on the way."""
+
+    def __init__(self, files: ParquetFiles, schema: Schema, spec: EditSpec, *, key: Key, replicate: int) -> None:
+        super().__init__(files, schema, held(files, schema, looked_at(schema, spec)))
+        self.spec = spec
+        masked = _method(spec).apply(self.before, spec, key=key, engine=MemoryEngine(), replicate=replicate)
+        self.plan, self.after = masked.plan, masked.data
+        self.exchanges, self.facts = masked.audit.exchanges, masked.audit.facts
+
+    @property
+    def names(self) -> Names:
+        """The columns in which something was exchanged, in the order of the file; at least one that could have been."""
+        made = {name for exchange in self.exchanges for name in exchange.attributes}
+        found = tuple(name for name in self.schema.names if name in made)
+        return found or exchanged(self.schema, self.spec)[:1]
+
+    def _promises(self) -> tuple[Invariant, ...]:
+        return _method(self.spec).invariants(self.before, self.spec)
+
+
+def looked_at(schema: Schema, spec: EditSpec) -> set[str]:
+    """The columns on which the result depends, or that it changes.
+
+    >>> from safeswap.model.schema import Attribute
+    >>> places = [Attribute(name=name, kind=Kind.GEOGRAPHY) for name in ("State", "Tract")]
+    >>> schema = Schema(attributes=(*places, Attribute(name="Beds"), Attribute(name="Roof")))
+    >>> sorted(looked_at(schema, EditTargetedSpec(keys=["Beds"], within=["State"])))
+    ['Beds', 'State', 'Tract']
+    """
+    named = {*spec.keys, *exchanged(schema, spec)}
+    if isinstance(spec, Edit1990Spec):
+        return named | {*spec.geography, *(each.name for each in schema.iter_kind(Kind.HOUSEHOLD))}
+    return named | {*spec.within, *(spec.order_by if spec.order == "near_optimal" else ())}
+
+
+def exchanged(schema: Schema, spec: EditSpec) -> Names:
+    """The columns that an edit may change, those included that it takes from the schema."""
+    if isinstance(spec, Edit1990Spec):
+        return spec.exchanged
+    if spec.exchange == "categorical":
+        return spec.sorted_keys
+    stated = spec.geography if spec.exchange == "geography" else spec.continuous
+    kind = Kind.GEOGRAPHY if spec.exchange == "geography" else Kind.NUMERIC
+    return stated or tuple(each.name for each in schema.iter_kind(kind) if each.name not in spec.within)
+
+
+def _method(spec: EditSpec) -> Method:
+    return Edit1990() if isinstance(spec, Edit1990Spec) else EditTargeted()
