@@ -1,0 +1,118 @@
+"""Codes in a tree: each belongs to a coarser one, up to the coarsest. A level counts the steps from the finest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from safeswap.errors import SpecError
+
+_Parents = dict[str, str]
+
+
+class Hierarchy(BaseModel):
+    """A tree of codes as maps from fine to coarse; what a map does not name stays what it is.
+
+    >>> tree = Hierarchy.from_parents({"Delft": "South", "Leiden": "South", "South": "Holland", "North": "Holland"})
+    >>> tree.depth, tree.at("Delft", level=1), tree.at("Delft", level=2), tree.at("North", level=1)
+    (2, 'South', 'Holland', 'North')
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    steps: tuple[_Parents, ...] = Field(min_length=1, description="from fine to coarse, the parent of each code")
+
+    @model_validator(mode="after")
+    def _is_a_tree(self) -> Hierarchy:
+        # A code may pass through several maps unchanged. One that is again what it was before is in a cycle.
+        for step in self.steps:
+            for code, parent in step.items():
+                if parent != code and step.get(parent, parent) != parent:
+                    raise ValueError("a code and its parent stand in the same level of a hierarchy")
+        for code in self.steps[0]:
+            path = [code]
+            for step in self.steps:
+                if (above := step.get(path[-1], path[-1])) != path[-1]:
+                    if above in path:
+                        raise ValueError("a hierarchy has a cycle: a code is above itself")
+                    path.append(above)
+        return self
+
+    @property
+    def depth(self) -> int:
+        """How many steps there are from the finest codes to the coarsest."""
+        return len(self.steps)
+
+    def at(self, code: str, *, level: int) -> str:
+        """The code so many levels up."""
+        for step in self.steps[:level]:
+            code = step.get(code, code)
+        return code
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Every code, the finest first, each level in the order in which it was stated."""
+        found = [code for step in self.steps for code in step]
+        return tuple(dict.fromkeys([*found, *self.steps[-1].values()]))
+
+    @classmethod
+    def from_parents(cls, parents: Mapping[str, str]) -> Hierarchy:
+        """From a map of each code to the one above it; codes without one are the coarsest.
+
+        Branches may differ in depth: at a level that a short branch does not reach, its code stays.
+        """
+        depths: dict[str, int] = {}
+        for code in parents:
+            path = [code]
+            while path[-1] in parents:
+                path.append(parents[path[-1]])
+                if path[-1] in path[:-1]:
+                    raise SpecError(
+                        "the hierarchy has a cycle: a code is above itself",
+                        code="hierarchy-cycle",
+                        hint="give each code a coarser one, and the coarsest none",
+                        length=len(path) - 1 - path.index(path[-1]),
+                    )
+            depths |= {each: len(path) - 1 - i for i, each in enumerate(path)}
+        most = max(depths.values(), default=0)
+        if not most:
+            raise SpecError("the hierarchy is empty", code="hierarchy-empty", hint="give each code its parent")
+        return cls(
+            steps=tuple(
+                {code: parents[code] for code, depth in depths.items() if depth == wanted}
+                for wanted in range(most, 0, -1)
+            )
+        )
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[str]]) -> Hierarchy:
+        """From lines of codes, each with the finest code first and the coarsest last.
+
+        >>> Hierarchy.from_rows([("Delft", "South", "NL"), ("Haarlem", "North", "NL")]).at("Haarlem", level=2)
+        'NL'
+        """
+        lines = [tuple(row) for row in rows]
+        width = len(lines[0]) if lines else 0
+        if width < 2:
+            raise SpecError(
+                "a hierarchy has at least two levels", code="hierarchy-empty", hint="give codes and what is above them"
+            )
+        steps: list[_Parents] = [{} for _ in range(width - 1)]
+        for number, line in enumerate(lines, start=1):
+            if len(line) != width:
+                raise SpecError(
+                    f"line {number} of the hierarchy has {len(line)} levels, the first one {width}",
+                    code="hierarchy-uneven",
+                    hint="repeat the code where a branch has fewer levels",
+                    line=number,
+                )
+            for step, code, parent in zip(steps, line, line[1:], strict=False):
+                if step.setdefault(code, parent) != parent:
+                    raise SpecError(
+                        f"line {number} gives a code another parent than a line before it",
+                        code="hierarchy-overlap",
+                        hint="each code belongs to one coarser code",
+                        line=number,
+                    )
+        return cls(steps=tuple(steps))

@@ -1,0 +1,225 @@
+"""What a step makes of the values of an attribute, and of the file that holds them.
+
+A step never looks at records: it is told which values occur and how often, and says what each becomes. So the cost
+follows the number of distinct values, and two records with the same value can never come out differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.errors import SpecError
+from safeswap.model.levels import level_texts
+from safeswap.model.microdata import Coded, Microdata, smallest_code_type
+from safeswap.model.recode_rules import Values, pinned_ranges, targets
+from safeswap.model.recode_steps import (
+    Blank,
+    ByHierarchy,
+    Drop,
+    GlobalRecode,
+    Ranges,
+    Recode,
+    Round,
+    Step,
+    TopBottomCode,
+    Truncate,
+    as_step,
+)
+from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.value_order import rank_of_code
+
+Target = Mapping[str, str | None]
+
+_CODES_ONLY = (Recode, ByHierarchy, Truncate)
+_WEIGHTS_TOO = (Round, TopBottomCode, Blank)
+
+
+def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
+    """The file after the step. The same file and the same step give the same result; the file is not changed.
+
+    >>> schema = Schema(attributes=(Attribute(name="Age", kind="numeric"),))
+    >>> data = Microdata(pa.table({"Age": [17, 42, None, 80]}), schema)
+    >>> after = apply_step(data, {"step": "ranges", "attribute": "Age", "breaks": [20, 65]})
+    >>> after.table["Age"].to_pylist(), after.schema["Age"].kind.value, after.schema["Age"].levels
+    (['<20', '20-64', None, '>=65'], 'ordinal', ('<20', '20-64', '>=65'))
+    """
+    step = as_step(step)
+    check_step(data.schema, step)
+    if isinstance(step, Drop):
+        return _without(data, step)
+    (name,) = step.names
+    values = values_of(data, name)
+    step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
+    target = _complete(targets(step, values), values)
+    return _put(data, described(step, values, target), target)
+
+
+def pinned(data: Microdata, step: Step) -> Step:
+    """The step with all that it takes from the data written down, so that another file is treated exactly alike."""
+    check_step(data.schema, step)
+    return pinned_ranges(step, values_of(data, step.attribute)) if isinstance(step, Ranges) else step
+
+
+def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]:
+    """The values that occur and that the step says nothing about. Confidential: these are values of records."""
+    step = as_step(step)
+    check_step(data.schema, step)
+    if isinstance(step, Drop | Ranges):
+        return ()
+    values = values_of(data, step.names[0])
+    target = targets(step, values)
+    return tuple(text for text in values.texts if text not in target and values.counts[text])
+
+
+def check_step(schema: Schema, step: Step) -> None:
+    """Refuse a step on an attribute that is not there, or of a kind for which it makes no sense."""
+    for name in step.names:
+        kind = schema[name].kind
+        if kind is Kind.IDENTIFIER:
+            raise SpecError(
+                f"{name!r} is the record identifier and is not recoded",
+                code="identifier-role",
+                hint="a release gives new identifiers or none",
+                attribute=name,
+            )
+        if kind.is_categorical or isinstance(step, Drop):
+            continue
+        if isinstance(step, _CODES_ONLY) or (kind is not Kind.NUMERIC and not isinstance(step, _WEIGHTS_TOO)):
+            raise SpecError(
+                f"{name!r} is {kind.value}: {step.step} is for attributes with categories",
+                code="not-categorical",
+                hint="use ranges or round, or describe it as ordinal if its values are categories",
+                attribute=name,
+            )
+
+
+def values_of(data: Microdata, name: str) -> Values:
+    """The values of an attribute in their order, with the number of records of each; stated ones also where it is 0."""
+    attribute, coded = data.schema[name], data.coded(name)
+    texts = level_texts(coded.levels)
+    numbers = np.bincount(coded.codes, minlength=len(texts) + 1)[: len(texts)]
+    by_rank = np.argsort(rank_of_code(data, name)[: len(texts)])
+    counts = {texts[i]: int(numbers[i]) for i in by_rank}
+    stated = [text for text in attribute.levels if text not in attribute.missing]
+    ordered = dict.fromkeys([*stated, *counts])
+    return Values(attribute=attribute, counts={text: counts.get(text, 0) for text in ordered})
+
+
+def described(step: Step, values: Values, target: Target) -> Attribute:
+    """The attribute as it is after the step: kind, levels in their order, labels, codes for missing, hierarchy."""
+    before = values.attribute
+    if all(new == old for old, new in target.items()):
+        return before
+    kind = Kind.ORDINAL if isinstance(step, Ranges) or _made_of_numbers(step, before) else before.kind
+    news = dict.fromkeys(new for new in target.values() if new is not None)
+    missing = _missing(step, before, news)
+    levels = [*step.labels, *news] if isinstance(step, Ranges) else list(news)
+    levels = [text for text in dict.fromkeys(levels) if text not in missing]
+    listed = kind.is_categorical and (kind is Kind.ORDINAL or bool(before.levels))
+    sources: dict[str, int] = {}
+    for new in target.values():
+        sources[new or ""] = sources.get(new or "", 0) + 1
+    # A label stays with a value that stays alone; one that took others in means something else now.
+    kept = {text: word for text, word in before.labels.items() if target.get(text) == text and sources[text] == 1}
+    stated = step.labels if isinstance(step, GlobalRecode) else {}
+    return Attribute(
+        name=before.name,
+        kind=kind,
+        label=before.label,
+        letter=before.letter,
+        levels=tuple(levels) if listed else (),
+        labels={**kept, **{text: word for text, word in stated.items() if text in news}},
+        missing=missing,
+        hierarchy=_hierarchy(step, before),
+        geography_level=before.geography_level,
+    )
+
+
+def _made_of_numbers(step: Step, before: Attribute) -> bool:
+    return isinstance(step, GlobalRecode) and before.kind is Kind.NUMERIC
+
+
+def _missing(step: Step, before: Attribute, news: Mapping[str, None]) -> tuple[str, ...]:
+    if isinstance(step, GlobalRecode) and step.missing:
+        kept = before.missing[len(step.missing) :]
+        return tuple(dict.fromkeys([*step.missing, *kept]))
+    if isinstance(step, Recode):
+        return tuple(text for text in before.missing if text in news or text not in step.target)
+    return before.missing
+
+
+def _hierarchy(step: Step, before: Attribute) -> tuple[dict[str, str], ...]:
+    if isinstance(step, ByHierarchy):
+        return (step.tree.steps if step.tree else before.hierarchy)[step.level :]
+    return ()
+
+
+def _complete(target: dict[str, str | None], values: Values) -> Target:
+    """What each value becomes, in the order of the values; refused where a value that occurs has been forgotten."""
+    forgotten = [text for text in values.texts if text not in target and values.counts[text]]
+    if forgotten:
+        records = sum(values.counts[text] for text in forgotten)
+        raise SpecError(
+            f"the step says nothing about {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
+            f"in {records:,} records",
+            code="value-not-recoded",
+            hint='add them to the step, or state otherwise="keep" or otherwise="blank"',
+            attribute=values.attribute.name,
+            values=len(forgotten),
+            records=records,
+        )
+    return {text: target[text] for text in values.texts if text in target}
+
+
+def _without(data: Microdata, step: Drop) -> Microdata:
+    left = [attribute for attribute in data.schema.attributes if attribute.name not in step.attributes]
+    if not left:
+        raise SpecError("every attribute would be dropped", code="nothing-left", hint="keep at least one")
+    names = [attribute.name for attribute in left]
+    coded = {name: found for name, found in data._coded.items() if name in names}
+    schema = Schema(name=data.schema.name, attributes=tuple(left))
+    return Microdata(data.table.select(names), schema, data.origin, coded)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Column:
+    column: pa.ChunkedArray
+    coded: Coded
+
+
+def _put(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
+    name = attribute.name
+    coded = data.coded(name)
+    texts = level_texts(coded.levels)
+    if all(target[text] == text for text in texts):
+        return replace(data, schema=data.schema.replace(attribute))
+    news = list(dict.fromkeys(new for new in target.values() if new is not None))
+    place = {new: i for i, new in enumerate(news)}
+    lookup = np.array([*(len(news) if target[t] is None else place[target[t] or ""] for t in texts), len(news)])
+    made = _column(data.table.column(name).type, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes])
+    return replace(data.with_columns({name: made.column}, {name: made.coded}), schema=data.schema.replace(attribute))
+
+
+def _column(kind: pa.DataType, news: list[str], codes: npt.NDArray[Any]) -> _Column:
+    """The new values in the type of the column where they all fit it, else as text."""
+    levels = _levels(kind.value_type if pa.types.is_dictionary(kind) else kind, news)
+    missing = codes == len(news)
+    indices = pa.array(np.where(missing, 0, codes).astype(np.int32), mask=missing)
+    column = pa.DictionaryArray.from_arrays(indices, levels, ordered=pa.types.is_dictionary(kind) and kind.ordered)
+    made = column if pa.types.is_dictionary(kind) else levels.take(indices)
+    return _Column(column=pa.chunked_array([made]), coded=Coded(codes, levels, bool(missing.any())))
+
+
+def _levels(kind: pa.DataType, news: list[str]) -> pa.Array:
+    texts = pa.array(news, pa.string())
+    try:
+        levels = texts.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return texts
+    return levels if level_texts(levels) == news else texts
