@@ -1,0 +1,92 @@
+"""Projects and their data as the contract shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from safeswap.service.schemas.common import Name, Wire, example
+
+Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography"]
+
+
+class ProjectRequest(Wire):
+    """A new project."""
+
+    model_config = ConfigDict(json_schema_extra=example(name="Labour force survey 2026", tolerance=3))
+
+    name: Name
+    tolerance: int = Field(default=3, ge=1, le=1000, description="Smallest count that is shown.")
+
+
+class ProjectChange(Wire):
+    """What may be changed of a project."""
+
+    name: Name | None = None
+    tolerance: int | None = Field(default=None, ge=1, le=1000)
+
+
+class ProjectAnswer(Wire):
+    """A project: a file, its description, and what was done with it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="0b6b9f6c",
+            name="Labour force survey 2026",
+            state="ready",
+            tolerance=3,
+            file_name="survey.csv",
+            data_version=1,
+            records=48842,
+            created_by="anna",
+            created_at="2026-01-01T09:00:00Z",
+            version=2,
+        )
+    )
+
+    id: str
+    name: str
+    state: Literal["empty", "reading", "ready", "broken", "deleted"]
+    tolerance: int
+    file_name: str
+    data_version: int
+    records: int
+    created_by: str
+    created_at: datetime | None
+    version: int
+
+
+class FolderRequest(Wire):
+    """Take a file from a folder on the server that the administrator allows."""
+
+    path: str = Field(min_length=1, max_length=4000, description="Below one of the allowed folders.")
+    reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
+
+
+class AttributeChange(Wire):
+    """What an attribute is to be from now on."""
+
+    name: Name
+    kind: Kind | None = None
+    label: str | None = Field(default=None, max_length=1000)
+    levels: tuple[str, ...] | None = Field(default=None, description="Levels in their order, for an ordinal one.")
+    labels: dict[str, str] | None = Field(default=None, description="Label of each level.")
+
+
+class DescriptionChange(Wire):
+    """Changes of the description; attributes that are not named stay as they are."""
+
+    attributes: tuple[AttributeChange, ...] = Field(min_length=1, max_length=10_000)
+
+
+class DescriptionAnswer(Wire):
+    """What the file is like: attributes, levels, small cells, warnings. No record, no level that few records have."""
+
+    name: str
+    records: int
+    tolerance: int
+    attributes: tuple[dict[str, Any], ...]
+    cells: dict[str, Any]
+    warnings: tuple[str, ...]

@@ -1,0 +1,46 @@
+"""What the tasks of the library share: the data as the project's recipe leaves them, masked as the payload says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from safeswap import workflow
+
+if TYPE_CHECKING:
+    from safeswap.model.masked import Masked
+    from safeswap.model.microdata import Microdata
+    from safeswap.model.score import Assessment
+    from safeswap.service.tasks.context import Context
+
+
+def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
+    """The project's data after the recodes that stood in its recipe when the job was asked for."""
+    data = context.data()
+    recipe = payload.get("recipe")
+    return workflow.recode(data, recipe).data if recipe else data
+
+
+def masked_data(context: Context, payload: dict[str, Any]) -> Masked:
+    """Mask the project's data.
+
+    A masking is a pure function of data, specification and key, so nothing confidential lies about between masking and
+    release: whoever needs the masked records makes the same ones again.
+    """
+    return workflow.mask(
+        prepared_data(context, payload), payload["spec"], key=context.key(), replicate=payload.get("replicate", 0)
+    )
+
+
+def summary_of(masked: Masked, assessment: Assessment) -> dict[str, Any]:
+    """What may be shown of a masking inside the building: totals and figures, no record."""
+    return {
+        **masked.as_dict(),
+        "plan": masked.plan.sentence,
+        "unit": masked.audit.unit,
+        "scores": [score.as_dict() for score in assessment],
+    }
+
+
+def asked(payload: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The part of a payload that says what was asked for, as it is kept with the result."""
+    return {name: payload[name] for name in ("spec", "recipe", *names) if payload.get(name) is not None}
