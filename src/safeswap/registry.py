@@ -49,6 +49,10 @@ _BUILT_IN = {
         "replay": "safeswap.measures.risk.replay:Replay",
         "unsafe_share": "safeswap.measures.risk.unsafe_share:UnsafeShare",
         "correct_links": "safeswap.measures.risk.correct_links:CorrectLinks",
+        "k_anonymity": "safeswap.measures.risk.k_anonymity:KAnonymity",
+        "l_diversity": "safeswap.measures.risk.l_diversity:LDiversity",
+        "individual_risk": "safeswap.measures.risk.individual_risk:IndividualRisk",
+        "suda2": "safeswap.measures.risk.suda2:Suda2",
     },
 }
 _LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}

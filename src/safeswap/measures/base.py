@@ -87,6 +87,7 @@ class ParametricMeasure(BaseModel):
         if not given:
             return self.name
         names = [name for value in given.values() if isinstance(value, list) for name in value]
+        names += [value for value in given.values() if isinstance(value, str)]
         # Blanks around a name would be lost, like a name that looks like two.
         if any(not name or name != name.strip() or RESERVED & set(name) for name in names):
             return f"{self.name}:{json.dumps(given, ensure_ascii=False)}"

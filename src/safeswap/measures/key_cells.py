@@ -1,0 +1,112 @@
+"""The cells of some keys, under a stated meaning of a missing value: how many records share the keys of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.engines.key_classes import key_classes
+from safeswap.errors import SpecError
+from safeswap.kernels.combinations import Classes
+from safeswap.kernels.wildcards import matching_sizes
+from safeswap.model.combination import MOST_KEYS, Missing
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class KeyCells:
+    """The distinct records over some keys, and for each how many records are like it.
+
+    ``members`` are the records of a cell, ``like`` those that match it, itself included: the two differ only where a
+    missing value matches every value. ``counted`` marks the cells that are looked at: not those with a missing key,
+    where it matches nothing.
+    """
+
+    names: tuple[str, ...]
+    missing: Missing
+    classes: Classes
+    members: Integers
+    like: Integers
+    counted: Flags
+
+    @property
+    def records(self) -> int:
+        """How many records the file has."""
+        return self.classes.of_record.size
+
+    @property
+    def of_record(self) -> npt.NDArray[np.uint32]:
+        """The cell of each record."""
+        return self.classes.of_record
+
+    def sums(self, sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A total per cell, e.g. of weights, summed over the cells that match each."""
+        return _matching(replace(self.classes, sizes=sizes), self.missing)
+
+
+def key_cells(data: Microdata, names: Sequence[str], *, missing: Missing) -> KeyCells:
+    """The cells of these keys.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Town")))
+    >>> data = Microdata(pa.table({"Sex": ["f", "f", "m", "f"], "Town": ["a", "b", "b", None]}), schema)
+    >>> for missing in ("own", "none", "any"):
+    ...     cells = key_cells(data, ["Sex", "Town"], missing=missing)
+    ...     print(missing, cells.like[cells.of_record].tolist(), cells.counted[cells.of_record].tolist())
+    own [1, 1, 1, 1] [True, True, True, True]
+    none [1, 1, 1, 1] [True, True, True, False]
+    any [2, 2, 1, 3] [True, True, True, True]
+    """
+    chosen = checked_keys(data, names)
+    found = key_classes(data, chosen, missing=missing)
+    complete = found.complete(range(len(chosen))) if missing == "none" else None
+    counted = np.ones(len(found), np.bool_) if complete is None else complete
+    return KeyCells(
+        names=chosen,
+        missing=missing,
+        classes=found,
+        members=found.sizes,
+        like=_matching(found, missing),
+        counted=counted,
+    )
+
+
+def checked_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of the keys; refused where they cannot be keys of this file."""
+    chosen = tuple(names)
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise SpecError(
+            "name each key once" if chosen else "name the keys: what an intruder can be assumed to know",
+            code="bad-keys",
+            hint='keys=["Age", "Sex"]',
+        )
+    if len(chosen) > MOST_KEYS:
+        raise SpecError(
+            f"at most {MOST_KEYS} keys can be looked at together",
+            code="too-many-keys",
+            hint="name those that an intruder can be assumed to know",
+        )
+    for name in chosen:
+        if data.schema[name].kind is Kind.IDENTIFIER:
+            raise SpecError(
+                f"{name!r} is the identifier: every record would be a cell of its own",
+                code="identifier-in-measure",
+                hint="leave it out of the keys",
+                attribute=name,
+            )
+    return chosen
+
+
+def _matching(found: Classes, missing: Missing) -> npt.NDArray[Any]:
+    if missing != "any" or found.complete(range(len(found.columns))) is None:
+        return found.sizes
+    return matching_sizes(found, range(len(found.columns)))

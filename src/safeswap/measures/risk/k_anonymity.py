@@ -1,0 +1,54 @@
+"""k-anonymity: the share of records whose keys fewer than k records have."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from safeswap.measures.risk.key_measure import KeyMeasure, over
+from safeswap.model.score import Axis, Comparison, Score
+
+
+class KAnonymity(KeyMeasure):
+    """Records of the released file that share their keys with fewer than k − 1 others, as a share of all.
+
+    The file is k-anonymous exactly if the value is 0. Unlike the n-rule it asks nobody who was swapped.
+
+    >>> KAnonymity(k=5, keys=("Age", "Sex")).text
+    'k_anonymity:keys=Age+Sex,k=5'
+    """
+
+    name: ClassVar[str] = "k_anonymity"
+    title: ClassVar[str] = "share of records below k"
+    axis: ClassVar[Axis] = Axis.RISK
+    sources: ClassVar[tuple[str, ...]] = (
+        "Samarati & Sweeney (1998), Protecting privacy when disclosing information: k-anonymity, SRI-CSL-98-04",
+    )
+
+    k: Annotated[int, Field(ge=2, le=1_000_000, description="so many records must share their keys")] = 3
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail has the size of the list of unsafe cells and the smallest cell."""
+        cells = self._cells(comparison)
+        unsafe = cells.counted & (cells.like < self.k)
+        records = int(cells.members[unsafe].sum())
+        value = records / cells.records if cells.records else 0.0
+        smallest = int(cells.like[cells.counted].min()) if cells.counted.any() else None
+        detail = pa.table(
+            {
+                "k": [self.k],
+                "records": [cells.records],
+                "unsafe_records": [records],
+                "cells": [int(cells.counted.sum())],
+                "unsafe_cells": [int(unsafe.sum())],
+                "smallest_cell": pa.array([smallest], pa.int64()),
+            }
+        )
+        sentence = (
+            f"{value:.2%} of the records ({records:,} of {cells.records:,}) have keys that fewer than {self.k:,} "
+            f"share, in {int(unsafe.sum()):,} unsafe cells over {over(cells.names)}"
+            + (f"; the smallest cell has {smallest:,}." if smallest is not None else ".")
+        )
+        return self._score(value, self._told(sentence, comparison, cells.names), cells.names, detail)

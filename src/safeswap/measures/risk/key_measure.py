@@ -1,0 +1,39 @@
+"""What the measures share that count the records with the same keys, in the released file alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out
+from safeswap.measures.key_cells import KeyCells, key_cells
+from safeswap.model.combination import Missing
+from safeswap.model.score import Comparison
+
+
+class KeyMeasure(ParametricMeasure):
+    """A figure of the released file, by the keys that an intruder can be assumed to know."""
+
+    keys: Annotated[Names, Field(description="key variables that make the cells; all categorical if empty")] = ()
+    missing: Annotated[
+        Missing, Field(description="a missing key matches nothing (none), is a value (own), matches all (any)")
+    ] = "none"
+
+    def _cells(self, comparison: Comparison) -> KeyCells:
+        return key_cells(comparison.after, self._names(comparison), missing=self.missing)
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        return chosen_attributes(comparison, self.keys)
+
+    def _told(self, sentence: str, comparison: Comparison, names: tuple[str, ...]) -> str:
+        return sentence + left_out(comparison, names)
+
+
+def over(names: tuple[str, ...]) -> str:
+    """The keys in a few words.
+
+    >>> over(("Age", "Sex")), over(("a", "b", "c", "d", "e"))
+    ('Age × Sex', '5 attributes')
+    """
+    return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
