@@ -14,6 +14,9 @@ from sqlalchemy.pool import NullPool
 
 from safeswap.errors import InternalError
 
+# The patience first: changing the journal may already have to wait. What is deleted is overwritten with zeros.
+_PRAGMAS = ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+
 
 def now() -> float:
     """Seconds since 1970 in UTC, as the tables hold them."""
@@ -84,7 +87,7 @@ def _sqlite(address: str) -> Engine:
 
     def connected(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves, below
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
 
     def begin(connection: Connection) -> None:

@@ -21,6 +21,8 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     upload_bytes: int = Field(default=20 * 2**30, gt=0, description="Largest file that may be uploaded.")
+    project_bytes: int = Field(default=200 * 2**30, gt=0, description="All that is kept for one project.")
+    reserve_bytes: int = Field(default=2**30, ge=0, description="What must stay free on the disk of the store.")
     parse_memory_bytes: int = Field(default=8 * 2**30, gt=0, description="Memory of the process that reads a file.")
     parse_seconds: int = Field(default=1800, gt=0, description="Processor time of the process that reads a file.")
     job_memory_bytes: int = Field(default=16 * 2**30, gt=0, description="Memory of the process that does a job.")
@@ -64,6 +66,7 @@ class Settings(BaseModel):
     database_url: str = Field(default="", description="SQLAlchemy address; empty: SQLite in the store.")
     host: str = "127.0.0.1"
     port: int = Field(default=8765, ge=0, le=65535)
+    hosts: tuple[str, ...] = Field(default=(), description="Names under which browsers reach the service.")
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     workers: int = Field(default=1, ge=0, le=64, description="Worker processes started beside the server.")
@@ -87,6 +90,8 @@ class Settings(BaseModel):
             raise ValueError("tls_certificate and tls_key go together")
         if not self.loopback and self.tls_certificate is None and self.trusted_proxy is None:
             raise ValueError("an address other than loopback needs a TLS certificate, or a trusted proxy that has one")
+        if self.host in {"0.0.0.0", "::"} and not self.hosts:  # noqa: S104  (asked about, not bound to)
+            raise ValueError("a service that listens on every address has to know its names: hosts")
         if self.single_user and not self.loopback:
             raise ValueError("without accounts the service listens on loopback only")
         return self
@@ -119,7 +124,7 @@ def read_settings(path: Path | None = None, *, environment: Mapping[str, str] | 
     for name, value in variables.items():
         field = name.removeprefix(PREFIX).lower()
         if name.startswith(PREFIX) and field in names:
-            found[field] = value.split(os.pathsep) if field == "folders" else value
+            found[field] = value.split(os.pathsep) if field in {"folders", "hosts"} else value
     found.update({name: value for name, value in given.items() if value is not None})
     try:
         return Settings.model_validate(found)

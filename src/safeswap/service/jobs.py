@@ -1,0 +1,270 @@
+"""What is to be done: a queue of jobs in the database that survives whatever happens to those who do them.
+
+A worker claims a job for the length of a lease and renews it while it works. If it falls silent, the job is given to
+another. Each claim raises the job's fence, and every word about a job is heard only from the worker and with the fence
+of its last claim: one that was given up for dead and comes back is turned away. A job is claimed by a single statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    and_,
+    case,
+    false,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from safeswap.errors import InternalError, SafeswapError
+from safeswap.service.database import Database, new_id, now
+from safeswap.service.settings import Settings
+from safeswap.service.tables import jobs
+
+JobRow: TypeAlias = RowMapping
+"""A row of the table of jobs, by column name."""
+
+Also: TypeAlias = Callable[[Connection], None]
+"""What else is to happen in the same transaction, or not at all."""
+
+_PAUSE = 2.0  # seconds before a job that broke is tried again, times the number of attempts so far
+_LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """The right to do a job, until the lease runs out."""
+
+    id: str
+    kind: str
+    project_id: str | None
+    payload: Mapping[str, Any]
+    fence: int
+    attempts: int
+    worker: str
+
+
+class Queue:
+    """The jobs of one service.
+
+    >>> from safeswap.service.database import open_database
+    >>> from safeswap.service.migrate import upgrade
+    >>> database = open_database("sqlite://")
+    >>> _ = upgrade(database)
+    >>> queue = Queue(database, Settings(store="/srv/s", master_key_file="/etc/k"))
+    >>> job = queue.enqueue("study", {}, project_id=None, created_by=None)
+    >>> claim = queue.claim("worker 1")
+    >>> claim.id == job, queue.claim("worker 2") is None
+    (True, True)
+    >>> queue.succeed(claim, {"kind": "study", "id": "1"}), queue.get(job)["state"]
+    (True, 'succeeded')
+    """
+
+    def __init__(self, database: Database, settings: Settings, *, clock: Callable[[], float] = now) -> None:
+        self._database = database
+        self._lease = settings.lease_seconds
+        self._clock = clock
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        project_id: str | None,
+        created_by: str | None,
+        priority: int = 0,
+        delay: float = 0.0,
+        connection: Connection | None = None,
+    ) -> str:
+        """Put a job at the end of the queue; its id. With ``connection`` in a transaction of the caller's."""
+        at = self._clock()
+        row = {
+            "id": new_id(),
+            "kind": kind,
+            "payload": dict(payload),
+            "project_id": project_id,
+            "created_by": created_by,
+            "state": "queued",
+            "priority": priority,
+            "created_at": at,
+            "available_at": at + delay,
+        }
+        if connection is not None:
+            connection.execute(insert(jobs).values(row))
+        else:
+            with self._database.write() as own:
+                own.execute(insert(jobs).values(row))
+        return str(row["id"])
+
+    def claim(self, worker: str, kinds: Collection[str] | None = None) -> Claim | None:
+        """Take the first job that waits, if any, in one statement: no two workers ever get the same one."""
+        at = self._clock()
+        waiting = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.available_at <= at)
+        if kinds is not None:
+            waiting = waiting.where(jobs.c.kind.in_(list(kinds)))
+        # PostgreSQL passes over rows that another claim holds; SQLite has taken its only lock already.
+        first = waiting.order_by(jobs.c.priority.desc(), jobs.c.available_at, jobs.c.id).limit(1)
+        statement = (
+            update(jobs)
+            .where(jobs.c.id == first.with_for_update(skip_locked=True).scalar_subquery(), jobs.c.state == "queued")
+            .values(
+                state="running",
+                worker=worker,
+                lease_until=at + self._lease,
+                fence=jobs.c.fence + 1,
+                attempts=jobs.c.attempts + 1,
+                started_at=at,
+                progress=0.0,
+                message="",
+            )
+            .returning(jobs)
+        )
+        with self._database.write() as connection:
+            row = connection.execute(statement).mappings().one_or_none()
+        return None if row is None else _claim(row)
+
+    def heartbeat(self, claim: Claim, progress: float | None = None, message: str | None = None) -> bool:
+        """Renew the lease and tell how far the job is; False: the job is lost or cancelled, stop."""
+        told: dict[str, Any] = {"lease_until": self._clock() + self._lease}
+        if progress is not None:
+            told["progress"] = min(1.0, max(0.0, progress))
+        if message is not None:
+            told["message"] = message[:_LONGEST_MESSAGE]
+        with self._database.write() as connection:
+            return connection.execute(update(jobs).where(_held(claim), _wanted()).values(told)).rowcount == 1
+
+    def succeed(self, claim: Claim, result: Mapping[str, Any] | None, also: Also | None = None) -> bool:
+        """Finish a job, together with ``also``; False if the job is no longer this worker's, or was cancelled.
+
+        It may be said twice: a worker that did not hear the answer asks again.
+        """
+        end = {"state": "succeeded", "progress": 1.0, "finished_at": self._clock(), "lease_until": null()}
+        end["result"] = null() if result is None else dict(result)
+        with self._database.write() as connection:
+            done = connection.execute(update(jobs).where(_held(claim), _wanted()).values(end))
+            if done.rowcount == 1:
+                if also is not None:
+                    also(connection)
+                return True
+            again = select(jobs.c.id).where(_of(claim), jobs.c.state == "succeeded")
+            return connection.execute(again).one_or_none() is not None
+
+    def fail(self, claim: Claim, error: SafeswapError, *, retry: bool = False, also: Also | None = None) -> bool:
+        """Say that a job cannot be done; with ``retry`` it waits for another attempt if it has one left.
+
+        A job that was cancelled meanwhile ends as cancelled. ``also`` happens only if the job has ended for good.
+        """
+        with self._database.write() as connection:
+            row = connection.execute(
+                update(jobs)
+                .where(_held(claim))
+                .values(_ended(error, self._clock(), again=_has_attempts() if retry else None))
+                .returning(jobs.c.state)
+            ).one_or_none()
+            if row is not None and row.state != "queued" and also is not None:
+                also(connection)
+        return row is not None
+
+    def cancel(self, job_id: str) -> bool:
+        """Stop a job: at once if it waits, at the next heartbeat if it runs. False if it had ended already."""
+        waits = jobs.c.state == "queued"
+        with self._database.write() as connection:
+            stopped = connection.execute(
+                update(jobs)
+                .where(jobs.c.id == job_id, or_(waits, jobs.c.state == "running"))
+                .values(
+                    cancel_requested=True,
+                    state=case((waits, "cancelled"), else_=jobs.c.state),
+                    finished_at=case((waits, self._clock()), else_=jobs.c.finished_at),
+                )
+            )
+        return stopped.rowcount == 1
+
+    def expire(self) -> list[JobRow]:
+        """Take jobs from workers that fell silent: to be tried again, or failed for good; those that ended."""
+        late = and_(jobs.c.state == "running", jobs.c.lease_until < self._clock())
+        lost = InternalError(
+            "the worker that did this job stopped, and so did those that tried again",
+            code="worker-lost",
+            hint="the job may need more memory than there is; ask the administrator",
+        )
+        with self._database.write() as connection:
+            rows = connection.execute(
+                update(jobs).where(late).values(_ended(lost, self._clock(), again=_has_attempts())).returning(jobs)
+            )
+            return [row for row in rows.mappings() if row["state"] != "queued"]
+
+    def get(self, job_id: str) -> JobRow | None:
+        """One job."""
+        with self._database.read() as connection:
+            return connection.execute(select(jobs).where(jobs.c.id == job_id)).mappings().one_or_none()
+
+    def list(
+        self,
+        *,
+        project_id: str | None = None,
+        state: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        before: tuple[float, str] | None = None,
+    ) -> list[JobRow]:
+        """The newest jobs first; ``before`` is the time and the id of the last one seen."""
+        wanted = {jobs.c.project_id: project_id, jobs.c.state: state, jobs.c.kind: kind}
+        query = select(jobs).where(*(column == value for column, value in wanted.items() if value is not None))
+        if before is not None:
+            at, last = before
+            query = query.where(or_(jobs.c.created_at < at, and_(jobs.c.created_at == at, jobs.c.id < last)))
+        with self._database.read() as connection:
+            found = connection.execute(query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit))
+            return [*found.mappings()]
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many jobs there are of each kind in each state."""
+        query = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
+        with self._database.read() as connection:
+            return {(kind, state): number for kind, state, number in connection.execute(query)}
+
+
+def _claim(row: RowMapping) -> Claim:
+    names = ("id", "kind", "project_id", "payload", "fence", "attempts", "worker")
+    return Claim(**{name: row[name] for name in names})
+
+
+def _of(claim: Claim) -> ColumnElement[bool]:
+    return and_(jobs.c.id == claim.id, jobs.c.fence == claim.fence, jobs.c.worker == claim.worker)
+
+
+def _held(claim: Claim) -> ColumnElement[bool]:
+    return and_(_of(claim), jobs.c.state == "running")
+
+
+def _wanted() -> ColumnElement[bool]:
+    return jobs.c.cancel_requested.is_(False)
+
+
+def _has_attempts() -> ColumnElement[bool]:
+    return jobs.c.attempts < jobs.c.most_attempts
+
+
+def _ended(error: SafeswapError, at: float, *, again: ColumnElement[bool] | None) -> dict[str, Any]:
+    """What becomes of a job that stopped: cancelled if that was asked for, else tried again or failed."""
+    cancelled = jobs.c.cancel_requested.is_(True)
+    retried = and_(again if again is not None else false(), ~cancelled)
+    return {
+        "state": case((cancelled, "cancelled"), (retried, "queued"), else_="failed"),
+        "error": case((or_(cancelled, retried), null()), else_=literal(error.as_dict(), jobs.c.error.type)),
+        "finished_at": case((retried, null()), else_=at),
+        "available_at": at + _PAUSE * jobs.c.attempts,
+        "lease_until": null(),
+    }

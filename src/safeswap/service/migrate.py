@@ -1,0 +1,93 @@
+"""Bring the tables of a database to what this version of safeswap expects.
+
+The steps are alembic's and lie in :mod:`safeswap.service.migrations`. All of them that are still to be taken are taken
+in one transaction that shuts out everybody else who would take them: either the database is new, or it is as before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from safeswap.errors import InternalError
+from safeswap.service.database import Database
+from safeswap.service.tables import metadata
+
+_STEPS = Path(__file__).parent / "migrations"
+_LOCK = 0x5AFE5A9  # the number by which two upgrades of one PostgreSQL database find each other
+
+
+def upgrade(database: Database) -> str:
+    """Take every step that is still to be taken; the revision reached. Safe to call by several processes at once.
+
+    >>> from safeswap.service.database import open_database
+    >>> database = open_database("sqlite://")
+    >>> upgrade(database) == upgrade(database) == newest()
+    True
+    """
+    script = _script()
+    with database.write() as connection:
+        if database.dialect == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        found = _revision(connection)
+        _refuse_newer(found, script)
+        if found != newest():
+            _take_steps(connection, script)
+    return newest()
+
+
+def check(database: Database) -> None:
+    """Refuse to work on tables of another version of safeswap than this one."""
+    with database.read() as connection:
+        found = _revision(connection)
+    _refuse_newer(found, _script())
+    if found != newest():
+        raise InternalError(
+            "the database is behind this version of safeswap",
+            code="schema-behind",
+            hint="back it up, then start `safeswap serve`: it brings the tables up to date",
+            found=found or "none",
+            expected=newest(),
+        )
+
+
+def newest() -> str:
+    """The revision that this version of safeswap expects."""
+    return str(_script().get_current_head())
+
+
+def _script() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
+    return ScriptDirectory.from_config(config)
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _refuse_newer(found: str | None, script: ScriptDirectory) -> None:
+    known = {step.revision for step in script.walk_revisions()}
+    if found is not None and found not in known:
+        raise InternalError(
+            "the database was made by a newer version of safeswap",
+            code="schema-ahead",
+            hint="install the version that made it, or restore the copy taken before the upgrade",
+            found=found,
+            expected=newest(),
+        )
+
+
+def _take_steps(connection: Connection, script: ScriptDirectory) -> None:
+    def steps(revision: Any, _context: Any) -> Any:
+        return script._upgrade_revs("head", revision)
+
+    with EnvironmentContext(Config(), script, fn=steps, destination_rev="head") as environment:
+        environment.configure(connection=connection, target_metadata=metadata)
+        environment.run_migrations()

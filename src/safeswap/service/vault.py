@@ -1,0 +1,109 @@
+"""What must stay unreadable to whoever copies the store: records that undo a release, and the keys of projects."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from safeswap.errors import InputError, OutputError
+from safeswap.io.atomic import atomic_directory, atomic_write
+from safeswap.model.key import Key
+from safeswap.service.sealing import open_stream, seal_stream
+from safeswap.service.settings import Settings
+from safeswap.service.store import Store
+from safeswap.workflow import keygen, read_key
+
+_KEY_FILE = "key.sealed"
+_SUFFIX = ".sealed"
+
+
+@dataclass(frozen=True)
+class Vault:
+    """Seals and opens with the master key, which lies outside the store.
+
+    ``context`` says what is sealed (``"release 0a1b"``); what was sealed for one thing does not open as another.
+
+    >>> vault = Vault(Key.generate(), Store(Settings(store="/srv/s", master_key_file="/etc/k")))
+    >>> vault.open(vault.seal(b"pairs", "release 1"), "release 1")
+    b'pairs'
+    """
+
+    master_key: Key
+    store: Store
+
+    def seal(self, content: bytes, context: str) -> bytes:
+        """Encrypted bytes."""
+        sealed = io.BytesIO()
+        seal_stream(io.BytesIO(content), sealed, secret=self.master_key.secret, context=context)
+        return sealed.getvalue()
+
+    def open(self, sealed: bytes, context: str) -> bytes:
+        """The bytes that were sealed; ``InputError`` if they were changed, or sealed for something else."""
+        opened = io.BytesIO()
+        open_stream(io.BytesIO(sealed), opened, secret=self.master_key.secret, context=context)
+        return opened.getvalue()
+
+    def seal_file(self, source: Path, target: Path, context: str) -> None:
+        """Write an encrypted copy of a file, a piece at a time; it appears complete or not at all."""
+        with atomic_write(target, force=True) as part, source.open("rb") as plain, part.open("wb") as sealed:
+            seal_stream(plain, sealed, secret=self.master_key.secret, context=context)
+
+    def open_file(self, source: Path, target: Path, context: str) -> None:
+        """Write the file that was sealed; if anything is wrong with it, no file appears."""
+        with atomic_write(target, force=True) as part, source.open("rb") as sealed, part.open("wb") as plain:
+            open_stream(sealed, plain, secret=self.master_key.secret, context=context)
+
+    def seal_folder(self, source: Path, target: Path, context: str) -> None:
+        """Write a folder with an encrypted copy of each file of ``source``, subfolders included; all or nothing."""
+        with atomic_directory(target) as part:
+            for name in _files(source):
+                to = part / (name + _SUFFIX)
+                to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.seal_file(source / name, to, f"{context}/{name}")
+
+    def open_folder(self, source: Path, target: Path, context: str) -> None:
+        """Write the folder that was sealed; all or nothing."""
+        with atomic_directory(target) as part:
+            for sealed in _files(source):
+                name = sealed.removesuffix(_SUFFIX)
+                to = part / name
+                to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.open_file(source / sealed, to, f"{context}/{name}")
+
+    def project_key(self, project_id: str) -> Key:
+        """The secret key of a project, from which all its randomness comes; made when first asked for."""
+        path = self.store.project(project_id) / _KEY_FILE
+        context = f"key of project {project_id}"
+        if not path.exists():
+            with suppress(OutputError), atomic_write(path) as part:  # another process may be first: then it is its key
+                part.write_bytes(self.seal(Key.generate().secret, context))
+        return Key(self.open(_content(path), context))
+
+
+def open_vault(settings: Settings) -> Vault:
+    """The vault of a service; refused if others can read the master key."""
+    return Vault(read_key(settings.master_key_file), Store(settings))
+
+
+def make_master_key(path: Path) -> None:
+    """Make the master key in a new file that only its owner can read. A lost one cannot be replaced: keep a copy."""
+    keygen(path)
+
+
+def _files(folder: Path) -> list[str]:
+    found = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            "the key of a project is not there and cannot be made",
+            code="no-project-key",
+            hint="check that there is room on the disk of the store",
+        ) from None
