@@ -34,6 +34,7 @@ _BUILT_IN = {
         "microaggregation": "safeswap.methods.microaggregation:Microaggregation",
         "top_bottom": "safeswap.methods.top_bottom:TopBottom",
         "pram": "safeswap.methods.pram:Pram",
+        "suppress": "safeswap.methods.suppress:Suppress",
     },
     MEASURES: {
         "hellinger": "safeswap.measures.distortion.hellinger:Hellinger",

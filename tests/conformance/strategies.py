@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 from tests.conformance import numeric_strategies as numeric
+from tests.conformance import suppress_strategies as suppress
 
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.edit_spec import EditTargetedSpec
@@ -341,5 +342,11 @@ CASES: dict[str, Case] = {
     ),
     "pram": Case(
         inputs=numeric.pram_inputs(microdata()), example=numeric.pram_example, idle=numeric.idle_pram, threaded=False
+    ),
+    "suppress": Case(
+        inputs=suppress.suppress_inputs(microdata(most_records=16)),
+        example=suppress.suppress_example,
+        idle=suppress.everything_safe,
+        threaded=False,
     ),
 }

@@ -1,0 +1,171 @@
+"""What local suppression promises of its result, checked on the result.
+
+::
+
+    OnlyBlanks       values became missing, and nothing else happened to them
+    NothingUnsafe    no combination of keys singles out too few records
+
+The combinations are counted anew from the columns of the file after, by nothing that the search for blanks has used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.model.combination import Missing
+from safeswap.model.evidence import Evidence
+from safeswap.model.invariant import Invariant, Names
+from safeswap.model.levels import level_texts
+from safeswap.model.microdata import Microdata
+from safeswap.model.value_order import numbers
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_SHORT = 1e-9  # what rounding may take from a sum of weights, as a share
+_WORDS = {
+    "none": "a missing value matching nothing",
+    "own": "a missing value being a value of its own",
+    "any": "a missing value matching every value",
+}
+
+
+@dataclass(frozen=True)
+class OnlyBlanks(Invariant):
+    """What differs from the file before is missing in the file after."""
+
+    attributes: Names
+
+    @property
+    def sentence(self) -> str:
+        """What is promised."""
+        return f"Values of {', '.join(self.attributes)} were blanked; none was changed in any other way."
+
+    def problem(self, evidence: Evidence) -> str:
+        """The attributes in which a value became another one."""
+        for name in self.attributes:
+            flags = evidence.changed(name)
+            if flags is None:
+                continue
+            wrong = int(np.count_nonzero(flags & evidence.after.table.column(name).is_valid().to_numpy()))
+            if wrong:
+                return f"{wrong:,} values of {name} have become other values"
+        return ""
+
+    def for_users_of(self, names: Names) -> Invariant | None:
+        """The same for the attributes that are released."""
+        left = tuple(name for name in self.attributes if name in names)
+        return OnlyBlanks(left) if left else None
+
+
+@dataclass(frozen=True)
+class NothingUnsafe(Invariant):
+    """Every combination of values that occurs has at least the tolerance, under the stated meaning of missing."""
+
+    combinations: tuple[tuple[Names, float], ...]
+    missing: Missing
+    weight: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is promised."""
+        least = {tolerance for _, tolerance in self.combinations}
+        number = f"{min(least):g}" if len(least) == 1 else "as many as its tolerance"
+        unit = "records" if self.weight is None else f"units of {self.weight}"
+        names = list(dict.fromkeys(name for keys, _ in self.combinations for name in keys))
+        combinations = f"{len(self.combinations):,} combination{'s' if len(self.combinations) > 1 else ''}"
+        return (
+            f"In none of {combinations} of {', '.join(names)} are there values that fewer than {number} {unit} share, "
+            f"{_WORDS[self.missing]}."
+        )
+
+    def problem(self, evidence: Evidence) -> str:
+        """The number of unsafe combinations of values, and the keys of the first list that has some."""
+        unsafe = {keys: left for keys, left in recounted(evidence.after, self) if left}
+        if not unsafe:
+            return ""
+        first = " × ".join(next(iter(unsafe)))
+        return f"{sum(unsafe.values()):,} combinations of values are unsafe, for instance some of {first}"
+
+    def for_users_of(self, names: Names) -> Invariant | None:
+        """The combinations of which all keys are released."""
+        if self.weight is not None and self.weight not in names:
+            return None
+        left = tuple(each for each in self.combinations if set(each[0]) <= set(names))
+        return NothingUnsafe(left, self.missing, self.weight) if left else None
+
+
+def recounted(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:
+    """Each combination of keys with the number of its unsafe combinations of values."""
+    names = dict.fromkeys(name for keys, _ in promise.combinations for name in keys)
+    # Codes that stand for "no answer" are missing, unless missing values are values of their own.
+    columns = {name: _codes(data, name, stated=promise.missing != "own") for name in names}
+    weights = None if promise.weight is None else numbers(data, promise.weight)
+    for keys, tolerance in promise.combinations:
+        cells, sizes = _cells([columns[key] for key in keys], weights)
+        if promise.missing == "none":
+            complete = (cells >= 0).all(axis=1)
+            cells, sizes = cells[complete], sizes[complete]
+        least = tolerance if weights is None else tolerance * (1 - _SHORT)
+        low = sizes < least
+        if promise.missing == "any" and low.any():
+            low[low] = _matched(cells, sizes, np.flatnonzero(low)) < least
+        yield keys, int(np.count_nonzero(low))
+
+
+def _codes(data: Microdata, name: str, *, stated: bool) -> Integers:
+    """The column as integers, −1 where a value is missing."""
+    column = data.table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_null(column.type) or not len(column):
+        return np.full(len(column), -1, np.int64)
+    encoded = column.dictionary_encode().unify_dictionaries()
+    codes = np.concatenate([chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks])
+    if stated and data.schema[name].missing:
+        texts = level_texts(encoded.chunk(0).dictionary)
+        blank = np.array([*(text in data.schema[name].missing for text in texts), True])
+        codes[blank[codes]] = -1
+    return codes
+
+
+def _cells(columns: list[Integers], weights: Floats | None) -> tuple[Integers, npt.NDArray[Any]]:
+    """The distinct combinations of codes, a row each, and how many records, or what weight, each has."""
+    names = [f"c{i}" for i in range(len(columns))]
+    table = pa.table(dict(zip(names, columns, strict=True)))
+    if weights is None:
+        counted = table.group_by(names).aggregate([([], "count_all")])
+        sizes = counted["count_all"].to_numpy()
+    else:
+        counted = table.append_column("w", pa.array(weights)).group_by(names).aggregate([("w", "sum")])
+        sizes = counted["w_sum"].to_numpy()
+    return np.stack([counted[name].to_numpy() for name in names], axis=1), sizes
+
+
+def _matched(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Floats:
+    """For some cells, the size of all cells that agree with them wherever neither has a missing value."""
+    total = np.zeros(asked.size, np.float64)
+    patterns, of_cell = np.unique(cells < 0, axis=0, return_inverse=True)
+    of_cell = of_cell.ravel()
+    for mine in np.unique(of_cell[asked]):
+        here = np.flatnonzero(of_cell[asked] == mine)
+        for other in range(len(patterns)):
+            shared = np.flatnonzero(~(patterns[mine] | patterns[other]))
+            there = np.flatnonzero(of_cell == other)
+            total[here] += _agreeing(cells[np.ix_(asked[here], shared)], cells[np.ix_(there, shared)], sizes[there])
+    return total
+
+
+def _agreeing(ours: Integers, theirs: Integers, sizes: npt.NDArray[Any]) -> Floats:
+    if not ours.shape[1]:
+        return np.full(len(ours), float(sizes.sum()))
+    _, place = np.unique(np.concatenate([ours, theirs]), axis=0, return_inverse=True)
+    place = place.ravel()
+    by_place: Floats = np.bincount(place[len(ours) :], sizes, int(place.max()) + 1).astype(np.float64)
+    return by_place[place[: len(ours)]]
