@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.service.installed import database_of, settings_in
+
+from safeswap.errors import InputError
+from safeswap.service.database import Database
+from safeswap.service.jobs import Queue
+
+ERROR = InputError("line 3 of 'a.csv' is too long", code="bad-line", line=3)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return database_of(settings_in(tmp_path))
+
+
+@pytest.fixture
+def queue(tmp_path: Path, database: Database, clock: Clock) -> Queue:
+    return Queue(database, settings_in(tmp_path, lease_seconds=10), clock=clock)
+
+
+def add(queue: Queue, kind: str = "mask", **given) -> str:
+    return queue.enqueue(kind, {"rate": 0.1}, project_id=None, created_by=None, **given)
+
+
+def test_jobs_are_claimed_once_each_and_in_their_order(queue, clock):
+    ids = []
+    for _ in range(3):
+        ids.append(add(queue))
+        clock.at += 1
+    urgent = add(queue, priority=1)
+    claims = [queue.claim("w") for _ in range(5)]
+    assert [claim and claim.id for claim in claims] == [urgent, *ids, None]
+    assert claims[0].payload == {"rate": 0.1}
+    assert (claims[0].fence, claims[0].attempts) == (1, 1)
+
+
+def test_a_worker_takes_only_the_kinds_that_it_can_do(queue):
+    add(queue, "mask")
+    assert queue.claim("w", kinds=["study"]) is None
+    assert queue.claim("w", kinds=["study", "mask"]) is not None
+
+
+def test_a_delayed_job_waits(queue, clock):
+    add(queue, delay=5)
+    assert queue.claim("w") is None
+    clock.at += 5
+    assert queue.claim("w") is not None
+
+
+def test_a_job_enqueued_in_a_transaction_that_is_undone_was_never_there(queue, database):
+    with pytest.raises(RuntimeError), database.write() as connection:
+        add(queue, connection=connection)
+        raise RuntimeError
+    assert queue.claim("w") is None
+
+
+def test_a_heartbeat_keeps_the_job(queue, clock):
+    add(queue)
+    claim = queue.claim("w")
+    for _ in range(5):
+        clock.at += 8
+        assert queue.heartbeat(claim, 0.5, "half")
+        assert queue.expire() == []
+    row = queue.get(claim.id)
+    assert (row["progress"], row["message"], row["state"]) == (0.5, "half", "running")
+
+
+def test_a_silent_worker_loses_its_job_and_nobody_listens_to_it_any_more(queue, clock):
+    add(queue)
+    old = queue.claim("w")
+    clock.at += 11
+    queue.expire()
+    clock.at += 11
+    new = queue.claim("w")  # the same worker, even
+    assert (new.id, new.fence, new.attempts) == (old.id, old.fence + 1, 2)
+    assert not queue.heartbeat(old)
+    assert not queue.succeed(old, {"id": "old"}, also=lambda _: pytest.fail("it happened"))
+    assert not queue.fail(old, ERROR)
+    assert queue.succeed(new, {"id": "new"})
+    assert queue.get(new.id)["result"] == {"id": "new"}
+
+
+def test_a_job_whose_lease_ran_out_unnoticed_can_still_be_finished(queue, clock):
+    add(queue)
+    claim = queue.claim("w")
+    clock.at += 100
+    assert queue.succeed(claim, None)
+
+
+def test_after_three_attempts_a_lost_job_fails_with_a_reason(queue, clock):
+    job = add(queue)
+    for attempt in (1, 2, 3):
+        assert queue.claim("w").attempts == attempt
+        clock.at += 11
+        ended = queue.expire()
+        assert [row["id"] for row in ended] == ([job] if attempt == 3 else [])
+        clock.at += 11
+    row = queue.get(job)
+    assert (row["state"], row["error"]["code"]) == ("failed", "worker-lost")
+    assert row["finished_at"] is not None
+    assert queue.claim("w") is None
+
+
+def test_an_error_of_the_data_ends_the_job_at_once(queue, clock):
+    job = add(queue)
+    happened = []
+    assert queue.fail(queue.claim("w"), ERROR, also=happened.append)
+    row = queue.get(job)
+    assert (row["state"], row["error"]) == ("failed", ERROR.as_dict())
+    assert len(happened) == 1
+
+
+def test_a_crash_is_tried_again_after_a_while_and_fails_for_good_at_the_third(queue, clock):
+    job = add(queue)
+    for attempt in (1, 2, 3):
+        happened = []
+        assert queue.fail(queue.claim("w"), ERROR, retry=True, also=happened.append)
+        assert len(happened) == (attempt == 3)
+        assert queue.claim("w") is None
+        assert queue.get(job)["error"] == (ERROR.as_dict() if attempt == 3 else None)
+        clock.at += 10
+    assert queue.get(job)["state"] == "failed"
+
+
+def test_success_may_be_told_twice_but_happens_once(queue):
+    add(queue)
+    claim = queue.claim("w")
+    happened = []
+    assert queue.succeed(claim, {"id": "1"}, also=happened.append)
+    assert queue.succeed(claim, {"id": "1"}, also=happened.append)
+    assert len(happened) == 1
+
+
+def test_a_success_whose_consequences_break_did_not_happen(queue):
+    add(queue)
+    claim = queue.claim("w")
+
+    def broken(_connection):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        queue.succeed(claim, {"id": "1"}, also=broken)
+    assert queue.get(claim.id)["state"] == "running"
+    assert queue.succeed(claim, {"id": "1"})
+
+
+def test_a_waiting_job_is_cancelled_at_once(queue):
+    job = add(queue)
+    assert queue.cancel(job)
+    assert queue.get(job)["state"] == "cancelled"
+    assert queue.claim("w") is None
+    assert not queue.cancel(job)
+
+
+def test_a_running_job_that_is_cancelled_cannot_succeed_any_more(queue):
+    job = add(queue)
+    claim = queue.claim("w")
+    assert queue.cancel(job)
+    assert queue.get(job)["state"] == "running"
+    assert not queue.heartbeat(claim)
+    assert not queue.succeed(claim, {"id": "1"})
+    assert queue.fail(claim, ERROR, retry=True)
+    row = queue.get(job)
+    assert (row["state"], row["error"]) == ("cancelled", None)
+
+
+def test_a_cancelled_job_of_a_lost_worker_is_not_tried_again(queue, clock):
+    job = add(queue)
+    queue.claim("w")
+    queue.cancel(job)
+    clock.at += 11
+    assert [row["id"] for row in queue.expire()] == [job]
+    assert queue.get(job)["state"] == "cancelled"
+
+
+def test_a_job_that_ended_cannot_be_cancelled_or_failed(queue):
+    job = add(queue)
+    claim = queue.claim("w")
+    queue.succeed(claim, None)
+    assert not queue.cancel(job)
+    assert not queue.fail(claim, ERROR)
+    assert queue.get(job)["state"] == "succeeded"
+
+
+def test_pages_of_jobs_go_from_the_newest_to_the_oldest_without_gaps(queue, clock):
+    ids = [add(queue) for _ in range(4)]
+    clock.at += 1
+    newest = add(queue, "study")
+    seen, before = [], None
+    while page := queue.list(limit=2, before=before):
+        seen += [row["id"] for row in page]
+        before = (page[-1]["created_at"], page[-1]["id"])
+    assert seen[0] == newest
+    assert sorted(seen) == sorted([*ids, newest])
+    assert [row["id"] for row in queue.list(kind="study")] == [newest]
+    assert queue.counts() == {("mask", "queued"): 4, ("study", "queued"): 1}
+
+
+def test_a_long_message_is_cut_and_progress_kept_in_bounds(queue):
+    add(queue)
+    claim = queue.claim("w")
+    assert queue.heartbeat(claim, 7.0, "x" * 1000)
+    row = queue.get(claim.id)
+    assert (row["progress"], len(row["message"])) == (1.0, 300)
