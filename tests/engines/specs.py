@@ -43,6 +43,14 @@ SPECS: dict[str, dict[str, Any]] = {
         "rate": 1.0,
         "on_shortfall": "take",
     },
+    "targeted": {"swap": ["TENURE"], "rate": 0.1, "targeting": {"keys": ["ADULTS", "OCCUPATION"], "n": 20}},
+    "targeted, all keys": {"swap": ["TENURE"], "fixed": ["STATE"], "rate": 0.2, "targeting": {"weight": 3.5}},
+    "targeted and repaired": {
+        "swap": ["TENURE"],
+        "fixed": ["ADULTS"],
+        "rate": 0.62,
+        "targeting": {"keys": ["OCCUPATION"], "n": 100, "weight": 50.0},
+    },
     "everything": {"swap": ["OCCUPATION"], "fixed": ["ADULTS"], "rate": 1.0, "on_shortfall": "take"},
 }
 

@@ -85,7 +85,7 @@ def test_a_shortfall_is_refused_alike(engine: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
 
 
-@given(swap_inputs(targeting=None))
+@given(swap_inputs())
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_awkward_names_types_and_identifiers_are_the_same_on_disk(
     tmp_path_factory: pytest.TempPathFactory, tried: Tried

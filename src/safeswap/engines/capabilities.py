@@ -28,10 +28,11 @@ ENGINES: Mapping[str, str] = {
 CAPABILITIES: Mapping[str, Capability] = {
     "dataframes": Capability(what="dataframes and files of every format (mask, study, release)", engines=("memory",)),
     "swap": Capability(what="swap of a Parquet file or directory", engines=("memory", "duckdb", "spark")),
-    "edit": Capability(what="both Confidentiality Edits of a Parquet file or directory", engines=("memory",)),
+    "edit_1990": Capability(what="the Confidentiality Edit of 1990 of a Parquet file", engines=("memory",)),
+    "edit_targeted": Capability(what="the targeted Confidentiality Edit of a Parquet file", engines=("memory",)),
     "positions": Capability(what="files without an identifier", engines=("memory", "duckdb")),
     "repair": Capability(what='pairing="repaired" beyond one random pass', engines=("memory", "duckdb", "spark")),
-    "targeting": Capability(what="targeting of records at risk", engines=("memory",)),
+    "targeting": Capability(what="targeting of records at risk", engines=("memory", "duckdb", "spark")),
     "row order": Capability(what="records in the order of the source", engines=("memory", "duckdb")),
     "other methods": Capability(what="every other method", engines=()),
 }
@@ -41,9 +42,9 @@ def check_supported(engine: str, spec: MaskSpec, *, identified: bool = True) -> 
     """Refuse what an engine cannot do to a file on disk, and say which one can.
 
     >>> check_supported("duckdb", SwapSpec(swap=["Race"], rate=0.1))
-    >>> check_supported("duckdb", SwapSpec(swap=["Race"], rate=0.1, targeting={"keys": ["Age"]}))
+    >>> check_supported("duckdb", EditTargetedSpec(keys=["Age"]))
     Traceback (most recent call last):
-    safeswap.errors.EngineError: the engine 'duckdb' cannot do this: targeting of records at risk
+    safeswap.errors.EngineError: the engine 'duckdb' cannot do this: the targeted Confidentiality Edit of a Parquet file
     """
     if engine not in ENGINES:
         raise SpecError(
@@ -68,7 +69,7 @@ def not_supported(engine: str, capability: Capability) -> EngineError:
 
 def _needs(spec: MaskSpec, *, identified: bool) -> list[str]:
     if isinstance(spec, Edit1990Spec | EditTargetedSpec):
-        return ["edit"]
+        return [spec.method] if identified else [spec.method, "positions"]
     if not isinstance(spec, SwapSpec):
         return ["other methods"]
     needs = ["swap"]

@@ -22,6 +22,8 @@ from safeswap.engines.duckdb_store import Store
 from safeswap.engines.repair import Repair, repair
 from safeswap.engines.stream import RecordStream, dense
 from safeswap.errors import InternalError
+from safeswap.kernels import order
+from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
 _PART = 1 << 20
@@ -58,7 +60,11 @@ class DuckDBEngine:
     def pairs(self, data: RecordStream, request: PairRequest) -> StoredPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
         names = _names(request.constraint)
-        drawn, found = self._walk_prefixes(data, request, names)
+        if request.targeting is None:
+            drawn, found = self._walk_prefixes(data, request, names)
+        else:
+            drawn = self._load_weighted(data, request, names, request.targeting)
+            found = self._walk(drawn, request, names)
         if found.number < request.wanted and request.repair:
             found = self._repair(request, drawn, found)
         self.store.drop(drawn)
@@ -110,9 +116,32 @@ class DuckDBEngine:
         for start, words, codes in data.drawn(names, draw_key=request.draw_key, identity_key=request.identity_key):
             low = np.flatnonzero(words[:, 0] <= threshold)
             part = [low + start, words[low, 0], words[low, 1], *(column[low] for column in codes)]
-            self.store.insert(table, pa.table([pa.array(c) for c in part], names=[f"x{i}" for i in range(len(part))]))
+            self.store.insert(table, _unnamed(part))
             number += len(low)
         return table, number
+
+    def _load_weighted(self, data: RecordStream, request: PairRequest, names: Names, targeting: Targeting) -> str:
+        """All records, ordered by when they arrive in the race: sooner where their cell has fewer than n records.
+
+        Both times are made as a record passes by; which of them counts is known when the cells are counted.
+        """
+        keys = targeting.keys or data.schema.categorical
+        wide = tuple(dict.fromkeys((*names, *keys)))
+        columns = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
+        raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT{columns}")
+        for start, words, codes in data.drawn(wide, draw_key=request.draw_key, identity_key=request.identity_key):
+            draws = np.ascontiguousarray(words[:, 0])
+            times = [order.sortable(order.arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
+            part = [np.arange(start, start + len(draws)), *times, draws, *codes]
+            self.store.insert(raced, _unnamed(part))
+        own = ", ".join(f"c{wide.index(key)}" for key in keys)
+        kept = "".join(f", c{i}" for i in range(len(names)))
+        small = f"SELECT ({own}) FROM {raced} GROUP BY {own} HAVING count(*) < {targeting.n}"  # noqa: S608  (our own names)
+        drawn = self.store.table_of(
+            f"SELECT r, CASE WHEN ({own}) IN ({small}) THEN sooner ELSE usual END AS h, l{kept} FROM {raced}"  # noqa: S608
+        )
+        self.store.drop(raced)
+        return drawn
 
     def _walk(self, drawn: str, request: PairRequest, names: Names) -> StoredPairs:
         constraint = request.constraint
@@ -166,12 +195,9 @@ class DuckDBEngine:
     def _numbered(
         self, labels: Counts, counts: Counts, earliest: list[tuple[int, int]], constraint: Constraint
     ) -> tuple[str, Classes]:
-        order, classes = canonical(labels, counts, earliest, constraint)
+        arranged, classes = canonical(labels, counts, earliest, constraint)
         table = self.store.new_table("g BIGINT" + "".join(f", c{i} UINTEGER" for i in range(labels.shape[1])))
-        arranged = [np.arange(len(order)), *labels[order].T]
-        self.store.insert(
-            table, pa.table([pa.array(c) for c in arranged], names=[f"x{i}" for i in range(len(arranged))])
-        )
+        self.store.insert(table, _unnamed([np.arange(len(arranged)), *labels[arranged].T]))
         return table, classes
 
     def _dealt(
@@ -226,6 +252,11 @@ def canonical(
         groups.append(dense(labels[order][:, width : width + len(group)]))
         width += len(group)
     return order, Classes(strata=strata[order], coordinates=np.stack(groups, axis=1), counts=counts[order])
+
+
+def _unnamed(columns: Sequence[Any]) -> pa.Table:
+    """Columns as a table to be inserted by position."""
+    return pa.table([pa.array(column) for column in columns], names=[f"x{i}" for i in range(len(columns))])
 
 
 def _names(constraint: Constraint) -> Names:

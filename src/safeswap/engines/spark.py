@@ -17,13 +17,15 @@ import pyarrow as pa
 from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest
 from safeswap.engines.duckdb import canonical
 from safeswap.engines.repair import Repair, repair
-from safeswap.engines.spark_draws import drawing
+from safeswap.engines.spark_draws import drawing, racing
 from safeswap.errors import InternalError
 from safeswap.model.schema import Schema
+from safeswap.model.spec import Targeting
 
 _SLICE = 1_000_000
 _MOST_COUNTS = 200_000  # that the driver takes in one answer
 _OWN = "i"
+_EXPONENT = 12  # the bits of sign and exponent, most of which a time has in common with the others
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,6 +44,28 @@ class SparkRecords:
         """The internal name of a column."""
         self.schema[name]
         return f"c{self.arrow.names.index(name)}"
+
+    def labels(self, names: Names) -> list[Any]:
+        """Of columns v0, v1, … that hold these attributes, the labels g0, g1, … that are equal where the values are."""
+        kinds = [self.arrow.field(name).type for name in names]
+        return [label(f"v{j}", kind).alias(f"g{j}") for j, kind in enumerate(kinds)]
+
+    def through(self, function: Any, names: Names, added: Sequence[str]) -> Any:
+        """Identifier i and values v0, v1, … of some attributes, passed in Arrow batches through a function.
+
+        It adds columns of whole numbers behind the identifier, and may leave records out.
+        """
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import LongType, StructField, StructType
+
+        identifier = self.schema.identifier
+        assert identifier is not None  # noqa: S101  (checked before the engine is asked)
+        columns = [self.column(identifier.name), *(self.column(name) for name in names)]
+        internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
+        chosen = self.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
+        own, *values = chosen.schema.fields
+        schema = StructType([own, *(StructField(name, LongType()) for name in added), *values])
+        return chosen.mapInArrow(function, schema)
 
     def is_constant(self, name: str) -> bool:
         """Whether all records have the same value of an attribute."""
@@ -98,7 +122,11 @@ class SparkEngine:
 
     def pairs(self, data: SparkRecords, request: PairRequest) -> SparkPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
-        drawn, found = self._walk_prefixes(data, request)
+        if request.targeting is None:
+            drawn, found = self._walk_prefixes(data, request)
+        else:
+            drawn = self._raced(data, request, request.targeting)
+            found = self._walk(drawn, request, len(data))
         if found.number < request.wanted and request.repair:
             found = self._repair(request, drawn, found)
         return found
@@ -135,29 +163,36 @@ class SparkEngine:
 
     def _drawn(self, data: SparkRecords, request: PairRequest, share: float) -> Any:
         """The records with a low draw: identifier i, words h and l, labels g0…, values v0…."""
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import LongType, StructField, StructType
-
         names = _names(request.constraint)
-        identifier = data.schema.identifier
-        assert identifier is not None  # noqa: S101  (checked before the engine is asked)
-        columns = [data.column(identifier.name), *(data.column(name) for name in names)]
-        internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
-        chosen = data.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
-        own, *values = chosen.schema.fields
-        schema = StructType([own, StructField("h", LongType()), StructField("l", LongType()), *values])
         threshold = min(int(share * 2.0**64), 2**64 - 1)
-        drawn = chosen.mapInArrow(drawing(request.draw_key, request.identity_key, threshold), schema)
-        kinds = [data.arrow.field(name).type for name in names]
-        labels = [label(f"v{j}", kind).alias(f"g{j}") for j, kind in enumerate(kinds)]
-        return self._keep(drawn.select("*", *labels))
+        drawn = data.through(drawing(request.draw_key, request.identity_key, threshold), names, ("h", "l"))
+        return self._keep(drawn.select("*", *data.labels(names)))
+
+    def _raced(self, data: SparkRecords, request: PairRequest, targeting: Targeting) -> Any:
+        """All records, with h and l by when they arrive in the race: sooner where their cell has fewer than n."""
+        from pyspark.sql import functions as f
+
+        names, keys = _names(request.constraint), targeting.keys or data.schema.categorical
+        wide = tuple(dict.fromkeys((*names, *keys)))
+        race = racing(request.draw_key, request.identity_key, targeting.weight)
+        raced = data.through(race, wide, ("usual", "sooner", "l")).select("*", *data.labels(wide))
+        places = [wide.index(key) for key in keys]
+        small = (
+            raced.groupBy(*(f.col(f"g{j}").alias(f"q{j}") for j in places)).count().where(f.col("count") < targeting.n)
+        )
+        same = all_of([f.col(f"g{j}").eqNullSafe(f.col(f"q{j}")) for j in places])
+        sooner = f.when(f.col("count").isNotNull(), f.col("sooner")).otherwise(f.col("usual")).alias("h")
+        width = range(len(names))
+        columns = [_OWN, sooner, "l", *(f"v{j}" for j in width), *(f"g{j}" for j in width)]
+        return self._keep(raced.join(small, same, "left").select(*columns))
 
     def _walk(self, drawn: Any, request: PairRequest, records: int) -> SparkPairs:
         from pyspark.sql import functions as f
 
         names = _names(request.constraint)
         strata = [f"g{j}" for j in range(len(request.constraint.equal))]
-        numbered = self._numbered(drawn, strata, records)
+        lead = _EXPONENT if request.targeting is not None else 0
+        numbered = self._numbered(drawn, strata, records, lead)
         record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))), *(f"v{j}" for j in range(len(names))))
         both = (
             numbered.withColumn("p", ((f.col("n") - 1) / 2).cast("long"))
@@ -168,20 +203,20 @@ class SparkEngine:
         pairs = both.where(_differ(request.constraint)).select(
             "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
         )
-        placed = self._numbered(self._keep(pairs), [], records // 2).withColumnRenamed("n", "k")
+        placed = self._numbered(self._keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
         frame = self._keep(placed.where(f.col("k") <= request.wanted))
         return SparkPairs(frame=frame, number=frame.count(), columns=names)
 
-    def _numbered(self, frame: Any, groups: Sequence[str], records: int) -> Any:
+    def _numbered(self, frame: Any, groups: Sequence[str], records: int, lead: int = 0) -> Any:
         """Records numbered from 1 within their group in the order of h and l, as column n.
 
         A large group is cut into slices of draws that are numbered side by side; how many records lie in the slices
-        before is known from counts.
+        before is known from counts. The ``lead`` first bits of h say little.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        bits = max(1, (records // _SLICE).bit_length())
+        bits = lead + max(1, (records // _SLICE).bit_length())
         if records <= _SLICE and groups:
             return frame.withColumn("n", f.row_number().over(Window.partitionBy(*groups).orderBy("h", "l")))
         sliced = frame.withColumn("s", f.shiftright("h", 64 - bits))  # the leading bits, sign included

@@ -24,13 +24,8 @@ def drawing(draw_key: bytes, identity_key: bytes, threshold: int) -> Callable[[B
     """
 
     def draw(batches: Batches) -> Iterator[pa.RecordBatch]:
-        from safeswap.engines.identity import column_identity
-        from safeswap.kernels import keyed
-
         for batch in batches:
-            identity = column_identity(pa.chunked_array([batch.column(0)]), identity_key)
-            blocks = keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
-            words = keyed.encrypt(blocks, draw_key)
+            words = _words(batch, draw_key, identity_key)
             low = words[:, 0] <= np.uint64(threshold)
             taken = batch.take(pa.array(np.flatnonzero(low)))
             columns = [taken.column(0), *(_signed(words[low, word]) for word in (0, 1)), *taken.columns[1:]]
@@ -38,6 +33,41 @@ def drawing(draw_key: bytes, identity_key: bytes, threshold: int) -> Callable[[B
             yield pa.RecordBatch.from_arrays(columns, names=[first, "h", "l", *others])
 
     return draw
+
+
+def racing(draw_key: bytes, identity_key: bytes, weight: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A function on batches that begin with the identifier: when each record arrives, as usual and with ``weight``.
+
+    Columns usual, sooner and l follow the identifier; l, which parts those that arrive together, is the draw.
+
+    >>> batch = pa.record_batch({"i": [7, 8, 9], "v": ["a", "b", "c"]})
+    >>> (raced,) = racing(bytes(32), bytes(32), 10.0)([batch])
+    >>> raced.schema.names
+    ['i', 'usual', 'sooner', 'l', 'v']
+    """
+
+    def race(batches: Batches) -> Iterator[pa.RecordBatch]:
+        from safeswap.kernels import order
+
+        for batch in batches:
+            draws = np.ascontiguousarray(_words(batch, draw_key, identity_key)[:, 0])
+            # No time is negative: as integers they keep their order, signed or not.
+            times = [order.sortable(order.arrivals(draws, each)).view(np.int64) for each in (1.0, weight)]
+            columns = [batch.column(0), *map(pa.array, times), _signed(draws), *batch.columns[1:]]
+            first, *others = batch.schema.names
+            yield pa.RecordBatch.from_arrays(columns, names=[first, "usual", "sooner", "l", *others])
+
+    return race
+
+
+def _words(batch: pa.RecordBatch, draw_key: bytes, identity_key: bytes) -> npt.NDArray[np.uint64]:
+    """The whole cipher text of each record, from its identifier, the first column."""
+    from safeswap.engines.identity import column_identity
+    from safeswap.kernels import keyed
+
+    identity = column_identity(pa.chunked_array([batch.column(0)]), identity_key)
+    blocks = keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
+    return keyed.encrypt(blocks, draw_key)
 
 
 def _signed(words: npt.NDArray[np.uint64]) -> pa.Array:

@@ -133,11 +133,14 @@ class RecordStream:
     def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates; what is held is a line per class."""
         names = (*constraint.equal, *(name for group in constraint.unequal for name in group))
+        return _as_classes(*self.counts(names), constraint)
+
+    def counts(self, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The combinations of codes that occur, a line each, and how many records have them."""
         merged = _Tally(len(names))
         for _, codes in self.coded(names):
             merged.add(codes, [self.coders[name].bound for name in names])
-        labels, counts = merged.totals()
-        return _as_classes(labels, counts, constraint)
+        return merged.totals()
 
 
 def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> keyed.Words:

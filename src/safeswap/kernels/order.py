@@ -39,13 +39,32 @@ def weighted(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, weights:
     (Efraimidis & Spirakis 2006).
     """
     draws = np.concatenate([values.copy() for _, values in keyed.draw_chunks(identity, key)])
-    uniform = (draws >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    arrival = -np.log1p(-uniform) / weights
+    arrival = arrivals(draws, weights)
     order: Rows = np.argsort(arrival)
     if (np.diff(arrival[order]) == 0).any():
         full = keyed.encrypt(_blocks(identity), key)
         order = np.lexsort((full[:, 1], full[:, 0], arrival))
     return order
+
+
+def arrivals(draws: keyed.Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
+    """When each record arrives in the race: an exponential time from its draw, the sooner the heavier it is.
+
+    >>> arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
+    [0.0, 0.3466]
+    """
+    uniform = (draws >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    times: npt.NDArray[np.float64] = -np.log1p(-uniform) / weights
+    return times
+
+
+def sortable(times: npt.NDArray[np.float64]) -> keyed.Words:
+    """Times, none of which is negative, as integers in the same order, for engines that sort integers.
+
+    >>> sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
+    [0, 1, 2]
+    """
+    return np.ascontiguousarray(times).view(np.uint64)
 
 
 def _blocks(identity: npt.NDArray[np.int64] | keyed.Words) -> keyed.Words:
