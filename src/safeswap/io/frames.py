@@ -83,6 +83,24 @@ def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
     return _rewrapped(wanted.changed(own, positions, replaced), origin)
 
 
+def beside(table: pa.Table, data: Microdata) -> Any:
+    """A table of one row per record as a dataframe of the caller's own type, with the index of the caller's own.
+
+    >>> import pandas
+    >>> from safeswap.io.read import read
+    >>> data = read(pandas.DataFrame({"a": ["x", "y"]}, index=[7, 8]))
+    >>> beside(pa.table({"risk": [0.5, 1.0]}), data)["risk"].to_dict()
+    {7: 0.5, 8: 1.0}
+    """
+    made = _wanted(None, data.origin).from_arrow(table)
+    if data.origin is None:
+        return made
+    own = _unwrapped(data.origin)
+    if NATIVE["pandas"].handles(own):
+        made.index = own.index
+    return _rewrapped(made, data.origin)
+
+
 def _wanted(like: Any, origin: Any) -> Native:
     if like is None:
         return NATIVE["arrow"] if origin is None else native_of(_unwrapped(origin))

@@ -21,7 +21,7 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KeyCells:
     """The distinct records over some keys, and for each how many records are like it.
 
@@ -46,6 +46,10 @@ class KeyCells:
     def of_record(self) -> npt.NDArray[np.uint32]:
         """The cell of each record."""
         return self.classes.of_record
+
+    def __repr__(self) -> str:
+        # A repr ends up in notebooks and logs: no codes of records.
+        return f"<KeyCells: {self.records:,} records in {len(self.classes):,} cells of {len(self.names)} keys>"
 
     def sums(self, sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A total per cell, e.g. of weights, summed over the cells that match each."""

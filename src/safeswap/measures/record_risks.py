@@ -23,7 +23,7 @@ RiskModel = Literal["franconi-polettini", "inverse"]
 """How weights become a risk: the expectation of 1/F given the sample, or one over the estimated F."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RecordRisks:
     """Risks by cell; every record of a cell has the same. ``population`` is F, or its estimate from the weights."""
 
@@ -47,6 +47,9 @@ class RecordRisks:
         """The records of cells whose weights add up to less than their records: F is taken to be f there."""
         short = self.cells.counted & (self.population < self.cells.like)
         return int(self.cells.members[short].sum())
+
+    def __repr__(self) -> str:
+        return f"<RecordRisks: {self.expected:,.4g} of {self.cells.records:,} records expected to be found>"
 
     def above(self, threshold: float) -> int:
         """How many records have a risk above this."""

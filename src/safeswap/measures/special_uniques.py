@@ -29,7 +29,7 @@ Scoring = Literal["elliot", "ihsn"]
 """
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpecialUniques:
     """Minimal sample uniques and scores, by cell; only a cell of a single record can have any.
 
@@ -49,6 +49,9 @@ class SpecialUniques:
     def special(self) -> int:
         """How many records have a minimal unique."""
         return int(np.unique(self.unique.classes).size)
+
+    def __repr__(self) -> str:
+        return f"<SpecialUniques: {self.special:,} of {self.cells.records:,} records are one>"
 
     @property
     def by_size(self) -> pa.Table:

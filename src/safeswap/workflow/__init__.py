@@ -10,6 +10,7 @@ from safeswap.workflow.assessing import DEFAULT_MEASURES, assess, assess_file, c
 from safeswap.workflow.masking import keep, mask, mask_file, plan, recall, swap, undo
 from safeswap.workflow.plotting import confidentiality, confidentiality_by_keys, write_confidentiality
 from safeswap.workflow.reading import describe, read, to_frame, write
+from safeswap.workflow.record_risks import file_risk, record_risk, special_uniques, suda, write_record_risks
 from safeswap.workflow.releasing import keygen, read_key, release, report, verify
 from safeswap.workflow.safe import safe_table
 from safeswap.workflow.studying import load_study, number_of_candidates, save_study, search, study
@@ -25,6 +26,7 @@ __all__ = [
     "confidentiality",
     "confidentiality_by_keys",
     "describe",
+    "file_risk",
     "find_engine",
     "keep",
     "keygen",
@@ -36,16 +38,20 @@ __all__ = [
     "read",
     "read_key",
     "recall",
+    "record_risk",
     "release",
     "report",
     "safe_table",
     "save_study",
     "search",
+    "special_uniques",
     "study",
+    "suda",
     "swap",
     "to_frame",
     "undo",
     "verify",
     "write",
     "write_confidentiality",
+    "write_record_risks",
 ]

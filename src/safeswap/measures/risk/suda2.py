@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from safeswap.measures.risk.key_measure import KeyMeasure, over
+from safeswap.measures.risk.key_measure import KeyMeasure
 from safeswap.measures.special_uniques import Scoring, special_uniques
 from safeswap.model.score import Axis, Comparison, Score
 
@@ -54,8 +54,8 @@ class Suda2(KeyMeasure):
         value = total / records if records else 0.0
         most = min(self.max_size, len(names))
         sentence = (
-            f"{found.special:,} of {records:,} records are unique in at most {most} of {over(names)}, "
-            f"{found.sample_uniques:,} in all together; the highest DIS score is {np.max(found.dis, initial=0.0):.3g}, "
+            f"{found.special:,} of {records:,} records are unique in at most {most} of {len(names)} keys, "
+            f"{found.sample_uniques:,} in all of them; the highest DIS score is {np.max(found.dis, initial=0.0):.3g}, "
             f"a unique match is correct with a chance of {found.file_dis:.3g}."
         )
         return self._score(value, self._told(sentence, comparison, names), names, found.by_size)

@@ -1,0 +1,127 @@
+"""``safeswap risk``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from safeswap.cli.console import Console, table, visible
+from safeswap.cli.options import OUTPUT, Force, command, names, reading_options
+from safeswap.cli.outputs import check_outputs
+from safeswap.cli.scores import figure
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from safeswap.measures.special_uniques import SpecialUniques
+    from safeswap.model.score import Assessment
+
+MOST_SETS = 12
+
+
+@command
+@reading_options
+def risk(
+    console: Console,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to look at, before or after masking")],
+    *,
+    keys: Annotated[list[str], typer.Option(metavar="A,B", help="what an intruder can be assumed to know")],
+    sensitive: Annotated[
+        str | None, typer.Option(metavar="NAME", help="the attribute that nobody is to learn (l-diversity)")
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="NAME", help="survey weight; without, the file is the population")
+    ] = None,
+    model: Annotated[
+        Literal["franconi-polettini", "inverse"],
+        typer.Option(help="with a weight: the expected 1/F given the sample, or 1 / sum of weights"),
+    ] = "franconi-polettini",
+    k: Annotated[int, typer.Option("--k", min=2, metavar="K", help="so many records must share their keys")] = 3,
+    l: Annotated[  # noqa: E741  (the name that the field knows)
+        float, typer.Option("--l", metavar="L", help="the least diversity of the sensitive attribute")
+    ] = 2,
+    max_size: Annotated[
+        int, typer.Option(min=1, max=62, metavar="M", help="look for records that are unique in up to M keys")
+    ] = 3,
+    sampling_fraction: Annotated[
+        float, typer.Option(metavar="SHARE", help="share of the population in the file, for the DIS scores")
+    ] = 0.01,
+    missing: Annotated[
+        Literal["none", "own", "any"] | None,
+        typer.Option(help="a missing key matches nothing, is a value of its own, or matches all"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="figures of every record, to stay inside: csv or parquet", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    force: Force = False,
+    reading: dict[str, Any],
+) -> None:
+    """Show how easily the records of a file can be singled out by their keys.
+
+    How many records share their keys with too few others, whether a sensitive value can be told from the keys, how many
+    records an intruder is expected to find, and which few keys suffice to make a record unique. Totals only; the
+    figures of single records go to a file where one is named.
+    """
+    from safeswap import workflow
+
+    if output is not None:
+        check_outputs([output], inputs=[file], force=force)
+    chosen, meaning = names(keys), {} if missing is None else {"missing": missing}
+    search: dict[str, Any] = {"max_size": max_size, "sampling_fraction": sampling_fraction, **meaning}
+    weighting: dict[str, Any] = {"weight": weight, "model": model, **meaning}
+    with console.steps(4) as steps:
+        steps.at("reading")
+        data = workflow.read(file, **reading)
+        steps.at("counting cells")
+        assessment = workflow.file_risk(data, chosen, sensitive=sensitive, k=k, l=l, **weighting, **search)
+        steps.at("looking for special uniques")
+        found = workflow.special_uniques(data, chosen, **search)
+        if output is not None:
+            steps.at("writing")
+            workflow.write_record_risks(data, output, chosen, weight=weight, model=model, force=force, **search)
+    console.say(f"By {visible(', '.join(chosen))}:")
+    console.say("")
+    console.say(_figures(assessment))
+    for each in (_by_size(found), _by_key(found), _by_keys(found)) if found.special else ():
+        console.say("")
+        console.say(each)
+    if output is not None:
+        console.say(f"\nWrote {visible(str(output))}: one line per record, to stay inside.")
+    written = str(output) if output is not None else None
+    console.result(
+        {"command": "risk", "records": len(data), **assessment.as_dict(), **_totals(found), "output": written}
+    )
+
+
+def _figures(assessment: Assessment) -> Table:
+    from safeswap import registry
+
+    rows = [(registry.measure(s.measure).title, figure(s.value), s.sentence) for s in assessment]
+    return table(["figure", "value", "meaning"], rows, right="lrl")
+
+
+def _by_size(found: SpecialUniques) -> Table:
+    rows = [list(row.values()) for row in found.by_size.to_pylist()]
+    title = "Smallest sets of keys that make a record unique"
+    return table(["keys in the set", "sets", "records that need no larger"], rows, title=title, right="rrr")
+
+
+def _by_key(found: SpecialUniques) -> Table:
+    rows = [(row["key"], row["minimal_uniques"], f"{row['share_of_score']:.1%}") for row in found.by_key.to_pylist()]
+    return table(["key", "sets with it", "of the total score"], rows, right="lrr")
+
+
+def _by_keys(found: SpecialUniques) -> Table:
+    rows = [(" × ".join(row["keys"]), row["minimal_uniques"]) for row in found.by_keys.to_pylist()]
+    title = f"The first {MOST_SETS} of {len(rows):,} sets; all with --json" if len(rows) > MOST_SETS else ""
+    return table(["set of keys", "unique records"], rows[:MOST_SETS], title=title, right="lr")
+
+
+def _totals(found: SpecialUniques) -> dict[str, Any]:
+    tables = {"by_size": found.by_size, "by_key": found.by_key, "by_keys": found.by_keys}
+    return {"special_uniques": {name: each.to_pylist() for name, each in tables.items()}}

@@ -1,0 +1,179 @@
+"""The verbs for the risk of single records: what a methodologist looks at inside, and nobody publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.score import Assessment, Comparison
+
+if TYPE_CHECKING:
+    from safeswap.measures.record_risks import RiskModel
+    from safeswap.measures.special_uniques import Scoring, SpecialUniques
+    from safeswap.model.combination import Missing
+
+
+def file_risk(
+    data: Any,
+    keys: Sequence[str],
+    *,
+    sensitive: str | None = None,
+    weight: str | None = None,
+    model: RiskModel = "franconi-polettini",
+    k: int = 3,
+    l: float = 2,  # noqa: E741  (the name that the field knows)
+    max_size: int = 3,
+    sampling_fraction: float = 0.01,
+    missing: Missing | None = None,
+) -> Assessment:
+    """How easily the records of one file can be singled out by their keys: totals, no record.
+
+    Shares of records below ``k`` and, for a ``sensitive`` attribute, below ``l`` (distinct and by entropy), the
+    expected share of re-identifications, and the share of special uniques. A meaning of ``missing`` holds for all of
+    them; where none is stated each measure has its own.
+
+    >>> from safeswap import datasets
+    >>> [score.measure for score in file_risk(datasets.cps8d(), ["Age", "Sex"], k=5)]
+    ['k_anonymity:keys=Age+Sex,k=5', 'individual_risk:keys=Age+Sex', 'suda2:keys=Age+Sex']
+    """
+    from safeswap import registry
+
+    common: dict[str, Any] = {"keys": tuple(keys), **({} if missing is None else {"missing": missing})}
+    weighting = {"weight": weight, "model": model} if weight else {}
+    measures = [registry.measure("k_anonymity", k=k, **common)]
+    if sensitive:
+        kinds = ("distinct", "entropy")
+        measures += [registry.measure("l_diversity", sensitive=sensitive, l=l, kind=kind, **common) for kind in kinds]
+    measures.append(registry.measure("individual_risk", **weighting, **common))
+    measures.append(registry.measure("suda2", max_size=max_size, sampling_fraction=sampling_fraction, **common))
+    from safeswap.measures.key_cells import checked_keys
+
+    source = _read(data)
+    seen = Comparison(before=source, after=source, attributes=checked_keys(source, keys))
+    return Assessment(scores=tuple(measure.score(seen) for measure in measures))
+
+
+def record_risk(
+    data: Any,
+    keys: Sequence[str],
+    *,
+    weight: str | None = None,
+    model: RiskModel = "franconi-polettini",
+    missing: Missing = "any",
+) -> Any:
+    """The risk of every record, a row each in the order of the file, as a dataframe of the caller's type. Confidential.
+
+    ``sample_count`` is how many records share the keys, ``population_count`` how many people do (the sum of the
+    weights; without a weight the file is the population), ``risk`` the chance that who finds the keys has found the
+    person: 1/F, its expectation given the sample (``franconi-polettini``), or one over the sum of the weights
+    (``inverse``). The identifier comes first where the file has one.
+
+    >>> import pandas
+    >>> people = pandas.DataFrame({"Sex": ["f", "m", "m"], "w": [215.0, 180.0, 180.0]})
+    >>> record_risk(people, ["Sex"], weight="w")["risk"].round(4).tolist()
+    [0.0251, 0.0054, 0.0054]
+    """
+    from safeswap.measures.record_risks import record_risks
+
+    source = _read(data)
+    found = record_risks(source, keys, weight=weight, model=model, missing=missing)
+    return _by_record(found.table(), source)
+
+
+def suda(
+    data: Any,
+    keys: Sequence[str],
+    *,
+    max_size: int = 3,
+    sampling_fraction: float = 0.01,
+    scoring: Scoring = "elliot",
+    missing: Missing = "none",
+    contributions: bool = False,
+) -> Any:
+    """Minimal sample uniques of every record, its SUDA and its DIS score, as a dataframe of the caller's type.
+
+    A row per record in the order of the file: ``minimal_uniques`` of up to ``max_size`` keys, the size of the
+    ``smallest``, ``score`` and ``dis``; with ``contributions`` the share of each key in the score. Confidential.
+
+    >>> import pandas
+    >>> people = pandas.DataFrame({"Sex": ["f", "m", "m", "m"], "Town": ["a", "a", "b", "b"], "Job": ["x"] * 4})
+    >>> suda(people, ["Sex", "Town", "Job"])[["smallest", "score"]].values.tolist()
+    [[1.0, 2.0], [2.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    source = _read(data)
+    found = special_uniques(
+        source, keys, max_size=max_size, sampling_fraction=sampling_fraction, scoring=scoring, missing=missing
+    )
+    return _by_record(found.table(contributions=contributions), source)
+
+
+def special_uniques(
+    data: Any,
+    keys: Sequence[str],
+    *,
+    max_size: int = 3,
+    sampling_fraction: float = 0.01,
+    scoring: Scoring = "elliot",
+    missing: Missing = "none",
+) -> SpecialUniques:
+    """What :func:`suda` finds, summed up: minimal uniques by their number of keys, by key and by set of keys.
+
+    >>> from safeswap import datasets
+    >>> special_uniques(datasets.cps8d(), ["Age", "Edu", "Race", "MS"], max_size=4).by_size.to_pylist()[-1]["keys"]
+    4
+    """
+    from safeswap.measures.special_uniques import special_uniques as find
+
+    return find(_read(data), keys, most=max_size, sampling_fraction=sampling_fraction, scoring=scoring, missing=missing)
+
+
+def write_record_risks(
+    data: Any,
+    path: str | PathLike[str],
+    keys: Sequence[str],
+    *,
+    weight: str | None = None,
+    model: RiskModel = "franconi-polettini",
+    max_size: int = 3,
+    sampling_fraction: float = 0.01,
+    missing: Missing | None = None,
+    force: bool = False,
+) -> None:
+    """Write the figures of :func:`record_risk` and :func:`suda`, a line per record, for its owner only."""
+    import pyarrow as pa
+
+    from safeswap.io.write import write
+    from safeswap.measures.record_risks import record_risks
+
+    source = _read(data)
+    meaning: dict[str, Any] = {} if missing is None else {"missing": missing}
+    risks = record_risks(source, keys, weight=weight, model=model, **meaning).table()
+    found = special_uniques(source, keys, max_size=max_size, sampling_fraction=sampling_fraction, **meaning).table()
+    columns = {**_identifier(source), **_columns(risks), **_columns(found)}
+    write(pa.table(columns), path, force=force)
+
+
+def _read(data: Any) -> Microdata:
+    from safeswap.workflow.reading import read
+
+    return data.data if isinstance(data, Masked) else read(data)
+
+
+def _by_record(figures: Any, data: Microdata) -> Any:
+    import pyarrow as pa
+
+    from safeswap.io.frames import beside
+
+    return beside(pa.table({**_identifier(data), **_columns(figures)}), data)
+
+
+def _identifier(data: Microdata) -> dict[str, Any]:
+    identifier = data.schema.identifier
+    return {} if identifier is None else {identifier.name: data.table.column(identifier.name)}
+
+
+def _columns(table: Any) -> dict[str, Any]:
+    return dict(zip(table.column_names, table.columns, strict=True))
