@@ -1,0 +1,91 @@
+"""The application: settings in, something that answers HTTP out.
+
+::
+
+    request → headers → host → log → body limit → not modified → kept replies → route
+                                                                                  └ permission, then the work
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+from safeswap.service import contract, idempotency, problems
+from safeswap.service.etags import NotModified
+from safeswap.service.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
+from safeswap.service.requests import RequestLog
+from safeswap.service.settings import Settings
+from safeswap.service.state import open_service
+
+API = "/api/v1"
+
+DESCRIPTION = """Statistical disclosure limitation on the agency's own network.
+
+Log in with `POST /session` or send a token (`Authorization: Bearer ssw_…`). What takes long is a job: the answer is
+202 with its address. Lists come in pages. A change of something that others may change too needs `If-Match`. A `POST`
+with an `Idempotency-Key` is carried out once. Every refusal is a problem document."""
+
+
+def create_app(settings: Settings, *, start_token: str | None = None) -> FastAPI:
+    """The application of a service. ``start_token`` is what lets the one person of single-user mode in."""
+    from safeswap.service.routes import ROOT_ROUTERS, ROUTERS
+
+    app = FastAPI(
+        title="safeswap",
+        version=version("safeswap"),
+        description=DESCRIPTION,
+        openapi_url=contract.ADDRESS,
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},  # it would hold bodies
+        lifespan=_lifespan(settings, start_token),
+    )
+    for router in ROUTERS:
+        app.include_router(router, prefix=API)
+    for router in ROOT_ROUTERS:
+        app.include_router(router)
+    problems.install(app)
+    app.add_exception_handler(idempotency.StoredReply, idempotency.replay)
+    contract.install(app)
+    _add_middleware(app, settings)
+    return app
+
+
+def _lifespan(settings: Settings, start_token: str | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = await run_in_threadpool(open_service, settings, start_token=start_token)
+        app.state.service = service
+        try:
+            yield
+        finally:
+            service.close()
+
+    return lifespan
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    """The last one added is the first to see a request."""
+    app.add_middleware(idempotency.KeepReplies)
+    app.add_middleware(NotModified)
+    app.add_middleware(BodyLimit, streamed=_streamed(app), upload_bytes=settings.limits.upload_bytes)
+    app.add_middleware(RequestLog, paths={route.endpoint: route.path for route in contract.routes_of(app)})
+    app.add_middleware(HostCheck, hosts=allowed_hosts(settings))
+    app.add_middleware(SecurityHeaders, settings=settings)
+
+
+def _streamed(app: FastAPI) -> tuple[Streamed, ...]:
+    """Routes that say ``openapi_extra={"x-streamed": True}``: they read their body from ``request.stream()``."""
+    return tuple(
+        Streamed(method=method, path=route.path_regex)
+        for route in contract.routes_of(app)
+        if (route.openapi_extra or {}).get("x-streamed")
+        for method in route.methods or ()
+    )

@@ -1,0 +1,182 @@
+"""Logging in, seeing who one is, and logging out."""
+
+from __future__ import annotations
+
+import hmac
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import ConfigDict, Field, SecretStr
+from sqlalchemy import Row
+
+from safeswap.service import accounts, auditlog, proxy, sessions
+from safeswap.service.callers import Caller, check_origin
+from safeswap.service.problems import NotLoggedIn, Unprocessable
+from safeswap.service.roles import PERMISSIONS, allow
+from safeswap.service.schemas.common import Wire, example, moment
+from safeswap.service.state import Service, service_of
+
+router = APIRouter(prefix="/session", tags=["session"])
+
+Everybody = Annotated[None, Depends(allow("public"))]
+Self = Annotated[Caller, Depends(allow("self", once=False))]
+
+
+class LogIn(Wire):
+    """Name and password; or the token that the service printed when it was started for one person.
+
+    Behind a trusted proxy that has asked for the name already, nothing.
+    """
+
+    model_config = ConfigDict(json_schema_extra=example(name="ada", password="…"))  # noqa: S106  (shows the form)
+
+    name: str = Field(default="", max_length=200)
+    password: SecretStr = Field(default=SecretStr(""), max_length=1000)
+    start_token: SecretStr = Field(default=SecretStr(""), max_length=200)
+
+
+class Session(Wire):
+    """Who is logged in, what she may do, and the token that changes have to carry."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            user_id="5f0c",
+            name="ada",
+            display_name="Ada",
+            role="analyst",
+            permissions=["read", "work"],
+            csrf_token="0a…",  # noqa: S106  (shows the form)
+        )
+    )
+
+    user_id: str
+    name: str
+    display_name: str
+    role: str
+    permissions: list[str] = Field(description="What the role allows.")
+    scopes: list[str] | None = Field(default=None, description="Of the token, where one was used.")
+    csrf_token: str = Field(default="", description="Send it as `X-CSRF-Token` with every change.")
+    expires_at: datetime | None = Field(default=None, description="When the session ends in any case.")
+    single_user: bool = Field(default=False, description="Whether there is nobody else.")
+
+
+class WaysIn(Wire):
+    """How one can log in here."""
+
+    model_config = ConfigDict(json_schema_extra=example(password=True, provider=False, proxy=False, single_user=False))
+
+    password: bool
+    provider: bool = Field(description="Through the agency's identity provider: GET /session/provider.")
+    proxy: bool
+    single_user: bool
+
+
+@router.get("/ways")
+def ways_in(_: Everybody, request: Request) -> WaysIn:
+    """How one can log in here."""
+    settings = service_of(request).settings
+    return WaysIn(
+        password=not settings.single_user,
+        provider=settings.oidc is not None,
+        proxy=proxy.name_from(request, settings) is not None,
+        single_user=settings.single_user,
+    )
+
+
+@router.post("", status_code=201)
+def log_in(_: Everybody, request: Request, response: Response, body: LogIn) -> Session:
+    """Log in: sets the session cookie, ends the session that the browser had before."""
+    check_origin(request)
+    service = service_of(request)
+    return enter(service, request, response, _who(service, request, body))
+
+
+@router.get("")
+def who_am_i(request: Request, user: Self) -> Session:
+    """Who is logged in, and the token for changes."""
+    single = service_of(request).settings.single_user
+    csrf = sessions.csrf_token_of(user.session) if user.session else ""
+    return Session(
+        user_id=user.id,
+        name=user.name,
+        display_name=user.display_name,
+        role=user.role,
+        permissions=permissions_of(user.role),
+        scopes=sorted(user.scopes) if user.scopes is not None else None,
+        csrf_token=csrf,
+        single_user=single,
+    )
+
+
+@router.delete("", status_code=204)
+def log_out(request: Request, response: Response, user: Self) -> None:
+    """Log out."""
+    service = service_of(request)
+    with service.database.write() as connection:
+        if user.session:
+            sessions.end(connection, user.session)
+        auditlog.record(connection, actor=user.name, action="log-out", subject=user.id)
+    sessions.clear_cookie(response, service.settings)
+
+
+@router.get("/start", status_code=303, response_class=Response)
+def start(_: Everybody, request: Request, token: Annotated[str, Query(max_length=200)]) -> Response:
+    """Open the workbench on one's own machine: the token of this start becomes a session."""
+    service = service_of(request)
+    response = Response(status_code=303, headers={"Location": "/"})
+    enter(service, request, response, _local(service, token))
+    return response
+
+
+def enter(service: Service, request: Request, response: Response, user: Row[Any]) -> Session:
+    """Open a session for somebody who has proved who she is."""
+    with service.database.write() as connection:
+        new = sessions.open_session(
+            connection, service.settings, user.id, instead_of=request.cookies.get(sessions.COOKIE)
+        )
+        detail = {"single_user": True} if service.settings.single_user else {}
+        auditlog.record(connection, actor=user.name, action="log-in", subject=user.id, detail=detail)
+    sessions.set_cookie(response, service.settings, new)
+    return Session(
+        user_id=user.id,
+        name=user.name,
+        display_name=user.display_name,
+        role=user.role,
+        permissions=permissions_of(user.role),
+        csrf_token=new.csrf_token,
+        expires_at=moment(new.expires_at),
+        single_user=service.settings.single_user,
+    )
+
+
+def permissions_of(role: str) -> list[str]:
+    """What a role allows."""
+    return [name for name, permission in PERMISSIONS.items() if role in permission.roles]
+
+
+def _who(service: Service, request: Request, body: LogIn) -> Row[Any]:
+    told = proxy.name_from(request, service.settings)
+    if told is not None:
+        return known_person(service, told)
+    if service.settings.single_user:
+        return _local(service, body.start_token.get_secret_value())
+    if not body.name or not body.password.get_secret_value():
+        raise Unprocessable("name and password are needed", code="no-password")
+    address = proxy.address_of(request, service.settings)
+    return accounts.log_in(service, name=body.name, password=body.password.get_secret_value(), address=address)
+
+
+def known_person(service: Service, name: str) -> Row[Any]:
+    """Somebody for whom a proxy or a provider vouches, if an administrator has let her in."""
+    with service.database.read() as connection:
+        user = accounts.user_by_name(connection, name)
+    if user is None:
+        raise NotLoggedIn("there is no account of this name", code="no-account", hint="ask the administrator for one")
+    return user
+
+
+def _local(service: Service, token: str) -> Row[Any]:
+    if not service.settings.single_user or not hmac.compare_digest(token.encode(), service.start_token.encode()):
+        raise NotLoggedIn("this is not the token of this start", code="wrong-token", hint="open the address again")
+    return accounts.local_user(service)

@@ -1,0 +1,66 @@
+"""What a running service has at hand: its settings, its database, its store, its vault and its queue."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+
+from safeswap.service.database import Database, open_database
+from safeswap.service.settings import Settings
+
+if TYPE_CHECKING:
+    from safeswap.service.jobs import Queue
+    from safeswap.service.store import Store
+    from safeswap.service.vault import Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """One service. ``start_token`` opens it to the one person of single-user mode; it changes with every start."""
+
+    settings: Settings
+    database: Database
+    store: Store
+    vault: Vault
+    queue: Queue
+    pepper: bytes = field(repr=False)
+    start_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.database.close()
+
+
+def open_service(settings: Settings, *, start_token: str | None = None) -> Service:
+    """Open the database, bring its tables up to date, and clear away what jobs that ended have left behind."""
+    from safeswap.service.jobs import Queue
+    from safeswap.service.migrate import upgrade
+    from safeswap.service.store import Store
+    from safeswap.service.vault import open_vault
+
+    vault, store = open_vault(settings), Store(settings)
+    settings.store.mkdir(mode=0o700, exist_ok=True)
+    database = open_database(settings.database)
+    upgrade(database)
+    store.sweep(database)
+    return Service(
+        settings=settings,
+        database=database,
+        store=store,
+        vault=vault,
+        queue=Queue(database, settings),
+        # What throttling counts is known by keyed hashes: a password typed into the field for the name stays unknown.
+        pepper=hmac.digest(vault.master_key.secret, b"safeswap log-ins", hashlib.sha256),
+        start_token=start_token or secrets.token_urlsafe(32),
+    )
+
+
+def service_of(request: Request) -> Service:
+    """The service that answers a request."""
+    service: Service = request.app.state.service
+    return service
