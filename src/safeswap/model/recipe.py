@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
-from safeswap.errors import SpecError
+from safeswap.errors import SafeswapError, SpecError
 from safeswap.model.microdata import Microdata
 from safeswap.model.recode_steps import Step, as_step
 from safeswap.model.recoding import apply_step, pinned
@@ -139,11 +139,11 @@ def recoded(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
         )
     try:
         return apply_step(data, step)
-    except SpecError as error:
+    except SafeswapError as error:
         raise at_step(error, number) from None
 
 
-def at_step(error: SpecError, number: int) -> SpecError:
+def at_step(error: SafeswapError, number: int) -> SafeswapError:
     """The error with the number of the step in which it arose, counted from 1."""
     fields = {**error.fields, "position": number}
     return type(error)(f"step {number}: {error.message}", code=error.code, hint=error.hint, **fields)
@@ -162,7 +162,7 @@ class History:
     (True, 0, False)
     """
 
-    present: Recipe = Recipe()  # noqa: RUF009  (a frozen value)
+    present: Recipe = Recipe()
     past: tuple[Recipe, ...] = ()
     future: tuple[Recipe, ...] = ()
 

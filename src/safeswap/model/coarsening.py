@@ -1,0 +1,56 @@
+"""Whether a column says the same as before in fewer words."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.model.levels import level_texts
+from safeswap.model.microdata import Microdata
+
+Integers = npt.NDArray[np.int64]
+
+_DENSE = 1 << 22
+
+
+def coarsening(before: Microdata, after: Microdata, name: str) -> Integers | None:
+    """For each code before (missing last) its code after, where each value became one value and that is a recoding.
+
+    Values that were blanked in some records do not count against it. None where the column was not recoded: it has
+    the same description and no new value, or one value became several, or values only changed places.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Age"),))
+    >>> fine, coarse, moved = (
+    ...     Microdata(pa.table({"Age": v}), schema)
+    ...     for v in (["17", "18", "40"], ["<20", "<20", None], ["40", "18", "17"])
+    ... )
+    >>> coarsening(fine, coarse, "Age").tolist(), coarsening(fine, moved, "Age")
+    ([0, 0, 1, 1], None)
+    """
+    if len(before) != len(after) or name not in after.schema:
+        return None
+    old, new = before.coded(name), after.coded(name)
+    olds, news = set(level_texts(old.levels)), set(level_texts(new.levels))
+    if before.schema[name] == after.schema[name] and news <= olds:
+        return None
+    missing = len(new.levels)
+    then, now = _pairs(old.codes.astype(np.int64), new.codes.astype(np.int64), missing + 1)
+    seen = now < missing
+    if len(np.unique(then[seen])) < np.count_nonzero(seen):
+        return None
+    if news == olds and len(np.unique(now[seen])) == np.count_nonzero(seen):
+        return None
+    lookup = np.full(len(old.levels) + 1, missing, dtype=np.int64)
+    lookup[then[seen]] = now[seen]
+    return lookup
+
+
+def _pairs(then: Integers, now: Integers, radix: int) -> tuple[Integers, Integers]:
+    """The pairs of codes that occur."""
+    codes = then * radix + now
+    possible = int(codes.max(initial=0)) + 1
+    found = np.flatnonzero(np.bincount(codes, minlength=possible)) if possible <= _DENSE else np.unique(codes)
+    old, new = np.divmod(found, radix)
+    return old, new
