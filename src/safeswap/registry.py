@@ -34,6 +34,7 @@ _BUILT_IN = {
         "microaggregation": "safeswap.methods.microaggregation:Microaggregation",
         "top_bottom": "safeswap.methods.top_bottom:TopBottom",
         "pram": "safeswap.methods.pram:Pram",
+        "recode": "safeswap.methods.recode:RecodeMethod",
         "suppress": "safeswap.methods.suppress:Suppress",
     },
     MEASURES: {
@@ -45,6 +46,7 @@ _BUILT_IN = {
         "D": "safeswap.measures.distortion.dissimilarity:Dissimilarity",
         "ordinal": "safeswap.measures.distortion.ordinal:OrdinalDisplacement",
         "share_changed": "safeswap.measures.distortion.share_changed:ShareChanged",
+        "information_loss": "safeswap.measures.distortion.information_loss:InformationLoss",
         "percentage_bias": "safeswap.measures.distortion.bias:PercentageBias",
         "n_rule": "safeswap.measures.risk.n_rule:NRule",
         "replay": "safeswap.measures.risk.replay:Replay",

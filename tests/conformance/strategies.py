@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 from tests.conformance import numeric_strategies as numeric
+from tests.conformance import recode_strategies as recode
 from tests.conformance import suppress_strategies as suppress
 
 from safeswap.model.edit_1990_spec import Edit1990Spec
@@ -342,6 +343,13 @@ CASES: dict[str, Case] = {
     ),
     "pram": Case(
         inputs=numeric.pram_inputs(microdata()), example=numeric.pram_example, idle=numeric.idle_pram, threaded=False
+    ),
+    "recode": Case(
+        inputs=recode.recode_inputs(microdata(most_records=30)),
+        example=recode.recode_example,
+        idle=recode.no_steps,
+        drawn=False,
+        threaded=False,
     ),
     "suppress": Case(
         inputs=suppress.suppress_inputs(microdata(most_records=16)),
