@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fastapi import Request
 
 from safeswap.service.database import Database, open_database
+from safeswap.service.datacache import DataCache
 from safeswap.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Service:
     store: Store
     vault: Vault
     queue: Queue
+    data_cache: DataCache
     pepper: bytes = field(repr=False)
     start_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
@@ -54,6 +56,7 @@ def open_service(settings: Settings, *, start_token: str | None = None) -> Servi
         store=store,
         vault=vault,
         queue=Queue(database, settings),
+        data_cache=DataCache(settings.limits.cached_bytes),
         # What throttling counts is known by keyed hashes: a password typed into the field for the name stays unknown.
         pepper=hmac.digest(vault.master_key.secret, b"safeswap log-ins", hashlib.sha256),
         start_token=start_token or secrets.token_urlsafe(32),

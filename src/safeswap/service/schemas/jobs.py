@@ -61,19 +61,19 @@ class Job(Wire):
 
 def job_of(row: JobRow) -> Job:
     """A row of the job table as the contract shows it."""
-    made = row.result or {}
+    made = row["result"] or {}
     return Job(
-        id=row.id,
-        project=row.project_id,
-        kind=row.kind,
-        state=row.state,
-        progress=row.progress,
-        message=row.message,
-        attempts=row.attempts,
-        cancel_requested=row.cancel_requested,
+        id=row["id"],
+        project=row["project_id"],
+        kind=row["kind"],
+        state=row["state"],
+        progress=row["progress"],
+        message=row["message"],
+        attempts=row["attempts"],
+        cancel_requested=row["cancel_requested"],
         result=ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None,
-        error=Problem.model_validate(row.error) if row.error else None,
-        created_at=moment(row.created_at),
-        started_at=moment(row.started_at),
-        finished_at=moment(row.finished_at),
+        error=Problem.model_validate(row["error"]) if row["error"] else None,
+        created_at=moment(row["created_at"]),
+        started_at=moment(row["started_at"]),
+        finished_at=moment(row["finished_at"]),
     )

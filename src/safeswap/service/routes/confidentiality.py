@@ -1,0 +1,78 @@
+"""The confidentiality plot of a masking: where each record stands between perturbation and neighbours."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import FileResponse
+
+from safeswap.service.asking import ask
+from safeswap.service.paging import Page, Paged
+from safeswap.service.problems import NotFound, Unprocessable
+from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.routes.maskings import page
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import ConfidentialityRequest, ResultAnswer
+from safeswap.service.state import service_of
+from safeswap.service.tasks.confidentiality import PAGE, PAYLOAD
+
+router = APIRouter(tags=["confidentiality"])
+
+ResultId = Annotated[str, Path(max_length=64)]
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+# What may be stated over HTTP; files on the server (archive, population) may not.
+OPTIONS = frozenset({"alpha", "scale", "distance", "policy", "weight", "sampling_fraction", "importance", "k"})
+
+
+@router.post("/projects/{project_id}/confidentiality", status_code=202)
+def ask_for_plot(request: Request, response: Response, access: Worker, body: ConfidentialityRequest) -> Job:
+    """Link every record of a masking to the original as an intruder would, and plot it."""
+    unknown = sorted(set(body.options) - OPTIONS)
+    if unknown:
+        raise Unprocessable("there is no such option", code="unknown-option", hint="options: " + ", ".join(OPTIONS))
+    row = find_result(request, access, body.masking, "masking")
+    payload = {
+        "masking": row.id,
+        "spec": row.spec["spec"],
+        "recipe": row.spec.get("recipe"),
+        "replicate": row.spec.get("replicate", 0),
+        "keys": list(body.keys),
+        "linkage": body.linkage,
+        "options": body.options,
+    }
+    return ask(request, response, access, "confidentiality", payload)
+
+
+@router.get("/projects/{project_id}/confidentiality")
+def list_plots(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """The plots of a project, newest first."""
+    return result_page(request, access, "confidentiality", paging)
+
+
+@router.get("/projects/{project_id}/confidentiality/{result_id}")
+def get_plot(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+    """One plot: what was asked for, and its totals."""
+    return result_of(find_result(request, access, result_id, "confidentiality"))
+
+
+@router.get("/projects/{project_id}/confidentiality/{result_id}/plot")
+def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> dict[str, Any]:
+    """Everything that the plot shows, as the plot's own script reads it: points, or bins where there are many."""
+    row = find_result(request, access, result_id, "confidentiality")
+    path = service_of(request).store.result(access.id, row.id) / PAYLOAD
+    if not path.is_file():
+        raise NotFound("there is no such plot")
+    payload: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return payload
+
+
+@router.get("/projects/{project_id}/confidentiality/{result_id}/plot.html", response_class=FileResponse)
+def get_plot_page(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
+    """The plot as a page of its own."""
+    row = find_result(request, access, result_id, "confidentiality")
+    return page(service_of(request).store.result(access.id, row.id) / PAGE)

@@ -1,0 +1,179 @@
+"""The data of a project: sent in a stream or taken from a folder of the server, read by a worker, described."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import update
+
+from safeswap.model.schema import Schema
+from safeswap.service.asking import ask, require_data
+from safeswap.service.database import new_id
+from safeswap.service.etags import require_match, set_etag
+from safeswap.service.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.projects import AttributeChange, DescriptionAnswer, DescriptionChange, FolderRequest
+from safeswap.service.state import Service, service_of
+from safeswap.service.tables import projects
+
+router = APIRouter(tags=["data"])
+
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+FileName = Annotated[
+    str, Query(min_length=1, max_length=255, pattern=r"^[^/\\\x00]+$", description="Its ending tells the format.")
+]
+
+
+@router.put(
+    "/projects/{project_id}/data",
+    status_code=202,
+    openapi_extra={
+        "x-streamed": True,
+        "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"format": "binary"}}}},
+    },
+)
+async def send_data(
+    *,
+    request: Request,
+    response: Response,
+    access: Worker,
+    name: FileName,
+    identifier: Annotated[str | None, Query(max_length=200, description="Attribute that tells records apart.")] = None,
+    delimiter: Annotated[str | None, Query(max_length=1)] = None,
+    encoding: Annotated[str | None, Query(max_length=40)] = None,
+) -> Job:
+    """Send a file. It goes to the disk as it comes; a worker with limits on memory and time reads it."""
+    service = service_of(request)
+    await run_in_threadpool(_begin_reading, service, access)
+    stored = service.store.uploads(access.id) / new_id()
+    try:
+        await _to_disk(request, service, access, stored)
+    except BaseException:
+        await run_in_threadpool(_abandon, service, access, stored)
+        raise
+    stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
+    reading = {option: value for option, value in stated.items() if value is not None}
+    payload = {"upload": stored.name, "name": name, "reading": reading}
+    return await run_in_threadpool(ask, request, response, access, "ingest", payload, data=False)
+
+
+@router.post("/projects/{project_id}/data-from-folder", status_code=202)
+def take_data(request: Request, response: Response, access: Worker, body: FolderRequest) -> Job:
+    """Take a file from a folder on the server that the administrator allows."""
+    service = service_of(request)
+    path = _allowed(Path(body.path), service.settings.folders)
+    _begin_reading(service, access)
+    payload = {"path": str(path), "name": path.name, "reading": _reading(body.reading)}
+    return ask(request, response, access, "ingest", payload, data=False)
+
+
+@router.get("/projects/{project_id}/description")
+def get_description(request: Request, response: Response, access: Reader) -> DescriptionAnswer:
+    """What the file is like: no record, and no level that few records have."""
+    require_data(access)
+    set_etag(response, access.row.version)
+    return DescriptionAnswer.model_validate(access.row.description)
+
+
+@router.patch("/projects/{project_id}/description", status_code=202)
+def change_description(request: Request, response: Response, access: Worker, body: DescriptionChange) -> Job:
+    """Change kinds, labels or the order of levels; a worker describes the data anew."""
+    from safeswap.service.tasks.canonical import read_schema
+
+    require_data(access)
+    require_match(request, access.row.version)
+    service = service_of(request)
+    schema = read_schema(service.store.data(access.id, access.row.data_version))
+    changed = changed_schema(schema, body.attributes)
+    _begin_reading(service, access)
+    payload = {"from_version": access.row.data_version, "schema": changed.model_dump(mode="json")}
+    return ask(request, response, access, "ingest", payload, data=False)
+
+
+def changed_schema(schema: Schema, changes: tuple[AttributeChange, ...]) -> Schema:
+    """The schema with some attributes changed; what somebody has stated is no longer a guess.
+
+    >>> from safeswap.model.schema import Attribute
+    >>> schema = Schema(attributes=(Attribute(name="Age", inferred=True),))
+    >>> changed_schema(schema, (AttributeChange(name="Age", kind="ordinal"),))["Age"].kind.value
+    'ordinal'
+    """
+    stated = {change.name: change.model_dump(exclude_none=True) for change in changes}
+    unknown = [name for name in stated if name not in schema]
+    if unknown:
+        raise Unprocessable("there is no such attribute", code="unknown-attribute", attribute=unknown[0])
+    attributes = tuple(
+        type(attribute).model_validate({**attribute.model_dump(), "inferred": False, **stated[attribute.name]})
+        if attribute.name in stated
+        else attribute
+        for attribute in schema.attributes
+    )
+    return Schema.model_validate({**schema.model_dump(), "attributes": [a.model_dump() for a in attributes]})
+
+
+def _begin_reading(service: Service, access: ProjectAccess) -> None:
+    """One file at a time: whoever comes second is told so."""
+    with service.database.write() as connection:
+        change = update(projects).where(
+            projects.c.id == access.id, projects.c.version == access.row.version, projects.c.state != "reading"
+        )
+        if connection.execute(change.values(state="reading", version=access.row.version + 1)).rowcount != 1:
+            raise Conflict("a file of this project is being read", code="busy", hint="wait for its job, or cancel it")
+
+
+def _abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
+    stored.unlink(missing_ok=True)
+    state = "ready" if access.row.data_version else "empty"
+    with service.database.write() as connection:
+        connection.execute(
+            update(projects).where(projects.c.id == access.id, projects.c.state == "reading").values(state=state)
+        )
+
+
+async def _to_disk(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
+    announced = int(request.headers.get("content-length", "0") or 0)
+    most, written = service.settings.limits.upload_bytes, 0
+    if announced > most:
+        raise TooLarge(f"a file may have {most:,} bytes here", most=most)
+    await run_in_threadpool(service.store.check_room, access.id, announced)
+    descriptor = os.open(stored, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        async for chunk in request.stream():
+            written += len(chunk)
+            if written > most:
+                raise TooLarge(f"a file may have {most:,} bytes here", most=most)
+            await asyncio.to_thread(file.write, chunk)
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+    if written == 0:
+        raise Unprocessable("the file is empty", code="empty-file", hint="send the file as the body of the request")
+
+
+def _allowed(path: Path, folders: tuple[Path, ...]) -> Path:
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        real = None
+    # The same answer whether it is not there or not allowed: nobody maps the server's disk by asking.
+    if real is None or not any(real.is_relative_to(folder.resolve()) for folder in folders):
+        raise NotFound("there is no such file in an allowed folder", hint="ask the administrator which folders are")
+    if not os.access(real, os.R_OK):
+        raise Forbidden("the service may not read this file", hint="ask the administrator")
+    return real
+
+
+_READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote", "sheet"})
+
+
+def _reading(stated: dict[str, Any]) -> dict[str, Any]:
+    if unknown := sorted(set(stated) - _READING):
+        hint = "options: " + ", ".join(sorted(_READING))
+        raise Unprocessable(f"{len(unknown)} unknown options for reading", code="unknown-option", hint=hint)
+    return stated

@@ -1,0 +1,77 @@
+"""Jobs: how far they are, and an end to them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+
+from safeswap.service import auditlog
+from safeswap.service.callers import Caller
+from safeswap.service.jobs import JobRow
+from safeswap.service.paging import Page, Paged, write_cursor
+from safeswap.service.problems import NotFound
+from safeswap.service.roles import ProjectAccess, allow, project, project_access
+from safeswap.service.schemas.jobs import Job, State, job_of
+from safeswap.service.state import service_of
+
+router = APIRouter(tags=["jobs"])
+
+
+@router.get("/projects/{project_id}/jobs")
+def list_jobs(
+    request: Request,
+    access: Annotated[ProjectAccess, Depends(project("read"))],
+    paging: Paged,
+    state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
+    kind: Annotated[str | None, Query(max_length=40)] = None,
+) -> Page[Job]:
+    """The jobs of a project, newest first."""
+    before = (float(paging.after[0]), str(paging.after[1])) if paging.after and len(paging.after) == 2 else None
+    rows = service_of(request).queue.list(
+        project_id=access.id, state=state, kind=kind, limit=paging.limit + 1, before=before
+    )
+    kept = rows[: paging.limit]
+    more = len(rows) > paging.limit
+    return Page[Job](
+        items=[job_of(row) for row in kept],
+        next=write_cursor([kept[-1]["created_at"], kept[-1]["id"]]) if more else None,
+    )
+
+
+@router.get("/jobs/{job_id}")
+def get_job(
+    request: Request,
+    caller: Annotated[Caller, Depends(allow("read"))],
+    job_id: Annotated[str, Path(max_length=64)],
+) -> Job:
+    """How far a job is, and what became of it."""
+    return job_of(_found(request, caller, job_id, "read"))
+
+
+@router.delete("/jobs/{job_id}")
+def cancel_job(
+    request: Request,
+    caller: Annotated[Caller, Depends(allow("work"))],
+    job_id: Annotated[str, Path(max_length=64)],
+) -> Job:
+    """Cancel a job: one that waits at once, one that runs at its next step. One that has ended stays as it is."""
+    row = _found(request, caller, job_id, "work")
+    service = service_of(request)
+    if service.queue.cancel(job_id):
+        with service.database.write() as connection:
+            auditlog.record(
+                connection, actor=caller.name, action="job.cancel", project_id=row["project_id"], subject=job_id
+            )
+    return job_of(_found(request, caller, job_id, "work"))
+
+
+def _found(request: Request, caller: Caller, job_id: str, permission: Literal["read", "work"]) -> JobRow:
+    row = service_of(request).queue.get(job_id)
+    if row is None or row["project_id"] is None:
+        raise NotFound("there is no such job", hint="see GET /projects/{project_id}/jobs")
+    try:
+        project_access(request, caller, row["project_id"], permission)
+    except NotFound:
+        raise NotFound("there is no such job", hint="see GET /projects/{project_id}/jobs") from None
+    return row

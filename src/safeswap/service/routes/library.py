@@ -1,0 +1,63 @@
+"""What the library can do: its methods with the schemas of their specifications, and its measures."""
+
+from __future__ import annotations
+
+from inspect import getdoc
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path
+
+from safeswap import registry
+from safeswap.errors import SpecError
+from safeswap.methods.base import Method
+from safeswap.service.problems import NotFound
+from safeswap.service.roles import allow
+from safeswap.service.schemas.library import MeasureAnswer, MethodAnswer
+
+router = APIRouter(tags=["library"])
+
+
+@router.get("/methods", dependencies=[Depends(allow("self"))])
+def list_methods() -> list[MethodAnswer]:
+    """All methods of masking, those of plug-ins included."""
+    return [_method_answer(method) for method in registry.methods().values()]
+
+
+@router.get("/methods/{name}", dependencies=[Depends(allow("self"))])
+def get_method(name: Annotated[str, Path(max_length=100, examples=["swap"])]) -> MethodAnswer:
+    """One method, with the schema of its specification."""
+    try:
+        return _method_answer(registry.method(name))
+    except SpecError:
+        raise NotFound("there is no such method", hint="see GET /methods") from None
+
+
+@router.get("/measures", dependencies=[Depends(allow("self"))])
+def list_measures() -> list[MeasureAnswer]:
+    """All measures of risk and of distortion, with their parameters."""
+    return [
+        MeasureAnswer(
+            name=measure.name,
+            title=measure.title,
+            axis=measure.axis.value,
+            sources=measure.sources,
+            parameters=_plain(measure.parameters),
+        )
+        for measure in registry.measures().values()
+    ]
+
+
+def _method_answer(method: Method) -> MethodAnswer:
+    schema = method.spec_type.model_json_schema()
+    schema.get("properties", {}).pop("method", None)
+    return MethodAnswer(
+        name=method.name,
+        title=method.title,
+        sources=method.sources,
+        description=(getdoc(type(method)) or "").split("\n\n")[0].replace("\n", " "),
+        spec_schema=schema,
+    )
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in parameters.items()}

@@ -1,0 +1,125 @@
+"""Plan, mask, assess: any registered method by its own specification."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import FileResponse
+
+from safeswap import registry, workflow
+from safeswap.model.microdata import Microdata
+from safeswap.service.asking import ask, recipe_of, require_data
+from safeswap.service.paging import Page, Paged
+from safeswap.service.problems import NotFound
+from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import (
+    AssessmentRequest,
+    MaskingRequest,
+    PlanAnswer,
+    PlanRequest,
+    RelaxationAnswer,
+    ResultAnswer,
+)
+from safeswap.service.state import service_of
+from safeswap.service.tasks.mask import REPORT
+
+router = APIRouter(tags=["masking"])
+
+ResultId = Annotated[str, Path(max_length=64)]
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+
+def data_of(request: Request, access: ProjectAccess) -> Microdata:
+    """The project's data as its recipe leaves them, for a question that is answered at once."""
+    require_data(access)
+    return data_as(request, access, version=access.row.data_version, recipe=recipe_of(access))
+
+
+def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+    """The project's data as they were for an earlier result: that version, after that recipe."""
+    service = service_of(request)
+    folder = service.store.data(access.id, version)
+    return service.data_cache.data(folder, project_id=access.id, version=version, recipe=recipe)
+
+
+@router.post("/projects/{project_id}/plan")
+def plan(request: Request, access: Reader, body: PlanRequest) -> PlanAnswer:
+    """What a specification would do to these data and whether it can, from counts alone. Nothing is changed."""
+    found = workflow.plan(data_of(request, access), body.spec)
+    return PlanAnswer(
+        method=found.method,
+        records=found.records,
+        asked=found.asked,
+        feasible=found.feasible,
+        is_feasible=found.is_feasible,
+        binds=found.binds,
+        sentence=found.sentence,
+        relaxations=tuple(RelaxationAnswer(change=r.change, feasible=r.feasible) for r in found.relaxations),
+    )
+
+
+@router.post("/projects/{project_id}/maskings", status_code=202)
+def ask_for_masking(request: Request, response: Response, access: Worker, body: MaskingRequest) -> Job:
+    """Mask the data by any method and measure the result; figures are kept, never masked records."""
+    payload = checked(body.spec, body.measures)
+    payload |= {"replicate": body.replicate, "recipe": recipe_of(access)}
+    payload["attributes"] = None if body.attributes is None else list(body.attributes)
+    return ask(request, response, access, "mask", payload)
+
+
+@router.get("/projects/{project_id}/maskings")
+def list_maskings(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """The maskings of a project, newest first."""
+    return result_page(request, access, "masking", paging)
+
+
+@router.get("/projects/{project_id}/maskings/{result_id}")
+def get_masking(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+    """One masking: what was asked for, its plan, and its scores with the tables behind them."""
+    return result_of(find_result(request, access, result_id, "masking"))
+
+
+@router.get("/projects/{project_id}/maskings/{result_id}/report.html", response_class=FileResponse)
+def get_masking_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
+    """The internal report of a masking."""
+    row = find_result(request, access, result_id, "masking")
+    return page(service_of(request).store.result(access.id, row.id) / REPORT)
+
+
+@router.post("/projects/{project_id}/assessments", status_code=202)
+def ask_for_assessment(request: Request, response: Response, access: Worker, body: AssessmentRequest) -> Job:
+    """Measure a masking again, by other measures or on other attributes."""
+    row = find_result(request, access, body.masking, "masking")
+    payload = checked(row.spec["spec"], body.measures)
+    payload |= {"masking": row.id, "replicate": row.spec.get("replicate", 0), "recipe": row.spec.get("recipe")}
+    payload["attributes"] = None if body.attributes is None else list(body.attributes)
+    return ask(request, response, access, "assess", payload)
+
+
+@router.get("/projects/{project_id}/assessments")
+def list_assessments(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """The assessments of a project, newest first."""
+    return result_page(request, access, "assessment", paging)
+
+
+@router.get("/projects/{project_id}/assessments/{result_id}")
+def get_assessment(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+    """One assessment."""
+    return result_of(find_result(request, access, result_id, "assessment"))
+
+
+def checked(spec: dict[str, Any], measures: tuple[str, ...]) -> dict[str, Any]:
+    """A specification and measures that exist and make sense, before a job is made of them."""
+    made = registry.make_spec(spec)
+    return {"spec": made.as_dict(), "measures": [registry.measure(text).text for text in measures]}
+
+
+def page(path: Any) -> FileResponse:
+    """A page that a job has written, shown under its own strict policy."""
+    if not path.is_file():
+        raise NotFound("there is no such page")
+    return FileResponse(path, media_type="text/html; charset=utf-8")

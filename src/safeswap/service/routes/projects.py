@@ -1,0 +1,129 @@
+"""Projects: a file, its description, and what is done with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy import Row, insert, select, update
+
+from safeswap.service import auditlog
+from safeswap.service.callers import Caller
+from safeswap.service.database import new_id, now
+from safeswap.service.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.paging import Page, Paged, page_of
+from safeswap.service.problems import Conflict, Forbidden
+from safeswap.service.retention import delete_project as delete_everything
+from safeswap.service.roles import ProjectAccess, Role, allow, project
+from safeswap.service.schemas.common import moment
+from safeswap.service.schemas.projects import ProjectAnswer, ProjectChange, ProjectRequest
+from safeswap.service.state import service_of
+from safeswap.service.tables import jobs, members, projects, users
+
+router = APIRouter(tags=["projects"])
+
+
+@router.get("/projects")
+def list_projects(
+    request: Request, caller: Annotated[Caller, Depends(allow("people"))], paging: Paged
+) -> Page[ProjectAnswer]:
+    """The projects of which one is a member, newest first. Administrators see the names of all, and no more."""
+    statement = _statement().where(projects.c.state != "deleted")
+    if caller.role != Role.ADMIN:
+        mine = select(members.c.project_id).where(members.c.user_id == caller.id)
+        statement = statement.where(projects.c.id.in_(mine))
+    with service_of(request).database.read() as connection:
+        order = (projects.c.created_at, projects.c.id)
+        return page_of(connection, statement, order=order, paging=paging, make=lambda row: _answer(row, caller))
+
+
+@router.post("/projects", status_code=201)
+def make_project(
+    request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], body: ProjectRequest
+) -> ProjectAnswer:
+    """Make a project; who makes it is its first member."""
+    at, project_id = now(), new_id()
+    row = {"id": project_id, "name": body.name, "tolerance": body.tolerance, "created_by": caller.id}
+    with service_of(request).database.write() as connection:
+        connection.execute(insert(projects).values(**row, state="empty", created_at=at, used_at=at))
+        connection.execute(insert(members).values(project_id=project_id, user_id=caller.id, added_at=at))
+        auditlog.record(connection, actor=caller.name, action="project.make", project_id=project_id)
+        made = connection.execute(_statement().where(projects.c.id == project_id)).one()
+    response.headers["Location"] = request.url_for("get_project", project_id=project_id).path
+    set_etag(response, made.version)
+    return _answer(made, caller)
+
+
+@router.get("/projects/{project_id}")
+def get_project(
+    request: Request, response: Response, access: Annotated[ProjectAccess, Depends(project("people"))]
+) -> ProjectAnswer:
+    """One project."""
+    with service_of(request).database.read() as connection:
+        row = connection.execute(_statement().where(projects.c.id == access.id)).one()
+    set_etag(response, row.version)
+    return _answer(row, access.user)
+
+
+@router.patch("/projects/{project_id}")
+def change_project(
+    request: Request,
+    response: Response,
+    access: Annotated[ProjectAccess, Depends(project("work"))],
+    body: ProjectChange,
+) -> ProjectAnswer:
+    """Change the name or the tolerance of a project. What was described before keeps its tolerance."""
+    require_match(request, access.row.version)
+    stated = {name: value for name, value in body.model_dump().items() if value is not None}
+    with service_of(request).database.write() as connection:
+        change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
+        if connection.execute(change.values(**stated, version=access.row.version + 1, used_at=now())).rowcount != 1:
+            raise changed_meanwhile()
+        auditlog.record(
+            connection, actor=access.user.name, action="project.change", project_id=access.id, detail=stated
+        )
+        row = connection.execute(_statement().where(projects.c.id == access.id)).one()
+    set_etag(response, row.version)
+    return _answer(row, access.user)
+
+
+@router.delete("/projects/{project_id}", status_code=204)
+def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))]) -> Response:
+    """Delete a project: its files are overwritten and removed. What has left stays in the ledger and in the log."""
+    if access.user.role != Role.OFFICER and access.row.created_by != access.user.id:
+        raise Forbidden("only who made a project, and its officers, delete it", code="role")
+    service = service_of(request)
+    with service.database.read() as connection:
+        running = select(jobs.c.id).where(jobs.c.project_id == access.id, jobs.c.state == "running").limit(1)
+        if connection.execute(running).one_or_none() is not None:
+            raise Conflict("a job of this project is running", code="busy", hint="cancel it, or wait for its end")
+    service.data_cache.forget(access.id)
+    delete_everything(
+        service.database,
+        service.store,
+        access.id,
+        also=lambda connection: auditlog.record(
+            connection, actor=access.user.name, action="project.delete", project_id=access.id
+        ),
+    )
+    return Response(status_code=204)
+
+
+def _statement() -> Any:
+    return select(projects, users.c.name.label("creator")).join(users, users.c.id == projects.c.created_by)
+
+
+def _answer(row: Row[Any], caller: Caller) -> ProjectAnswer:
+    sees_data = caller.role != Role.ADMIN
+    return ProjectAnswer(
+        id=row.id,
+        name=row.name,
+        state=row.state,
+        tolerance=row.tolerance,
+        file_name=row.file_name if sees_data else "",
+        data_version=row.data_version,
+        records=row.records if sees_data else 0,
+        created_by=row.creator,
+        created_at=moment(row.created_at),
+        version=row.version,
+    )

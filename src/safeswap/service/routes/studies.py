@@ -1,0 +1,220 @@
+"""Risk-utility studies: run one, look at its candidates, choose."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import FileResponse
+
+from safeswap import workflow
+from safeswap.model.study import StudySpec
+from safeswap.service.asking import ask, recipe_of
+from safeswap.service.crosstabs import before_after
+from safeswap.service.paging import Page, Paged, write_cursor
+from safeswap.service.problems import Conflict, NotFound, Unprocessable
+from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.routes.maskings import data_as, data_of, page
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.schemas.studies import (
+    BeforeAfterAnswer,
+    Candidate,
+    CandidateAnswer,
+    ChoiceAnswer,
+    ChoiceRequest,
+    DistortionTable,
+    StudyRequest,
+    StudySize,
+)
+from safeswap.service.state import service_of
+from safeswap.service.tasks.study import STUDY
+
+if TYPE_CHECKING:
+    from safeswap.search.study import Study
+
+router = APIRouter(tags=["studies"])
+
+ResultId = Annotated[str, Path(max_length=64)]
+Number = Annotated[int, Path(ge=0, le=2**31 - 1, description="Of the candidate.")]
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+MOST_RECORDS_AT_ONCE = 2_000_000  # a table of more records takes too long for somebody who waits
+
+
+@router.post("/projects/{project_id}/study-size")
+def study_size(request: Request, access: Reader, body: StudyRequest) -> StudySize:
+    """How many candidates a study would have; one that cannot be run is refused here already."""
+    return StudySize(candidates=_size(request, access, StudySpec(**body.spec)))
+
+
+@router.post("/projects/{project_id}/studies", status_code=202)
+def ask_for_study(request: Request, response: Response, access: Worker, body: StudyRequest) -> Job:
+    """Run a study. What is finished is kept: it goes on where it was, whatever happens to the worker."""
+    spec = StudySpec(**body.spec)
+    most = service_of(request).settings.limits.candidates
+    if (size := _size(request, access, spec)) > most:
+        raise Unprocessable(
+            f"the study has {size:,} candidates, the most allowed here are {most:,}",
+            code="too-many-candidates",
+            hint="fewer attributes together, fewer rates or fewer replicates",
+            candidates=size,
+            most=most,
+        )
+    payload = {"spec": spec.model_dump(mode="json"), "recipe": recipe_of(access)}
+    return ask(request, response, access, "study", payload)
+
+
+@router.get("/projects/{project_id}/studies")
+def list_studies(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """The studies of a project, newest first."""
+    return result_page(request, access, "study", paging)
+
+
+@router.get("/projects/{project_id}/studies/{result_id}")
+def get_study(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+    """One study: what was asked for, how many candidates, and the one its objective chooses."""
+    return result_of(find_result(request, access, result_id, "study"))
+
+
+@router.get("/projects/{project_id}/studies/{result_id}/map")
+def get_map(request: Request, access: Reader, result_id: ResultId) -> dict[str, Any]:
+    """Everything that the risk-utility map shows, as the map's own script reads it."""
+    from safeswap.charts.payload import map_payload
+
+    row, found = _study(request, access, result_id)
+    choice = found.choose(row.spec["spec"]["objective"]) if row.summary["choice"] is not None else None
+    return map_payload(found, choice=choice)
+
+
+@router.get("/projects/{project_id}/studies/{result_id}/candidates")
+def list_candidates(request: Request, access: Reader, result_id: ResultId, paging: Paged) -> Page[Candidate]:
+    """The candidates of a study by number."""
+    _, found = _study(request, access, result_id)
+    start = _start(paging.after)
+    on_frontier = {int(number) for number in found.frontier()}
+    rows = found.table.slice(start, paging.limit).to_pylist()
+    items = [_candidate(found, row, on_frontier=row["candidate"] in on_frontier) for row in rows]
+    end = start + len(rows)
+    return Page[Candidate](items=items, next=write_cursor([end]) if rows and end < len(found) else None)
+
+
+@router.get("/projects/{project_id}/studies/{result_id}/candidates/{number}")
+def get_candidate(request: Request, access: Reader, result_id: ResultId, number: Number) -> CandidateAnswer:
+    """One candidate in detail: its specification, its scores and the distortion of every two-way table."""
+    from safeswap.charts import spec_text
+    from safeswap.kernels.two_way import MEASURES
+
+    _, found = _study(request, access, result_id)
+    row = _row(found, number)
+    spec = found.specs[row["specification"]]
+    plain = _candidate(found, row, on_frontier=number in {int(each) for each in found.frontier()})
+    tables = {measure: found.distortion_table(number, measure) for measure in MEASURES}
+    values = {measure: table.column(measure).to_pylist() for measure, table in tables.items() if table is not None}
+    return CandidateAnswer(
+        **plain.model_dump(),
+        spec=spec.as_dict(),
+        python=spec_text.python_text(spec, replicate=row["replicate"]),
+        command=spec_text.command_text(spec, replicate=row["replicate"]),
+        toml=spec_text.toml_text(spec),
+        tables=tuple(
+            DistortionTable(attributes=pair, values={measure: _finite(found[i]) for measure, found in values.items()})
+            for i, pair in enumerate(found.table_pairs)
+            if values
+        ),
+    )
+
+
+@router.get("/projects/{project_id}/studies/{result_id}/candidates/{number}/table")
+def get_before_after(
+    request: Request,
+    access: Reader,
+    result_id: ResultId,
+    number: Number,
+    attributes: Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")],
+) -> BeforeAfterAnswer:
+    """A table of the original and of this candidate, side by side; counts below the tolerance are not shown."""
+    row, found = _study(request, access, result_id)
+    chosen = _row(found, number)
+    if found.facts["records"] > MOST_RECORDS_AT_ONCE:
+        raise Conflict("the file is too large to be masked while you wait", code="too-large", hint="ask for a masking")
+    data = data_as(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
+    key = service_of(request).vault.project_key(access.id)
+    masked = workflow.mask(data, found.specs[chosen["specification"]], key=key, replicate=chosen["replicate"])
+    return before_after(masked, tuple(attributes), tolerance=access.row.tolerance)
+
+
+@router.post("/projects/{project_id}/studies/{result_id}/choice")
+def choose(request: Request, access: Reader, result_id: ResultId, body: ChoiceRequest) -> ChoiceAnswer:
+    """The candidate that an objective chooses, and why this one. Nothing is changed."""
+    _, found = _study(request, access, result_id)
+    choice = found.choose(body.objective, risk=body.risk, distortion=body.distortion)
+    number = found.table.column("specification")[choice.candidate].as_py()
+    told = {**choice.as_dict(), "rivals": tuple(_json_row(row) for row in choice.rivals.to_pylist())}
+    return ChoiceAnswer(specification=number, **told)
+
+
+@router.get("/projects/{project_id}/studies/{result_id}/report.html", response_class=FileResponse)
+def get_study_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
+    """The internal report of a study."""
+    row = find_result(request, access, result_id, "study")
+    return page(service_of(request).store.result(access.id, row.id) / STUDY / "report.html")
+
+
+def _size(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
+    return workflow.number_of_candidates(data_of(request, access), spec)
+
+
+def _study(request: Request, access: ProjectAccess, result_id: str) -> tuple[Any, Study]:
+    row = find_result(request, access, result_id, "study")
+    return row, _loaded(str(service_of(request).store.result(access.id, row.id) / STUDY))
+
+
+@lru_cache(maxsize=8)
+def _loaded(folder: str) -> Study:
+    # A study never changes once it is there; people look at the same one again and again.
+    return workflow.load_study(folder)
+
+
+def _start(after: tuple[Any, ...] | None) -> int:
+    if after is None:
+        return 0
+    if len(after) != 1 or not isinstance(after[0], int) or after[0] < 0:
+        raise Unprocessable(
+            "the cursor belongs to another list", code="bad-cursor", hint="take it from the page before"
+        )
+    return after[0]
+
+
+def _row(found: Study, number: int) -> dict[str, Any]:
+    if number >= len(found):
+        raise NotFound("there is no such candidate", hint=f"candidates are numbered from 0 to {len(found) - 1:,}")
+    row: dict[str, Any] = found.table.slice(number, 1).to_pylist()[0]
+    return row
+
+
+def _candidate(found: Study, row: dict[str, Any], *, on_frontier: bool) -> Candidate:
+    return Candidate(
+        number=row["candidate"],
+        specification=row["specification"],
+        label=row["label"],
+        constraint=row["constraint"],
+        rate=_finite(row["rate"]),
+        replicate=row["replicate"],
+        outcome=row["outcome"],
+        reason=row["reason"] or "",
+        scores={measure: _finite(row[measure]) for measure in found.spec.measures},
+        on_frontier=on_frontier,
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _json_row(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: _finite(value) if isinstance(value, float) else value for name, value in row.items()}
