@@ -41,7 +41,8 @@ def command_text(spec: Any, *, replicate: int | None = None) -> str:
       --key secret.key --output masked.parquet --audit audit/
     """
     values = spec.as_dict()
-    options = " ".join(_options({name: value for name, value in values.items() if name != "method"}))
+    told = {name: _flat(spec, name, value) for name, value in values.items() if name != "method"}
+    options = " ".join(_options(told))
     drawn = "" if replicate is None else f" --replicate {replicate}"
     files = f"--key secret.key{drawn} --output masked.parquet --audit audit/"
     return f"safeswap mask {shlex.quote(values['method'])} data.csv {options} \\\n  {files}"
@@ -65,12 +66,36 @@ def toml_text(spec: Any) -> str:
 
 
 def _toml_value(value: Any) -> str:
-    """A list on one line, as people write short ones."""
+    """A list, or a table in it, on one line, as people write short ones."""
     import tomli_w
 
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        keys = [tomli_w.dumps({name: 0}).partition(" = ")[0] for name in value]
+        return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in zip(keys, value.values(), strict=True)) + "}"
     return tomli_w.dumps({"x": value}).partition(" = ")[2].strip()
+
+
+def _flat(spec: Any, name: str, value: Any) -> Any:
+    """Figures by attribute as ``name=figure``; groups of names parted by commas, a tolerance behind a colon."""
+    if isinstance(value, Mapping) and isinstance(getattr(spec, name, None), Mapping):
+        return [f"{key}={figure}" for key, figure in value.items()]
+    if isinstance(value, list) and value and all(isinstance(item, list | Mapping) for item in value):
+        return [_Group(_group(item)) for item in value]
+    return value
+
+
+class _Group(str):
+    """Names that are parted already."""
+
+    __slots__ = ()
+
+
+def _group(item: Any) -> str:
+    names, tolerance = (item["keys"], item.get("tolerance")) if isinstance(item, Mapping) else (item, None)
+    behind = "" if tolerance is None else f":{tolerance:g}"
+    return ",".join(_as_field(name, quoted=":" in name) for name in names) + behind
 
 
 def _options(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -82,13 +107,17 @@ def _options(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if isinstance(value, bool):
             yield option if value else option.replace("--", "--no-", 1)
         elif isinstance(value, list):
-            yield from (f"{option} {shlex.quote(_as_field(str(item)))}" for item in value)
+            yield from (f"{option} {shlex.quote(_as_one(item))}" for item in value)
         else:
             yield f"{option} {shlex.quote(str(value))}"
 
 
-def _as_field(name: str) -> str:
+def _as_one(item: Any) -> str:
+    return str(item) if isinstance(item, _Group) else _as_field(str(item))
+
+
+def _as_field(name: str, *, quoted: bool = False) -> str:
     """Quoted where the name holds a comma, which would part it in two."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([name])
+    csv.writer(out, lineterminator="", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL).writerow([name])
     return out.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -144,6 +145,27 @@ def names(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for row in csv.reader(values, skipinitialspace=True) for name in row if name.strip())
 
 
+def pairs(values: Sequence[str]) -> dict[str, str]:
+    """Attributes with a figure each, from repeated options; within one, pairs are parted by commas.
+
+    >>> pairs(["Age=2,Sex=0.5", '"Job, title=3"'])
+    {'Age': '2', 'Sex': '0.5', 'Job, title': '3'}
+    """
+    found: dict[str, str] = {}
+    for text in names(values):
+        name, equals, figure = text.rpartition("=")
+        if not equals or not name.strip() or not figure.strip():
+            raise SpecError(
+                f"{text!r} is not an attribute with a figure",
+                code="bad-pair",
+                hint="write it as NAME=FIGURE, as in Age=2",
+            )
+        if name.strip() in found:
+            raise SpecError(f"{name.strip()!r} has two figures", code="bad-pair", hint="name each attribute once")
+        found[name.strip()] = figure.strip()
+    return found
+
+
 def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) -> dict[str, inspect.Parameter]:
     made = {}
     for name, field in spec_type.model_fields.items():
@@ -155,7 +177,7 @@ def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) ->
             continue
         option = typer.Option(
             help=_help_of(field),
-            metavar="A,B" if _is_names(field.annotation) else None,
+            metavar=_metavar(field.annotation),
             rich_help_panel=_title(spec_type),
         )
         made[name] = _parameter(name, Annotated[_option_type(field.annotation), option], default=None)
@@ -165,7 +187,8 @@ def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) ->
 def _help_of(field: FieldInfo) -> str:
     """What the field is for, and what holds if it is not stated, where that is a choice or a number."""
     stated = field.description or ""
-    return stated if field.is_required() or field.default in (None, ()) else f"{stated} (default: {field.default})"
+    told = field.is_required() or field.default in (None, ()) or field.default_factory is not None
+    return stated if told else f"{stated} (default: {field.default})"
 
 
 def _collected(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: Mapping[str, str]) -> dict[str, Any]:
@@ -179,13 +202,42 @@ def _collected(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: 
             if values := _collected(nested, inner, {}):
                 found[name] = values
         elif stated[name] is not None:
-            found[name] = names(stated[name]) if _is_names(field.annotation) else stated[name]
+            found[name] = _value(field.annotation, stated[name])
     return found
+
+
+def _value(annotation: Any, stated: Any) -> Any:
+    """What was stated, as the field takes it."""
+    if _is_pairs(annotation):
+        return pairs(stated)
+    if _is_groups(annotation):
+        return [_group(annotation, text) for text in stated]
+    return names(stated) if _is_names(annotation) else stated
+
+
+def _group(annotation: Any, text: str) -> Any:
+    """One group of names; where groups have a tolerance it may stand behind a colon.
+
+    >>> from safeswap.model.combination import KeyCombination
+    >>> _group(tuple[KeyCombination, ...], "Age,Sex:5"), _group(tuple[tuple[str, ...], ...], "Age,Sex")
+    ({'keys': ('Age', 'Sex'), 'tolerance': '5'}, ('Age', 'Sex'))
+    """
+    before, colon, behind = text.rpartition(":")
+    if colon and _nested(get_args(_bare(annotation))[0]) and _is_number(behind):
+        return {"keys": names([before]), "tolerance": behind.strip()}
+    return names([text])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _option_type(annotation: Any) -> Any:
     """The type of an option for a field; every option may be left out."""
-    return (list[str] if _is_names(annotation) else _bare(annotation)) | None
+    return (list[str] if _is_names(annotation) or _is_pairs(annotation) else _bare(annotation)) | None
 
 
 def _bare(annotation: Any) -> Any:
@@ -199,6 +251,26 @@ def _bare(annotation: Any) -> Any:
 
 def _is_names(annotation: Any) -> bool:
     return get_origin(_bare(annotation)) is tuple
+
+
+def _is_groups(annotation: Any) -> bool:
+    """Whether each option is a group of names: a tuple of tuples, or of models that begin with names."""
+    if not _is_names(annotation):
+        return False
+    item = _bare(get_args(_bare(annotation))[0])
+    return get_origin(item) is tuple or _nested(item) is not None
+
+
+def _is_pairs(annotation: Any) -> bool:
+    return get_origin(_bare(annotation)) is dict
+
+
+def _metavar(annotation: Any) -> str | None:
+    if _is_pairs(annotation):
+        return "A=1,B=2"
+    if _is_groups(annotation):
+        return "A,B[:Q]" if _nested(get_args(_bare(annotation))[0]) else "A,B"
+    return "A,B" if _is_names(annotation) else None
 
 
 def _nested(annotation: Any) -> type[BaseModel] | None:

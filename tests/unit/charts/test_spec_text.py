@@ -4,7 +4,7 @@ import shlex
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.studies import HOSTILE, small_data
 from typer.testing import CliRunner
@@ -13,7 +13,10 @@ import safeswap as ss
 from safeswap import registry
 from safeswap.charts.spec_text import command_text, python_text, toml_text
 from safeswap.cli import app as program
+from safeswap.cli.options import _group, pairs
+from safeswap.model.combination import KeyCombination
 from safeswap.model.spec import SwapSpec, Targeting
+from safeswap.model.suppress_spec import SuppressSpec
 
 names = st.lists(st.text(min_size=1), min_size=3, max_size=3, unique=True)
 
@@ -41,6 +44,23 @@ def test_nested_parameters_are_told_too():
     exec(python_text(spec).replace("masked = ", "# "), values)
     assert registry.make_spec(values["spec"]) == spec
     assert "--target-keys B --target-keys C --target-weight 3.0" in command_text(spec)
+
+
+@given(names)
+def test_groups_and_figures_come_back_from_every_text(three):
+    assume(not any(name != name.strip() or "\n" in name or "\r" in name for name in three))
+    spec = SuppressSpec(
+        combinations=[three[:2], {"keys": three[2:], "tolerance": 5}], levels={three[0]: 1}, importance={three[1]: 2.5}
+    )
+    assert registry.make_spec(tomllib.loads(toml_text(spec))) == spec
+    values = {}
+    exec(python_text(spec).replace("masked = ", "# "), values)
+    assert registry.make_spec(values["spec"]) == spec
+    words = shlex.split(command_text(spec).replace("\\\n", " "))
+    given_ = [(word, words[i + 1]) for i, word in enumerate(words[:-1])]
+    groups = [_group(tuple[KeyCombination, ...], text) for word, text in given_ if word == "--combinations"]
+    assert groups == [tuple(three[:2]), {"keys": tuple(three[2:]), "tolerance": "5"}]
+    assert pairs([text for word, text in given_ if word == "--importance"]) == {three[1]: "2.5"}
 
 
 def test_python_masks_the_data_as_the_study_did():

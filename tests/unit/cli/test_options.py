@@ -9,7 +9,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from safeswap.cli import app as program
-from safeswap.cli.options import Console, command, names, spec_options
+from safeswap.cli.options import Console, command, names, pairs, spec_options
+from safeswap.errors import SpecError
+from safeswap.model.combination import KeyCombination
 from safeswap.model.spec import SwapSpec, Targeting
 
 
@@ -23,6 +25,9 @@ class Outer(BaseModel):
     share: Annotated[float | None, Field(gt=0)] = None
     way: Literal["left", "right"] = "left"
     inner: Inner | None = None
+    tables: tuple[tuple[str, ...], ...] = ()
+    lists: tuple[KeyCombination, ...] = ()
+    worth: dict[str, float] = Field(default_factory=dict)
 
 
 @pytest.fixture
@@ -51,6 +56,25 @@ def called():
 
 def test_what_is_not_stated_is_left_to_the_specification(called):
     assert called() == ({}, False)
+
+
+def test_groups_of_names_stay_apart(called):
+    stated, _ = called(
+        "--tables", "A,B", "--tables", '"C, c"', "--lists", "A,B:5", "--lists", '"A:5"', "--lists", "a:b"
+    )
+    assert stated["tables"] == [("A", "B"), ("C, c",)]
+    assert stated["lists"] == [{"keys": ("A", "B"), "tolerance": "5"}, ("A:5",), ("a:b",)]
+
+
+def test_figures_come_by_attribute(called):
+    assert called("--worth", "A=2,B=0.5", "--worth", "C=1=3")[0] == {"worth": {"A": "2", "B": "0.5", "C=1": "3"}}
+
+
+@pytest.mark.parametrize("text", ["A", "=2", "A=", "A=1,A=2"])
+def test_what_is_no_figure_of_an_attribute_is_refused(text):
+    with pytest.raises(SpecError) as caught:
+        pairs([text])
+    assert caught.value.code == "bad-pair"
 
 
 def test_what_is_stated_arrives_under_the_names_of_the_fields(called):
