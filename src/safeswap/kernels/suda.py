@@ -58,7 +58,7 @@ def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> Minim
         return _among_wildcards(found, most)
     # The key with most levels splits best: it is the one that most sets of keys begin with.
     order = np.argsort(found.cardinalities, kind="stable")
-    width = np.result_type(*(column.dtype for column in found.columns))
+    width = np.dtype(np.uint16 if max(found.cardinalities) <= 1 << 16 else np.uint32)  # each costs a compilation
     codes = np.stack([found.columns[j].astype(width, copy=False) for j in order])
     outside = np.array([found.blanks[j] if missing == "none" else -1 for j in order], np.int64)
     classes, masks = _search(codes, outside, np.minimum(found.sizes, 2).astype(np.int8), max(found.cardinalities), most)

@@ -182,13 +182,14 @@ def intrusion(uniques: int, in_pairs: int, sampling_fraction: float) -> float:
 def spread(scores: Floats, file_dis: float, uniques: int, keys: int) -> Floats:
     """The DIS score of each cell: 1 / (1 + U (1/DIS − 1) / (s^g Σ s^−g)) with g = 1 + (8 − keys) / 20.
 
-    The sum is over all records with a score; a record without has none.
+    The sum is over all records with a score; a record without has none. The exponent g was found by trial for a dozen
+    keys or so; it would be negative for more than 28 and is kept at 1/20 or above, so that more score is more risk.
     """
     found = np.zeros_like(scores)
     some = scores > 0
     if file_dis > 0 and some.any():
         # Logarithms, since scores of many keys are factorials.
-        steepness = 1 + (8 - keys) / 20
+        steepness = max(1 + (8 - keys) / 20, 1 / 20)
         logs = steepness * np.log(scores[some])
         factor = np.exp(logs - logs.min()) * np.exp(logs.min() - logs).sum()
         found[some] = 1 / (1 + uniques * (1 / file_dis - 1) / factor)

@@ -1,0 +1,103 @@
+"""Minimal uniques are those that comparing every record with every other finds, whatever a blank means."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeswap.kernels import suda
+from safeswap.kernels.combinations import Classes, classes, mask_of
+
+BLANK = 4
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[Classes, int]:
+    """A small file of up to five keys, some blank, and the largest number of keys to look at."""
+    keys, records = draw(st.integers(1, 5)), draw(st.integers(0, 24))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    levels = [int(rng.integers(1, BLANK + 1)) for _ in range(keys)]
+    columns = [rng.integers(0, level, records).astype(np.uint8) for level in levels]
+    share = draw(st.sampled_from([0.0, 0.1, 0.4]))
+    for column in columns:
+        column[rng.random(records) < share] = BLANK
+    return classes(columns, [BLANK + 1] * keys, [BLANK] * keys), draw(st.integers(1, keys))
+
+
+def by_hand(found: Classes, most: int, missing: str) -> set[tuple[int, int]]:
+    """Each class and set of keys in which no other record is like it, while one is in every smaller set."""
+    codes = np.stack(found.columns, axis=1).tolist()
+
+    def like(one: list[int], other: list[int], keys: tuple[int, ...]) -> bool:
+        blank = [j for j in keys if BLANK in (one[j], other[j])]
+        if missing == "own":
+            return all(one[j] == other[j] for j in keys)
+        if missing == "none" and blank:
+            return False
+        return all(one[j] == other[j] for j in keys if j not in blank)
+
+    def alone(row: int, keys: tuple[int, ...]) -> bool:
+        if missing == "none" and any(codes[row][j] == BLANK for j in keys):
+            return False
+        others = [i for i in range(len(codes)) if i != row and like(codes[row], codes[i], keys)]
+        return found.sizes[row] == 1 and not others
+
+    sets = [keys for size in range(1, most + 1) for keys in combinations(range(len(found.columns)), size)]
+    return {
+        (row, mask_of(keys))
+        for row in range(len(codes))
+        for keys in sets
+        if alone(row, keys)
+        and not any(alone(row, part) for part in chain(*(combinations(keys, n) for n in range(1, len(keys)))))
+    }
+
+
+@given(files(), st.sampled_from(["own", "none", "any"]))
+def test_minimal_uniques_are_those_of_comparing_all_pairs(case: tuple[Classes, int], missing: str) -> None:
+    found, most = case
+    unique = suda.minimal_uniques(found, most=most, missing=missing)
+    pairs = list(zip(unique.classes.tolist(), unique.masks.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs)), "none is found twice"
+    assert set(pairs) == by_hand(found, most, missing)
+
+
+@given(files())
+def test_the_order_of_the_keys_plays_no_part(case: tuple[Classes, int]) -> None:
+    found, most = case
+    turned = classes([c[found.of_record] for c in found.columns[::-1]], found.cardinalities[::-1], found.blanks[::-1])
+    rows = turned.of_record[found.first].astype(np.int64)
+    keys = len(found.columns)
+    here, there = suda.minimal_uniques(found, most=most), suda.minimal_uniques(turned, most=most)
+    mirrored = [int(f"{mask:0{keys}b}"[::-1], 2) for mask in here.masks.tolist()]
+    assert set(zip(rows[here.classes].tolist(), mirrored, strict=True)) == set(
+        zip(there.classes.tolist(), there.masks.tolist(), strict=True)
+    )
+
+
+@given(files())
+def test_totals_add_up_over_records_and_keys(case: tuple[Classes, int]) -> None:
+    found, most = case
+    unique, weights = suda.minimal_uniques(found, most=most), np.arange(6, dtype=np.float64)
+    by_class = suda.totals(unique, len(found), weights)
+    assert by_class.sum() == unique.sizes.sum()
+    by_key = suda.key_totals(unique, len(found), weights)
+    assert by_key.sum() == (unique.sizes**2).sum(), "a set of k keys adds its weight, here k, to each of them"
+    smallest = suda.smallest(unique, len(found))
+    assert ((smallest > 0) == (by_class > 0)).all()
+
+
+def test_many_uniques_need_more_room_than_there_is_at_first() -> None:
+    rng = np.random.default_rng(1)
+    columns = [rng.permutation(6_000).astype(np.uint16) for _ in range(3)]
+    unique = suda.minimal_uniques(classes(columns, [6_000] * 3, [6_000] * 3), most=3)
+    assert len(unique) == 18_000
+    assert set(unique.masks.tolist()) == {1, 2, 4}
+
+
+def test_the_highest_of_62_keys_has_a_bit_of_its_own() -> None:
+    columns = [np.array([0, 0, 0], np.uint8)] * 61 + [np.array([0, 1, 1], np.uint8)]
+    unique = suda.minimal_uniques(classes(columns, [2] * 62, [9] * 62), most=1)
+    assert unique.masks.tolist() == [1 << 61]
