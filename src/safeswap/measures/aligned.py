@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -12,19 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import SpecError
+from safeswap.model.coarsening import Integers, coarsening
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, Codes, smallest_code_type
-from safeswap.model.score import Comparison
+from safeswap.model.score import Axis, Comparison
 
 if TYPE_CHECKING:
     from safeswap.kernels.cells import JointCounts
+    from safeswap.measures.base import Measure
+
+BLIND_TO_RECODING = frozenset({"hellinger", "total_variation", "entropy_change", "adV", "adC", "D", "ordinal"})
+"""Measures of distortion that compare two tables cell by cell, and so in categories that both files have."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AlignedColumn:
     """One attribute before and after. ``changed`` was found by comparing the two columns, not by asking the audit.
 
-    A missing value has the code ``len(levels)``.
+    A missing value has the code ``len(levels)``. Where the attribute was ``recoded``, the values before are given in
+    the categories of the release: what differs then is what was changed besides.
     """
 
     name: str
@@ -33,6 +40,7 @@ class AlignedColumn:
     levels: pa.Array
     cardinality: int
     changed: bool
+    recoded: bool = False
 
 
 # Many measures look at one comparison: what they share is kept for as long as the comparison lives.
@@ -46,7 +54,9 @@ def aligned(comparison: Comparison, name: str) -> AlignedColumn:
     """The attribute in both files, coded alike; computed once per comparison."""
     known = _COLUMNS.setdefault(comparison, {})
     if name not in known:
-        known[name] = _align(name, comparison.before.coded(name), comparison.after.coded(name))
+        lookup = coarsening(comparison.before, comparison.after, name)
+        before, after = comparison.before.coded(name), comparison.after.coded(name)
+        known[name] = _align(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
     return known[name]
 
 
@@ -108,6 +118,40 @@ def _align(name: str, before: Coded, after: Coded) -> AlignedColumn:
         levels=levels,
         cardinality=len(levels) + missing,
         changed=not (first is second or np.array_equal(first, second)),
+    )
+
+
+def recoded_names(comparison: Comparison, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the attributes that have coarser categories than before."""
+    return tuple(name for name in names if name in comparison.after.schema and aligned(comparison, name).recoded)
+
+
+def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
+    """Refuse to place a recoded candidate on a map whose measures of distortion do not see what recoding takes away."""
+    names = recoded_names(comparison, tuple(comparison.before.schema.names))
+    blind = [m.name for m in measures if m.axis is Axis.DISTORTION and m.name in BLIND_TO_RECODING]
+    if names and blind:
+        raise SpecError(
+            f"{blind[0]} compares in the categories of the release and does not see what recoding took away",
+            code="blind-to-recoding",
+            hint="measure the distortion by information_loss",
+            attributes=list(names),
+        )
+
+
+def _align_recoded(name: str, before: Coded, after: Coded, lookup: Integers) -> AlignedColumn:
+    dtype = smallest_code_type(len(after.levels) + 1)
+    first, second = lookup.astype(dtype)[before.codes], after.codes.astype(dtype)
+    changed = not np.array_equal(first, second)
+    cardinality = len(after.levels) + bool((first == len(after.levels)).any() or after.has_missing)
+    return AlignedColumn(
+        name=name,
+        before=first,
+        after=second,
+        levels=after.levels,
+        cardinality=cardinality,
+        changed=changed,
+        recoded=True,
     )
 
 

@@ -136,6 +136,14 @@ def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> t
     return names
 
 
+def recoding_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
+    """A sentence that names the attributes compared in coarser categories than the original has, or nothing."""
+    from safeswap.measures.aligned import recoded_names
+
+    names = recoded_names(comparison, chosen)
+    return f" Compared in the categories of the release: {', '.join(names)}; see information_loss." if names else ""
+
+
 def left_out(comparison: Comparison, chosen: tuple[str, ...]) -> str:
     """A sentence that names the numeric attributes which cells were not formed from, or nothing.
 

@@ -27,10 +27,10 @@ def level_order(comparison: Comparison, name: str) -> Order | None:
     An ordinal attribute is ordered by the levels of its description. Where the description lists none, levels that
     are numbers are ordered as numbers; a numeric attribute is, too. No order is guessed from the alphabet.
     """
-    attribute = comparison.before.schema[name]
+    column = aligned(comparison, name)
+    attribute = (comparison.after if column.recoded else comparison.before).schema[name]
     if attribute.kind not in (Kind.ORDINAL, Kind.NUMERIC):
         return None
-    column = aligned(comparison, name)
     texts = level_texts(column.levels)
     ranked = _stated(attribute, texts) if attribute.levels else _numbers(attribute, texts)
     if ranked is None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from safeswap.engines.base import Engine
 from safeswap.methods.value_change import ValuePlan, masked_by
-from safeswap.model.audit import Replacement
+from safeswap.model.audit import COARSENED, Replacement
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
@@ -26,9 +26,6 @@ from safeswap.model.recode_spec import RecodeSpec
 from safeswap.model.recode_steps import Blank, Drop, Step
 from safeswap.model.recoding import check_step, pinned, values_of
 from safeswap.model.schema import Attribute
-
-COARSENED = "coarsened"
-"""The fact by which an audit says that values were made coarser, not wrong."""
 
 
 class RecodeMethod:

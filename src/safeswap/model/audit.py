@@ -12,6 +12,9 @@ import pyarrow as pa
 
 Rows = npt.NDArray[np.int64]
 
+COARSENED = "coarsened"
+"""The fact by which an audit says that values were made coarser, not wrong."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange:
@@ -76,6 +79,10 @@ class Audit:
         for replacement in self.replacements:
             flags[replacement.rows] = True
         return flags
+
+    def perturbed(self) -> npt.NDArray[np.bool_]:
+        """Per record, whether its values may be untrue: it was touched, and values were not just made coarser."""
+        return np.zeros(self.records, dtype=np.bool_) if self.facts.get("values") == COARSENED else self.touched()
 
     @property
     def unit(self) -> str:

@@ -16,25 +16,23 @@ _DENSE = 1 << 22
 def coarsening(before: Microdata, after: Microdata, name: str) -> Integers | None:
     """For each code before (missing last) its code after, where each value became one value and that is a recoding.
 
-    Values that were blanked in some records do not count against it. None where the column was not recoded: it has
-    the same description and no new value, or one value became several, or values only changed places.
+    A recoded attribute is described anew: other levels, or another kind. Values that were blanked in some records do
+    not count against it. None where the description is the same, where one value became several, or where values only
+    changed places.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
-    >>> schema = Schema(attributes=(Attribute(name="Age"),))
-    >>> fine, coarse, moved = (
-    ...     Microdata(pa.table({"Age": v}), schema)
-    ...     for v in (["17", "18", "40"], ["<20", "<20", None], ["40", "18", "17"])
-    ... )
-    >>> coarsening(fine, coarse, "Age").tolist(), coarsening(fine, moved, "Age")
+    >>> ages = (("17", "18", "40"), ("<20", "20+"))
+    >>> described = [Schema(attributes=(Attribute(name="Age", levels=levels),)) for levels in ages]
+    >>> fine = Microdata(pa.table({"Age": ["17", "18", "40"]}), described[0])
+    >>> coarse = Microdata(pa.table({"Age": ["<20", "<20", None]}), described[1])
+    >>> coarsening(fine, coarse, "Age").tolist(), coarsening(fine, fine, "Age")
     ([0, 0, 1, 1], None)
     """
-    if len(before) != len(after) or name not in after.schema:
+    if len(before) != len(after) or name not in after.schema or before.schema[name] == after.schema[name]:
         return None
     old, new = before.coded(name), after.coded(name)
     olds, news = set(level_texts(old.levels)), set(level_texts(new.levels))
-    if before.schema[name] == after.schema[name] and news <= olds:
-        return None
     missing = len(new.levels)
     then, now = _pairs(old.codes.astype(np.int64), new.codes.astype(np.int64), missing + 1)
     seen = now < missing

@@ -121,7 +121,6 @@ def described(step: Step, values: Values, target: Target) -> Attribute:
     missing = _missing(step, before, news)
     levels = [*step.labels, *news] if isinstance(step, Ranges) else list(news)
     levels = [text for text in dict.fromkeys(levels) if text not in missing]
-    listed = kind.is_categorical and (kind is Kind.ORDINAL or bool(before.levels))
     sources: dict[str, int] = {}
     for new in target.values():
         sources[new or ""] = sources.get(new or "", 0) + 1
@@ -133,7 +132,7 @@ def described(step: Step, values: Values, target: Target) -> Attribute:
         kind=kind,
         label=before.label,
         letter=before.letter,
-        levels=tuple(levels) if listed else (),
+        levels=tuple(levels) if kind.is_categorical else (),
         labels={**kept, **{text: word for text, word in stated.items() if text in news}},
         missing=missing,
         hierarchy=_hierarchy(step, before),

@@ -22,6 +22,7 @@ from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InternalError, SafeswapError
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
 from safeswap.kernels.two_way import MOST_PLACES
+from safeswap.measures.aligned import refuse_blind
 from safeswap.measures.base import Measure
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.figures import Figures
@@ -96,7 +97,9 @@ class Evaluator:
         try:
             method = registry.method(spec.method)
             masked = method.apply(self.data, spec, key=self.key, engine=self.engine, replicate=replicate)
-            seen = Comparison(before=self.data, after=masked.data, attributes=self.keys, touched=masked.audit.touched())
+            touched = masked.audit.perturbed()
+            seen = Comparison(before=self.data, after=masked.data, attributes=self.keys, touched=touched)
+            refuse_blind(seen, self._measures)
             scores = np.array([[measure.score(seen).value for measure in self._measures]])
             return Figures(scores, np.array([masked.audit.made]), ("",), self._two_way(seen))
         except InternalError:

@@ -76,6 +76,7 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
     """Put a file and its masked version side by side, as measures look at them."""
     import numpy as np
 
+    from safeswap.model.coarsening import coarsening
     from safeswap.model.equality import aligned_columns, different
 
     if isinstance(before, Masked) and after is not None:
@@ -87,7 +88,7 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
     if isinstance(after, Masked):
         before = after
     if isinstance(before, Masked):
-        original, data, touched = before.original, before.data, before.audit.touched()
+        original, data, touched = before.original, before.data, before.audit.perturbed()
     else:
         if after is None:
             raise SpecError(
@@ -99,7 +100,8 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
         _check_alike(original, data)
         touched = np.zeros(len(original), dtype=np.bool_)
         for name in original.attributes:
-            if name in data.schema:
+            # A value that was made coarser is still true of its record.
+            if name in data.schema and coarsening(original, data, name) is None:
                 touched |= different(*aligned_columns(original.table.column(name), data.table.column(name)))
     chosen = tuple(attributes) if attributes is not None else original.schema.categorical
     for name in chosen:

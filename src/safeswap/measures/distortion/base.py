@@ -12,7 +12,7 @@ from pydantic import Field
 
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import aligned, changed_counts
-from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out
+from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, recoding_note
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison, Score
 
@@ -59,6 +59,7 @@ class JointDistortion(DistortionMeasure):
             detail = self._joint_detail(comparison, names, value)
             over = f"in the joint table of {_listed(names)}"
         sentence = self._meaning(value, over) + worst(detail) + left_out(comparison, names)
+        sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
     def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
@@ -106,6 +107,7 @@ class AssociationChange(DistortionMeasure):
         values = detail["value"].to_numpy()
         value = float(np.mean(np.abs(values) if self.absolute else values))
         sentence = self._meaning(value, detail.num_rows) + worst(detail) + left_out(comparison, names)
+        sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
     def _meaning(self, value: float, tables: int) -> str:
