@@ -27,6 +27,7 @@ COMMANDS = {
     "describe": "Show the attributes of a file, their levels and its small cells; no record.",
     "keygen": "Make a secret key from which all randomness comes.",
     "risk": "Show how easily the records of a file can be singled out by their keys.",
+    "risky": "List the combinations of keys that too few records share.",
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
     "assess": "Measure the risk and the distortion of a masked file.",

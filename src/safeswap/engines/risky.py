@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.engines.key_classes import key_classes
+from safeswap.engines.risky_tables import Part, table_of
 from safeswap.errors import SpecError
 from safeswap.kernels.combinations import (
     Classes,
@@ -26,6 +28,8 @@ from safeswap.model.microdata import Microdata
 
 Names = tuple[str, ...]
 Rows = npt.NDArray[np.int64]
+
+_SHOWN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +61,17 @@ class Risky:
     unsafe_records: int
     combinations: tuple[RiskyCombination, ...]
     keys: tuple[RiskyKey, ...]
+    frame_type: str = "pyarrow"  # in which the caller's own dataframes are
     _data: Microdata = field(repr=False)
     _names: Names = field(repr=False)
     _classes: Classes = field(repr=False)
     _unsafe_classes: npt.NDArray[np.bool_] = field(repr=False)
     _cells: tuple[tuple[Rows, npt.NDArray[Any]], ...] = field(repr=False)
+
+    @property
+    def data(self) -> Microdata:
+        """The file that was looked at. Confidential."""
+        return self._data
 
     @property
     def unsafe(self) -> int:
@@ -80,9 +90,12 @@ class Risky:
     def sentence(self) -> str:
         """The finding in plain words."""
         share = self.unsafe_records / self.records if self.records else 0.0
+        lists = f"{len(self.combinations):,} combination{'s' if len(self.combinations) > 1 else ''} of keys"
+        if not self.unsafe:
+            return f"no combination of values is unsafe, in {lists} over {self.records:,} records"
         return (
-            f"{self.unsafe:,} combinations of values are unsafe, in {len(self.combinations):,} combinations of keys; "
-            f"{self.unsafe_records:,} of {self.records:,} records ({share:.2%}) are in one of them"
+            f"{self.unsafe:,} combination{'s' if self.unsafe > 1 else ''} of values unsafe, in {lists}; "
+            f"{self.unsafe_records:,} of {self.records:,} records ({share:.2%}) are in one"
         )
 
     def listed(self, *, most: int | None = None) -> pa.Table:
@@ -106,6 +119,11 @@ class Risky:
             }
         )
 
+    def cells(self) -> Iterator[tuple[Names, float, Rows, npt.NDArray[Any]]]:
+        """For each combination of keys a record of each of its unsafe cells, and their sizes. Confidential."""
+        for each, (classes, sizes) in zip(self.combinations, self._cells, strict=True):
+            yield each.keys, each.tolerance, self._classes.first[classes], sizes
+
     def rows(self, *keys: str) -> Rows:
         """The positions of the records in an unsafe combination: of these keys, or of any. Confidential."""
         flags = self._unsafe_classes
@@ -120,6 +138,19 @@ class Risky:
             places = [self._names.index(name) for name in asked.keys]
             flags = unsafe_cells(self._classes, places, asked.tolerance, missing=self.asked.missing).is_small
         return np.flatnonzero(flags[self._classes.of_record])
+
+    def to_frame(self, part: Part = "unsafe") -> Any:
+        """A part as a dataframe of the type that the data came in; an Arrow table if from a file.
+
+        ``dimensions``, ``keys`` and ``combinations`` are totals. ``unsafe`` shows values and ``records`` the records
+        behind them: both are confidential.
+        """
+        table = table_of(self, part)
+        if self.frame_type == "pyarrow":
+            return table
+        import narwhals as nw
+
+        return nw.from_arrow(table, backend=self.frame_type).to_native()  # type: ignore[arg-type]
 
     def _values(self, keys: Names, rows: Rows) -> list[list[str | None]]:
         """The values of some records, as texts."""
@@ -148,7 +179,12 @@ class Risky:
         }
 
     def __repr__(self) -> str:
-        return f"<Risky: {self.sentence}>"
+        by_size = ", ".join(f"{number:,} of {size}" for size, number in self.by_dimension.items())
+        worst = sorted((each for each in self.keys if each.records), key=lambda each: -each.records)
+        lines = [f"<Risky: {self.sentence}"]
+        lines += [f"  by number of keys: {by_size}"] if len(self.by_dimension) > 1 else []
+        lines += [f"  {each.key}: {each.records:,} records, {each.alone:,} safe without it" for each in worst[:_SHOWN]]
+        return "\n".join(lines) + ">"
 
 
 def risky(data: Microdata, combinations: Any) -> Risky:

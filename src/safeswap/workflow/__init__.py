@@ -6,6 +6,7 @@ The command line, and every other surface, calls these and nothing below them.
 from __future__ import annotations
 
 from safeswap.workflow.arguments import as_key, as_spec, as_study_spec, find_engine
+from safeswap.workflow.argus import risky, write_risky
 from safeswap.workflow.assessing import DEFAULT_MEASURES, assess, assess_file, compare
 from safeswap.workflow.masking import keep, mask, mask_file, plan, recall, swap, undo
 from safeswap.workflow.plotting import confidentiality, confidentiality_by_keys, write_confidentiality
@@ -41,6 +42,7 @@ __all__ = [
     "record_risk",
     "release",
     "report",
+    "risky",
     "safe_table",
     "save_study",
     "search",
@@ -54,4 +56,5 @@ __all__ = [
     "write",
     "write_confidentiality",
     "write_record_risks",
+    "write_risky",
 ]

@@ -1,0 +1,100 @@
+"""``safeswap risky``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from safeswap.cli.console import Console, table, visible
+from safeswap.cli.options import OUTPUT, Force, command, reading_options, spec_options
+from safeswap.cli.outputs import check_outputs
+from safeswap.model.combination import Combinations
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from safeswap.engines.risky import Risky
+
+MOST_COMBINATIONS = 20
+
+
+@command
+@spec_options(Combinations)
+@reading_options
+def risky(
+    console: Console,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to look at, before or after masking")],
+    *,
+    parameters: dict[str, Any],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="every unsafe combination with its values, to stay inside: csv or parquet",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="the records behind them, to stay inside: csv or parquet", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    force: Force = False,
+    reading: dict[str, Any],
+) -> None:
+    """List the combinations of keys that too few records share.
+
+    Say which combinations: --keys with --up-to for all of so many keys, --combinations for a list of your own, --levels
+    for ARGUS's identification levels. Totals only; values and records go to files where these are named.
+    """
+    from safeswap import workflow
+
+    files = {"unsafe": output, "records": records}
+    wanted = {part: path for part, path in files.items() if path is not None}
+    check_outputs(list(wanted.values()), inputs=[file], force=force)
+    asked = Combinations(**parameters)
+    with console.steps(2 + bool(wanted)) as steps:
+        steps.at("reading")
+        data = workflow.read(file, **reading)
+        steps.at("counting")
+        found = workflow.risky(data, asked)
+        if wanted:
+            steps.at("writing")
+        for part, path in wanted.items():
+            workflow.write_risky(found, path, part=part, force=force)  # type: ignore[arg-type]
+    sentence = found.sentence
+    console.say(sentence[0].upper() + sentence[1:] + ".")
+    for each in (_by_size(found), _by_key(found), _by_combination(found)) if found.unsafe else ():
+        console.say("")
+        console.say(each)
+    for path in wanted.values():
+        console.say(f"\nWrote {visible(str(path))}; it stays inside.")
+    console.result({"command": "risky", **found.as_dict(), "outputs": {p: str(path) for p, path in wanted.items()}})
+
+
+def _by_size(found: Risky) -> Table:
+    rows = [
+        [str(row["keys"]), *(f"{row[name]:,}" for name in ("combinations", "occupied", "unsafe"))]
+        for row in found.to_frame("dimensions").to_pylist()
+    ]
+    return table(["keys together", "combinations of keys", "of values", "unsafe"], rows, right="rrrr")
+
+
+def _by_key(found: Risky) -> Table:
+    worst = sorted(found.keys, key=lambda each: (-each.records, -each.alone))
+    rows = [(visible(each.key), f"{each.records:,}", f"{each.alone:,}") for each in worst]
+    return table(["key", "records unsafe with it", "safe without it"], rows, right="lrr")
+
+
+def _by_combination(found: Risky) -> Table:
+    worst = sorted((each for each in found.combinations if each.unsafe), key=lambda each: -each.records)
+    rows = [
+        (visible(" × ".join(each.keys)), f"{each.tolerance:g}", f"{each.unsafe:,}", f"{each.records:,}")
+        for each in worst[:MOST_COMBINATIONS]
+    ]
+    more = len(worst) - len(rows)
+    title = f"the {len(rows)} worst of {len(worst):,}; all with --json" if more else ""
+    return table(["combination of keys", "tolerance", "unsafe", "records"], rows, right="lrrr", title=title)

@@ -1,0 +1,65 @@
+"""Which combinations of keys single out too few records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from safeswap.errors import SpecError
+from safeswap.workflow.reading import _frame_type, read
+
+if TYPE_CHECKING:
+    from safeswap.engines.risky import Risky
+    from safeswap.engines.risky_tables import Part
+
+
+def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
+    """Every combination of keys that too few records share.
+
+    ``combinations`` is a list of lists of names, a :class:`~safeswap.model.combination.Combinations`, or its values as
+    a mapping. The ``parameters`` are those of Combinations: ``keys`` with ``up_to`` for all combinations of so many of
+    them, ``levels`` for ARGUS's identification levels; ``tolerance`` (unsafe: fewer) or ``threshold`` (unsafe: so many
+    or fewer); what a ``missing`` value means ("none": matches nothing, "own": is a value, "any": matches all);
+    ``weight`` to sum an attribute instead of counting records.
+
+    The result shows totals; ``to_frame`` gives them as dataframes of the caller's type, and inside also the values
+    that are unsafe and the records behind them.
+
+    >>> from safeswap import datasets
+    >>> found = risky(datasets.cps8d(), keys=["Age", "Edu", "Race", "MS"], up_to=4)
+    >>> found.by_dimension, found.to_frame("keys").column_names
+    ({1: 0, 2: 0, 3: 0, 4: 2}, ['key', 'records', 'safe_without'])
+    >>> risky(datasets.cps8d(), [("Age", "Sex"), ("Race",)], threshold=2).unsafe
+    0
+    """
+    from safeswap.engines.risky import risky as find
+    from safeswap.model.combination import Combinations, as_combinations
+
+    if combinations is None:
+        asked = Combinations(**parameters)
+    elif not parameters:
+        asked = as_combinations(combinations)
+    elif isinstance(combinations, list | tuple):
+        asked = Combinations(combinations=tuple(combinations), **parameters)
+    else:
+        kind = "mapping" if isinstance(combinations, Mapping) else "Combinations"
+        raise SpecError(
+            f"give a {kind} or parameters, not both",
+            code="bad-spec",
+            hint="a list of combinations may go with parameters",
+        )
+    source = read(data)
+    return replace(find(source, asked), frame_type=_frame_type(source))
+
+
+def write_risky(found: Risky, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
+    """Write a part of a list of unsafe combinations, as csv or parquet; only its owner can read it.
+
+    ``unsafe`` shows the values, ``records`` the records behind them: both are for inside.
+    """
+    from safeswap.engines.risky_tables import table_of
+    from safeswap.io.write import write
+
+    write(table_of(found, part), path, force=force)
