@@ -73,7 +73,7 @@ def risk(
         check_outputs([output], inputs=[file], force=force)
     chosen, meaning = names(keys), {} if missing is None else {"missing": missing}
     search: dict[str, Any] = {"max_size": max_size, "sampling_fraction": sampling_fraction, **meaning}
-    weighting: dict[str, Any] = {"weight": weight, "model": model, **meaning}
+    weighting: dict[str, Any] = {"weight": weight, "model": model}
     with console.steps(4) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
@@ -83,7 +83,7 @@ def risk(
         found = workflow.special_uniques(data, chosen, **search)
         if output is not None:
             steps.at("writing")
-            workflow.write_record_risks(data, output, chosen, weight=weight, model=model, force=force, **search)
+            workflow.write_record_risks(data, output, chosen, force=force, **weighting, **search)
     console.say(f"By {visible(', '.join(chosen))}:")
     console.say("")
     console.say(_figures(assessment))
