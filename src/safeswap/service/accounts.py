@@ -16,7 +16,7 @@ from typing import Any
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import Type
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from safeswap.errors import SpecError
@@ -62,10 +62,10 @@ def check_password(stored: str | None, password: str) -> bool:
     """Whether a password is the right one; takes as long where there is none to compare with."""
     with _AT_ONCE:
         try:
-            right = _HASHER.verify(stored or _nobodys_hash(), password[:LONGEST])
+            _HASHER.verify(stored or _nobodys_hash(), password[:LONGEST])
         except (VerificationError, InvalidHashError):
             return False
-    return right and stored is not None
+    return stored is not None
 
 
 @cache
@@ -74,12 +74,15 @@ def _nobodys_hash() -> str:
 
 
 def add_user(
-    connection: Connection, *, name: str, role: str, password: str | None = None, display_name: str = ""
+    connection: Connection, *, name: str, role: str, password_hash: str | None = None, display_name: str = ""
 ) -> str:
-    """Add a person; without a password she comes through a provider or a proxy."""
+    """Add a person; without a password she comes through a provider or a proxy.
+
+    ``password_hash`` comes from :func:`hash_password`, called before the transaction: others would wait for it.
+    """
     user_id = new_id()
-    hashed = hash_password(password, name=name) if password is not None else None
-    values = {"id": user_id, "name": plain_name(name), "role": role, "password_hash": hashed, "created_at": now()}
+    values = {"id": user_id, "name": plain_name(name), "role": role, "created_at": now()}
+    values |= {"password_hash": password_hash}
     try:
         with connection.begin_nested():
             connection.execute(insert(users).values(**values, display_name=display_name, active=True, version=1))
@@ -104,10 +107,6 @@ def log_in(service: Service, *, name: str, password: str, address: str) -> Row[A
         raise NotLoggedIn("name or password is wrong", code="wrong-password")
     with service.database.write() as connection:
         throttle.forgive(connection, service, attempt, name=name)
-        if _HASHER.check_needs_rehash(user.password_hash):
-            with _AT_ONCE:
-                hashed = _HASHER.hash(password)
-            connection.execute(update(users).where(users.c.id == user.id).values(password_hash=hashed))
     return user
 
 

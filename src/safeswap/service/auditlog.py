@@ -41,7 +41,7 @@ class Verdict:
     problem: str = ""
 
 
-def record(
+def record(  # noqa: PLR0917  (an entry reads as a sentence: who did what, where, to what)
     connection: Connection,
     actor: str,
     action: str,

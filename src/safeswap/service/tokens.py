@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from safeswap.service.database import Database, new_id, now
 from safeswap.service.sessions import hash_of
@@ -39,7 +39,7 @@ def find(database: Database, secret: str) -> Row[Any] | None:
     if not secret.startswith(PREFIX):
         return None
     at = now()
-    statement = (
+    statement: Select[Any] = (
         select(
             tokens.c.id,
             tokens.c.user_id,

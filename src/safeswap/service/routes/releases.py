@@ -1,0 +1,167 @@
+"""Releases: asked for by one person, approved by another, then downloaded."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+from sqlalchemy import Row, select
+
+from safeswap.service import auditlog, releases, tables
+from safeswap.service.archive import zipped
+from safeswap.service.etags import set_etag
+from safeswap.service.headers import REPORT_POLICY
+from safeswap.service.paging import Page, Paged, page_of
+from safeswap.service.problems import Conflict, Forbidden, NotFound
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.schemas.common import moment
+from safeswap.service.schemas.releases import (
+    Approval,
+    BundleFile,
+    Check,
+    DifferencingAnswer,
+    Rejection,
+    ReleaseAnswer,
+    ReleaseRequest,
+)
+from safeswap.service.state import Service, service_of
+
+router = APIRouter(prefix="/projects/{project_id}/releases", tags=["releases"])
+
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+Officer = Annotated[ProjectAccess, Depends(project("decide"))]
+ReleaseId = Annotated[str, Path(max_length=64)]
+Document = Literal["report.html", "manifest.json", "dictionary.json", "dictionary.csv"]
+
+_TYPES = {"html": "text/html; charset=utf-8", "json": "application/json", "csv": "text/csv; charset=utf-8"}
+
+
+@router.post("", status_code=202)
+def request_release(request: Request, response: Response, access: Worker, body: ReleaseRequest) -> ReleaseAnswer:
+    """Prepare a masking for release, and ask for it to be approved. A job writes and checks the bundle."""
+    service = service_of(request)
+    with service.database.read() as connection:
+        masking = releases.masking_of(connection, access, body.masking)
+    release_id = releases.request(service, access, masking=masking, terms=body.terms.model_dump(mode="json"))
+    response.headers["Location"] = f"{request.url.path}/{release_id}"
+    return _answer(service, access, release_id)
+
+
+@router.get("")
+def list_releases(request: Request, access: Reader, paging: Paged) -> Page[ReleaseAnswer]:
+    """The releases of a project, newest first."""
+    service = service_of(request)
+    statement = _with_names().where(tables.releases.c.project_id == access.id)
+    with service.database.read() as connection:
+        return page_of(
+            connection,
+            statement,
+            order=(tables.releases.c.requested_at, tables.releases.c.id),
+            paging=paging,
+            make=lambda row: _shown(service, access, row),
+        )
+
+
+@router.get("/{release_id}")
+def get_release(request: Request, response: Response, access: Reader, release_id: ReleaseId) -> ReleaseAnswer:
+    """One release: what would leave, what was verified, what comparing it with earlier ones would tell."""
+    with service_of(request).database.read() as connection:
+        row = releases.find(connection, access, release_id)
+    set_etag(response, f"{row.version}-{access.user.id}")
+    return _answer(service_of(request), access, release_id)
+
+
+@router.get("/{release_id}/documents/{name}", response_class=FileResponse)
+def get_document(request: Request, access: Reader, release_id: ReleaseId, name: Document) -> FileResponse:
+    """What would be published about the data: report, dictionary, manifest. For looking at before deciding."""
+    service = service_of(request)
+    with service.database.read() as connection:
+        row = releases.find(connection, access, release_id)
+    path = releases.bundle_folder(service, row) / name
+    if not path.is_file():
+        raise NotFound("there is no such document")
+    kind = _TYPES[name.rpartition(".")[2]]
+    return FileResponse(path, media_type=kind, headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+@router.post("/{release_id}/approval")
+def approve_release(request: Request, access: Officer, release_id: ReleaseId, body: Approval) -> ReleaseAnswer:
+    """Let exactly this bundle leave. Whoever asked for it cannot approve it."""
+    service = service_of(request)
+    releases.approve(
+        service, access, release_id, manifest_hash=body.manifest_hash, override_reason=body.override_reason
+    )
+    return _answer(service, access, release_id)
+
+
+@router.post("/{release_id}/rejection")
+def reject_release(request: Request, access: Officer, release_id: ReleaseId, body: Rejection) -> ReleaseAnswer:
+    """Do not let it leave."""
+    service = service_of(request)
+    releases.reject(service, access, release_id, reason=body.reason)
+    return _answer(service, access, release_id)
+
+
+@router.get(
+    "/{release_id}/bundle.zip",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/zip": {}}, "description": "The bundle"}},
+)
+def download_bundle(request: Request, access: Reader, release_id: ReleaseId) -> StreamingResponse:
+    """The approved bundle, for who asked for it and for officers."""
+    service = service_of(request)
+    with service.database.read() as connection:
+        row = releases.find(connection, access, release_id)
+    if row.state != "approved":
+        raise Conflict("the release has not been approved", code="not-approved", state=row.state)
+    if not releases.may_download(access.user, row):
+        raise Forbidden("the bundle is for who asked for it and for officers", code="role")
+    folder = releases.bundle_folder(service, row)
+    releases.check_bundle(folder, row.manifest_hash)
+    with service.database.write() as connection:
+        auditlog.record(connection, access.user.name, "release.download", access.id, release_id)
+    name = f"release-{row.manifest_hash[:16]}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.zip"'}
+    return StreamingResponse(zipped(folder, root=name), media_type="application/zip", headers=headers)
+
+
+def _with_names() -> Any:
+    asked, decided = tables.users.alias("asked"), tables.users.alias("decided")
+    return (
+        select(tables.releases, asked.c.name.label("asked_by"), decided.c.name.label("decided_by_name"))
+        .join(asked, asked.c.id == tables.releases.c.requested_by)
+        .outerjoin(decided, decided.c.id == tables.releases.c.decided_by)
+    )
+
+
+def _answer(service: Service, access: ProjectAccess, release_id: str) -> ReleaseAnswer:
+    with service.database.read() as connection:
+        row = connection.execute(_with_names().where(tables.releases.c.id == release_id)).one()
+    return _shown(service, access, row)
+
+
+def _shown(service: Service, access: ProjectAccess, row: Row[Any]) -> ReleaseAnswer:
+    checks = row.checks or {}
+    return ReleaseAnswer(
+        id=row.id,
+        project_id=row.project_id,
+        masking=row.masking_id,
+        job_id=row.job_id,
+        state=row.state,
+        terms=row.terms,
+        manifest_hash=row.manifest_hash,
+        records=checks.get("records", 0),
+        files=[BundleFile(**each) for each in checks.get("files", ())],
+        checks=[Check(**each) for each in checks.get("verified", ())],
+        remarks=checks.get("remarks", []),
+        differencing=[DifferencingAnswer(**each) for each in row.differencing or ()],
+        requested_by=row.asked_by,
+        requested_at=moment(row.requested_at),
+        decided_by=row.decided_by_name or "",
+        decided_at=moment(row.decided_at),
+        reason=row.reason,
+        may_approve=releases.may_approve(service, access.user, row),
+        may_download=releases.may_download(access.user, row),
+    )

@@ -1,0 +1,150 @@
+"""People: administrators let them in, give them a role and end what they may do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from pydantic import SecretStr
+from sqlalchemy import Connection, Row, func, select, update
+
+from safeswap.service import accounts, auditlog, sessions, tokens
+from safeswap.service.callers import Caller
+from safeswap.service.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.paging import Page, Paged, page_of
+from safeswap.service.problems import Conflict, Forbidden, NotFound
+from safeswap.service.roles import Role, allow
+from safeswap.service.schemas.common import moment
+from safeswap.service.schemas.people import PasswordChange, UserAnswer, UserChange, UserRequest
+from safeswap.service.state import service_of
+from safeswap.service.tables import users
+
+router = APIRouter(tags=["people"])
+
+# Requests with a password are not kept for repetition, not even as a hash: it would be quick to guess from.
+Admin = Annotated[Caller, Depends(allow("administer", once=False))]
+Self = Annotated[Caller, Depends(allow("self", once=False))]
+UserId = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/users")
+def list_users(request: Request, _: Admin, paging: Paged) -> Page[UserAnswer]:
+    """Everybody, by name."""
+    with service_of(request).database.read() as connection:
+        return page_of(connection, select(users), order=(users.c.name,), paging=paging, make=_shown, newest_first=False)
+
+
+@router.post("/users", status_code=201)
+def add_user(request: Request, response: Response, admin: Admin, body: UserRequest) -> UserAnswer:
+    """Let somebody in."""
+    hashed = _hashed(body.password, body.name)
+    with service_of(request).database.write() as connection:
+        user_id = accounts.add_user(
+            connection, name=body.name, role=body.role, password_hash=hashed, display_name=body.display_name
+        )
+        auditlog.record(connection, admin.name, "user.add", "", user_id, {"role": body.role})
+        row = _found(connection, user_id)
+    response.headers["Location"] = f"{request.url.path}/{user_id}"
+    set_etag(response, row.version)
+    return _shown(row)
+
+
+@router.get("/users/{user_id}")
+def get_user(request: Request, response: Response, _: Admin, user_id: UserId) -> UserAnswer:
+    """One person."""
+    with service_of(request).database.read() as connection:
+        row = _found(connection, user_id)
+    set_etag(response, row.version)
+    return _shown(row)
+
+
+@router.patch("/users/{user_id}")
+def change_user(request: Request, response: Response, admin: Admin, user_id: UserId, body: UserChange) -> UserAnswer:
+    """Change a role, a name, a password, or whether somebody may come in at all."""
+    service = service_of(request)
+    with service.database.read() as connection:
+        row = _found(connection, user_id)
+    require_match(request, row.version)
+    changes = _changes(row, body)
+    with service.database.write() as connection:
+        _keep_an_administrator(connection, row, changes)
+        _update(connection, row, changes)
+        if {"role", "active", "password_hash"} & set(changes):
+            sessions.end_all(connection, user_id)
+        if {"role", "active"} & set(changes):
+            tokens.revoke_all(connection, user_id)
+        told = {name: value for name, value in changes.items() if name in {"role", "active"}}
+        auditlog.record(
+            connection, admin.name, "user.change", "", user_id, {**told, "password": "password_hash" in changes}
+        )
+        row = _found(connection, user_id)
+    set_etag(response, row.version)
+    return _shown(row)
+
+
+@router.put("/session/password", status_code=204)
+def change_password(request: Request, response: Response, user: Self, body: PasswordChange) -> None:
+    """A new password of one's own; all other sessions end, this one gets a new secret."""
+    service = service_of(request)
+    with service.database.read() as connection:
+        row = _found(connection, user.id)
+    if not accounts.check_password(row.password_hash, body.current.get_secret_value()):
+        raise Forbidden("the current password is another one", code="wrong-password")
+    hashed = accounts.hash_password(body.new.get_secret_value(), name=user.name)
+    with service.database.write() as connection:
+        connection.execute(update(users).where(users.c.id == user.id).values(password_hash=hashed))
+        sessions.end_all(connection, user.id)
+        new = sessions.open_session(connection, service.settings, user.id)
+        auditlog.record(connection, user.name, "user.password", "", user.id)
+    sessions.set_cookie(response, service.settings, new)
+
+
+def _found(connection: Connection, user_id: str) -> Row[Any]:
+    row = connection.execute(select(users).where(users.c.id == user_id)).one_or_none()
+    if row is None:
+        raise NotFound("there is no such person", hint="see GET /users")
+    return row
+
+
+def _changes(row: Row[Any], body: UserChange) -> dict[str, Any]:
+    """What is really to be changed."""
+    wanted = {"role": body.role, "display_name": body.display_name, "active": body.active}
+    changes: dict[str, Any] = {
+        name: value for name, value in wanted.items() if value is not None and value != row._mapping[name]
+    }
+    if body.password is not None:
+        changes["password_hash"] = _hashed(body.password, row.name)
+    return changes
+
+
+def _hashed(password: SecretStr | None, name: str) -> str | None:
+    return accounts.hash_password(password.get_secret_value(), name=name) if password is not None else None
+
+
+def _keep_an_administrator(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> None:
+    """The last administrator cannot go: nobody could let one in again."""
+    leaves = changes.get("active") is False or changes.get("role", Role.ADMIN) != Role.ADMIN
+    if row.role != Role.ADMIN or not row.active or not leaves:
+        return
+    others = select(func.count()).where(users.c.role == Role.ADMIN, users.c.active, users.c.id != row.id)
+    if connection.execute(others).scalar_one() == 0:
+        raise Conflict("this is the last administrator", code="last-administrator", hint="let another one in first")
+
+
+def _update(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> None:
+    same = (users.c.id == row.id) & (users.c.version == row.version)
+    if connection.execute(update(users).where(same).values(**changes, version=row.version + 1)).rowcount != 1:
+        raise changed_meanwhile()
+
+
+def _shown(row: Row[Any]) -> UserAnswer:
+    return UserAnswer(
+        id=row.id,
+        name=row.name,
+        display_name=row.display_name,
+        role=row.role,
+        active=row.active,
+        has_password=row.password_hash is not None,
+        created_at=moment(row.created_at),
+        version=row.version,
+    )

@@ -1,0 +1,186 @@
+"""People, their tokens, the members of projects and the audit log as the contract shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, SecretStr
+
+from safeswap.service.schemas.common import Name, Wire, example
+
+RoleName = Literal["viewer", "analyst", "officer", "admin"]
+Scope = Literal["read", "write", "release"]
+
+
+class UserRequest(Wire):
+    """A new person."""
+
+    model_config = ConfigDict(json_schema_extra=example(name="ada", role="analyst", display_name="Ada Lovelace"))
+
+    name: Name
+    role: RoleName
+    display_name: str = Field(default="", max_length=200)
+    password: SecretStr | None = Field(
+        default=None, max_length=1000, description="Left out: she logs in through a provider or a proxy."
+    )
+
+
+class UserChange(Wire):
+    """What an administrator may change. A new role, a new password and an end of activity end all sessions."""
+
+    model_config = ConfigDict(json_schema_extra=example(role="officer"))
+
+    role: RoleName | None = None
+    display_name: str | None = Field(default=None, max_length=200)
+    active: bool | None = None
+    password: SecretStr | None = Field(default=None, max_length=1000)
+
+
+class PasswordChange(Wire):
+    """A new password of one's own."""
+
+    current: SecretStr = Field(max_length=1000)
+    new: SecretStr = Field(max_length=1000)
+
+
+class UserAnswer(Wire):
+    """A person."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="5f0c",
+            name="ada",
+            display_name="Ada Lovelace",
+            role="analyst",
+            active=True,
+            has_password=True,
+            created_at="2026-01-01T09:00:00Z",
+            version=1,
+        )
+    )
+
+    id: str
+    name: str
+    display_name: str
+    role: RoleName
+    active: bool
+    has_password: bool
+    created_at: datetime | None
+    version: int
+
+
+class TokenRequest(Wire):
+    """A new token for a program."""
+
+    model_config = ConfigDict(json_schema_extra=example(name="nightly run", scopes=["read", "write"], days=30))
+
+    name: Name
+    scopes: tuple[Scope, ...] = Field(min_length=1, max_length=3)
+    days: int = Field(default=30, ge=1, le=366, description="After so many days the token ends.")
+
+
+class TokenAnswer(Wire):
+    """A token; its secret is told only when it is made."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="11aa",
+            name="nightly run",
+            scopes=["read", "write"],
+            created_at="2026-01-01T09:00:00Z",
+            expires_at="2026-01-31T09:00:00Z",
+            last_used_at=None,
+            revoked=False,
+            secret=None,
+        )
+    )
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime | None
+    expires_at: datetime | None
+    last_used_at: datetime | None = None
+    revoked: bool = False
+    secret: str | None = Field(default=None, description="Told once: keep it.")
+
+
+class MemberAnswer(Wire):
+    """A member of a project."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(name="ada", display_name="Ada", role="analyst", added_at="2026-01-01T09:00:00Z")
+    )
+
+    name: str
+    display_name: str
+    role: RoleName
+    added_at: datetime | None
+
+
+class OverviewAnswer(Wire):
+    """A project as administrators see it: whose it is and whether it is used, nothing of its data."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="5f0c",
+            name="Survey",
+            state="ready",
+            created_by="ada",
+            created_at="2026-01-01T09:00:00Z",
+            used_at="2026-01-01T09:00:00Z",
+            members=2,
+        )
+    )
+
+    id: str
+    name: str
+    state: str
+    created_by: str
+    created_at: datetime | None
+    used_at: datetime | None
+    members: int
+
+
+class EntryAnswer(Wire):
+    """An entry of the audit log."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            number=7,
+            at="2026-01-01T09:00:00Z",
+            actor="ada",
+            action="release.request",
+            project_id="5f0c",
+            subject="77aa",
+            detail={"masking": "5f0c1b"},
+            previous="0" * 64,
+            hash="1" * 64,
+        )
+    )
+
+    number: int
+    at: datetime | None
+    actor: str
+    action: str
+    project_id: str
+    subject: str
+    detail: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class VerdictAnswer(Wire):
+    """Whether the audit log is what was written, and its end, to be kept elsewhere."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(entries=7, ok=True, number=7, hash="1" * 64, first_broken=None, problem="")
+    )
+
+    entries: int
+    ok: bool
+    number: int = Field(description="Of the last entry that is as it was written.")
+    hash: str
+    first_broken: int | None = None
+    problem: str = ""

@@ -1,0 +1,125 @@
+"""Releases as the contract shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from safeswap.service.schemas.common import Identifier, Wire, example
+
+State = Literal["preparing", "requested", "approved", "rejected", "failed"]
+_HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+class ReleaseTerms(Wire):
+    """How the release is to look, and what is told about it."""
+
+    data_format: Literal["csv", "parquet", "dta", "sav"] = "csv"
+    identifiers: Literal["new", "none"] = Field(default="new", description="Number the records anew, or not at all.")
+    drop: tuple[str, ...] = Field(default=(), max_length=1000, description="Columns that do not leave.")
+    title: str = Field(default="", max_length=200)
+    date: str = Field(default="", max_length=40)
+    publish_rate: bool = Field(default=False, description="Tell which share of the records took part.")
+
+
+class ReleaseRequest(Wire):
+    """Prepare a masking for release, and ask for it to be approved."""
+
+    model_config = ConfigDict(json_schema_extra=example(masking="5f0c1b", terms={"title": "Survey 2026"}))
+
+    masking: Identifier
+    terms: ReleaseTerms = ReleaseTerms()
+
+
+class Approval(Wire):
+    """Let exactly this bundle leave."""
+
+    model_config = ConfigDict(json_schema_extra=example(manifest_hash=_HASH))
+
+    manifest_hash: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the manifest that was looked at.")
+    override_reason: str = Field(
+        default="",
+        max_length=2000,
+        description="Why these records are released again, although they have been released before.",
+    )
+
+
+class Rejection(Wire):
+    """Do not let it leave."""
+
+    model_config = ConfigDict(json_schema_extra=example(reason="The occupation codes are too detailed."))
+
+    reason: str = Field(min_length=1, max_length=2000)
+
+
+class DifferencingAnswer(Wire):
+    """What somebody who holds an earlier release of the same records and this one would see."""
+
+    release_id: str = Field(description="The earlier release.")
+    sentence: str
+    differ: int | None = Field(default=None, description="Records that differ, where that can be counted.")
+
+
+class Check(Wire):
+    """A promise that was verified on the result."""
+
+    sentence: str
+    ok: bool
+
+
+class BundleFile(Wire):
+    """A file of the bundle."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class ReleaseAnswer(Wire):
+    """A release: what would leave, what was verified, who asked and who decided."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="77aa",
+            project_id="5f0c",
+            masking="5f0c1b",
+            job_id="11aa",
+            state="requested",
+            terms={"title": "Survey 2026"},
+            manifest_hash=_HASH,
+            records=48842,
+            files=[],
+            checks=[{"sentence": "Every margin of Race is kept.", "ok": True}],
+            remarks=[],
+            differencing=[],
+            requested_by="ada",
+            requested_at="2026-01-01T09:00:00Z",
+            decided_by="",
+            decided_at=None,
+            reason="",
+            may_approve=True,
+            may_download=False,
+        )
+    )
+
+    id: str
+    project_id: str
+    masking: str
+    job_id: str | None
+    state: State
+    terms: dict[str, Any]
+    manifest_hash: str = Field(description="What an approval has to name; empty until the bundle is prepared.")
+    records: int
+    files: list[BundleFile]
+    checks: list[Check]
+    remarks: list[str]
+    differencing: list[DifferencingAnswer] = Field(description="Against what has been released before.")
+    requested_by: str
+    requested_at: datetime | None
+    decided_by: str
+    decided_at: datetime | None
+    reason: str = Field(description="Of a rejection, a failure, or a second release.")
+    may_approve: bool = Field(description="Whether who asks may approve it now.")
+    may_download: bool = Field(description="Whether who asks may download it now.")
