@@ -35,8 +35,11 @@ from safeswap.service.tables import jobs
 JobRow: TypeAlias = RowMapping
 """A row of the table of jobs, by column name."""
 
-Also: TypeAlias = Callable[[Connection], None]
-"""What else is to happen in the same transaction, or not at all."""
+Also: TypeAlias = "Callable[[Connection], Mapping[str, Any] | None]"
+"""What else is to happen in the same transaction, or not at all; what it gives is kept as the job's result."""
+
+Ended: TypeAlias = Callable[[Connection, JobRow], None]
+"""What happens, in the same transaction, when a job has failed or was cancelled for good."""
 
 _PAUSE = 2.0  # seconds before a job that broke is tried again, times the number of attempts so far
 _LONGEST_MESSAGE = 300
@@ -71,10 +74,19 @@ class Queue:
     (True, 'succeeded')
     """
 
-    def __init__(self, database: Database, settings: Settings, *, clock: Callable[[], float] = now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = now,
+        ended: Ended | None = None,
+    ) -> None:
         self._database = database
+        self._settings = settings
         self._lease = settings.lease_seconds
         self._clock = clock
+        self._ended = ended or self._task_failed
 
     def enqueue(
         self,
@@ -154,56 +166,60 @@ class Queue:
         with self._database.write() as connection:
             done = connection.execute(update(jobs).where(_held(claim), _wanted()).values(end))
             if done.rowcount == 1:
-                if also is not None:
-                    also(connection)
+                kept = None if also is None else also(connection)
+                if kept is not None:
+                    connection.execute(update(jobs).where(_of(claim)).values(result=dict(kept)))
                 return True
             again = select(jobs.c.id).where(_of(claim), jobs.c.state == "succeeded")
             return connection.execute(again).one_or_none() is not None
 
-    def fail(self, claim: Claim, error: SafeswapError, *, retry: bool = False, also: Also | None = None) -> bool:
+    def fail(self, claim: Claim, error: SafeswapError, *, retry: bool = False) -> bool:
         """Say that a job cannot be done; with ``retry`` it waits for another attempt if it has one left.
 
-        A job that was cancelled meanwhile ends as cancelled. ``also`` happens only if the job has ended for good.
+        A job that was cancelled meanwhile ends as cancelled.
         """
+        end = _end(error, self._clock(), again=_has_attempts() if retry else false())
         with self._database.write() as connection:
-            row = connection.execute(
-                update(jobs)
-                .where(_held(claim))
-                .values(_ended(error, self._clock(), again=_has_attempts() if retry else None))
-                .returning(jobs.c.state)
-            ).one_or_none()
-            if row is not None and row.state != "queued" and also is not None:
-                also(connection)
-        return row is not None
+            return bool(self._stop(connection, _held(claim), end))
+
+    def give_back(self, claim: Claim) -> bool:
+        """Put back a job that was begun in good health by a worker that has to stop; no attempt is lost."""
+        again = {"state": "queued", "attempts": jobs.c.attempts - 1, "lease_until": null(), "progress": 0.0}
+        with self._database.write() as connection:
+            return connection.execute(update(jobs).where(_held(claim), _wanted()).values(again)).rowcount == 1
 
     def cancel(self, job_id: str) -> bool:
         """Stop a job: at once if it waits, at the next heartbeat if it runs. False if it had ended already."""
-        waits = jobs.c.state == "queued"
+        this, end = jobs.c.id == job_id, {"state": "cancelled", "finished_at": self._clock(), "cancel_requested": True}
         with self._database.write() as connection:
-            stopped = connection.execute(
-                update(jobs)
-                .where(jobs.c.id == job_id, or_(waits, jobs.c.state == "running"))
-                .values(
-                    cancel_requested=True,
-                    state=case((waits, "cancelled"), else_=jobs.c.state),
-                    finished_at=case((waits, self._clock()), else_=jobs.c.finished_at),
-                )
-            )
-        return stopped.rowcount == 1
+            if self._stop(connection, and_(this, jobs.c.state == "queued"), end):
+                return True
+            running = update(jobs).where(this, jobs.c.state == "running").values(cancel_requested=True)
+            return connection.execute(running).rowcount == 1
 
-    def expire(self) -> list[JobRow]:
-        """Take jobs from workers that fell silent: to be tried again, or failed for good; those that ended."""
-        late = and_(jobs.c.state == "running", jobs.c.lease_until < self._clock())
+    def expire(self) -> int:
+        """Take jobs from workers that fell silent: to be tried again, or failed for good; how many."""
         lost = InternalError(
             "the worker that did this job stopped, and so did those that tried again",
             code="worker-lost",
             hint="the job may need more memory than there is; ask the administrator",
         )
+        at = self._clock()
+        late = and_(jobs.c.state == "running", jobs.c.lease_until < at)
         with self._database.write() as connection:
-            rows = connection.execute(
-                update(jobs).where(late).values(_ended(lost, self._clock(), again=_has_attempts())).returning(jobs)
-            )
-            return [row for row in rows.mappings() if row["state"] != "queued"]
+            return len(self._stop(connection, late, _end(lost, at, again=_has_attempts())))
+
+    def _stop(self, connection: Connection, which: ColumnElement[bool], end: Mapping[str, Any]) -> list[JobRow]:
+        rows = connection.execute(update(jobs).where(which).values(end).returning(jobs)).mappings().all()
+        for row in rows:
+            if row["state"] != "queued":
+                self._ended(connection, row)
+        return [*rows]
+
+    def _task_failed(self, connection: Connection, job: JobRow) -> None:
+        from safeswap.service.tasks.hooks import failed
+
+        failed(connection, job, self._settings)
 
     def get(self, job_id: str) -> JobRow | None:
         """One job."""
@@ -257,10 +273,10 @@ def _has_attempts() -> ColumnElement[bool]:
     return jobs.c.attempts < jobs.c.most_attempts
 
 
-def _ended(error: SafeswapError, at: float, *, again: ColumnElement[bool] | None) -> dict[str, Any]:
+def _end(error: SafeswapError, at: float, *, again: ColumnElement[bool]) -> dict[str, Any]:
     """What becomes of a job that stopped: cancelled if that was asked for, else tried again or failed."""
     cancelled = jobs.c.cancel_requested.is_(True)
-    retried = and_(again if again is not None else false(), ~cancelled)
+    retried = and_(again, ~cancelled)
     return {
         "state": case((cancelled, "cancelled"), (retried, "queued"), else_="failed"),
         "error": case((or_(cancelled, retried), null()), else_=literal(error.as_dict(), jobs.c.error.type)),

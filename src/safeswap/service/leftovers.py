@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from safeswap.service.database import now
 from safeswap.service.store import orphans
 from safeswap.service.tables import jobs, projects, releases, results
 
 if TYPE_CHECKING:
     from safeswap.service.database import Database
+
+_DAY = 24 * 3600.0
 
 
 def result_id(job_id: str, fence: int) -> str:
@@ -24,6 +27,11 @@ def result_id(job_id: str, fence: int) -> str:
     return hashlib.sha256(f"safeswap result {job_id} {fence}".encode()).hexdigest()[:32]
 
 
+def attempt_name(job_id: str, fence: int) -> str:
+    """The folder that one attempt at reading data fills; it gets its number when the attempt succeeds."""
+    return f"{job_id}-{int(fence)}"
+
+
 def leftovers(root: Path, database: Database) -> list[Path]:
     """Folders and files that no row of the database tells of, and that no running job is filling.
 
@@ -32,20 +40,35 @@ def leftovers(root: Path, database: Database) -> list[Path]:
     scratch = orphans(root / "scratch", ())
     folders = orphans(root / "projects", ())
     made = [path for folder in folders for path in orphans(folder / "results", ())]
+    begun = [path for folder in folders for path in orphans(folder / "data" / "0", ())]
+    sent = [path for folder in folders for path in orphans(folder / "uploads", ()) if _is_old(path)]
     released = [path for folder in folders for path in orphans(folder / "releases", ())]
     with database.read() as connection:
-        alive = connection.execute(select(jobs.c.id, jobs.c.fence).where(jobs.c.state.in_(["queued", "running"])))
+        query = select(jobs.c.id, jobs.c.fence, jobs.c.payload).where(jobs.c.state.in_(["queued", "running"]))
+        alive = connection.execute(query).all()
         fences = {row.id: row.fence for row in alive}
         known_projects = set(connection.scalars(select(projects.c.id).where(projects.c.state != "deleted")))
         known = set(connection.scalars(select(results.c.id))) | {result_id(*each) for each in fences.items()}
         known_releases = set(connection.scalars(select(releases.c.id)))
+    filling = {attempt_name(*each) for each in fences.items()}
+    awaited = {row.payload.get("upload") for row in alive}
     return [
+        *(path for path in begun if path.name not in filling),
+        *(path for path in sent if path.name not in awaited),
         *(path for path in scratch if path.name not in fences),
         *_old_attempts(scratch, fences),
         *(path for path in folders if path.name not in known_projects),
         *(path for path in made if path.parent.parent.name in known_projects and path.name not in known),
         *(path for path in released if path.parent.parent.name in known_projects and path.name not in known_releases),
     ]
+
+
+def _is_old(path: Path) -> bool:
+    """Whether a file that was sent has stood still for a day: one that is being sent has no job yet."""
+    try:
+        return path.lstat().st_mtime < now() - _DAY
+    except FileNotFoundError:
+        return False
 
 
 def _old_attempts(scratch: list[Path], fences: dict[str, int]) -> list[Path]:

@@ -1,0 +1,48 @@
+"""The kinds of jobs, one file each: a module of this package that holds a ``TASK`` is found by its being here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from safeswap.errors import InternalError
+from safeswap.service.tasks.context import Task
+
+PACKAGES = ("safeswap.service.tasks",)
+
+
+def find(kind: str, packages: Sequence[str] = PACKAGES) -> Task:
+    """The task of that kind.
+
+    >>> find("ingest").limits
+    'parse'
+    """
+    found = _tasks(tuple(packages))
+    if kind not in found:
+        raise InternalError(
+            f"this worker does not know jobs of the kind {kind!r}",
+            code="unknown-kind",
+            hint="are server and worker of the same version?",
+        )
+    return found[kind]
+
+
+def kinds(packages: Sequence[str] = PACKAGES) -> tuple[str, ...]:
+    """What a worker can do, in alphabetical order."""
+    return tuple(sorted(_tasks(tuple(packages))))
+
+
+@cache
+def _tasks(packages: tuple[str, ...]) -> dict[str, Task]:
+    modules = [module for package in packages for module in _modules(import_module(package))]
+    found = [module.TASK for module in modules if hasattr(module, "TASK")]
+    return {task.name: task for task in found}
+
+
+def _modules(package: ModuleType) -> list[ModuleType]:
+    if not hasattr(package, "__path__"):
+        return [package]
+    return [import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__)]

@@ -1,0 +1,59 @@
+"""What happens in the database when a job has ended: rows of the task's own, in the transaction that ends the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select
+
+from safeswap.errors import InternalError
+from safeswap.service.database import now
+from safeswap.service.store import Store
+from safeswap.service.tables import jobs, results
+from safeswap.service.tasks import PACKAGES, find, kinds
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from safeswap.service.jobs import Claim, JobRow
+    from safeswap.service.settings import Settings
+
+
+def failed(connection: Connection, job: JobRow, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
+    """Let the task know that a job of its kind has failed or was cancelled for good."""
+    if job["kind"] not in kinds(packages):
+        return
+    hook = find(job["kind"], packages).failed
+    if hook is not None:
+        hook(connection, job, dict(job["error"] or {}), Store(settings))
+
+
+def finished(
+    connection: Connection,
+    claim: Claim,
+    outcome: dict[str, Any],
+    saved: Sequence[Mapping[str, Any]],
+    *,
+    settings: Settings,
+    packages: Sequence[str] = PACKAGES,
+) -> dict[str, Any] | None:
+    """Make the result of a job visible, and let the task change rows of its own; what is kept as the job's result."""
+    job = connection.execute(select(jobs).where(jobs.c.id == claim.id)).mappings().one()
+    for result in saved:
+        _save(connection, job, result)
+    hook = find(claim.kind, packages).finish
+    return None if hook is None else hook(connection, job, outcome, Store(settings))
+
+
+def _save(connection: Connection, job: JobRow, result: Mapping[str, Any]) -> None:
+    if job["project_id"] is None or job["created_by"] is None:
+        raise InternalError("a result belongs to a project and to a person", code="no-project", kind=job["kind"])
+    row = {
+        **result,
+        "project_id": job["project_id"],
+        "job_id": job["id"],
+        "created_by": job["created_by"],
+        "created_at": now(),
+    }
+    connection.execute(insert(results).values(row))
