@@ -36,6 +36,7 @@ _BUILT_IN = {
         "pram": "safeswap.methods.pram:Pram",
         "recode": "safeswap.methods.recode:RecodeMethod",
         "suppress": "safeswap.methods.suppress:Suppress",
+        "safe": "safeswap.methods.safe:Safe",
     },
     MEASURES: {
         "hellinger": "safeswap.measures.distortion.hellinger:Hellinger",

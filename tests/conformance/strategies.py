@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from tests.conformance import numeric_strategies as numeric
 from tests.conformance import recode_strategies as recode
+from tests.conformance import safe_strategies as safe
 from tests.conformance import suppress_strategies as suppress
 
 from safeswap.model.edit_1990_spec import Edit1990Spec
@@ -355,6 +356,12 @@ CASES: dict[str, Case] = {
         inputs=suppress.suppress_inputs(microdata(most_records=16)),
         example=suppress.suppress_example,
         idle=suppress.everything_safe,
+        threaded=False,
+    ),
+    "safe": Case(
+        inputs=safe.safe_inputs(microdata(most_records=30)),
+        example=safe.safe_example,
+        idle=safe.no_tables,
         threaded=False,
     ),
 }

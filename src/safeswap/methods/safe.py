@@ -83,11 +83,11 @@ class Safe:
         tables = [count_cells(data, names) for names in spec.tables]
         refuse_kept_small(data, spec, tables)
         moves = _no_moves(spec)
-        proved = True
+        fewest = 0
         if plan.asked:
             found = ready(data, spec, tables, key=key, replicate=replicate)
             safe = search(found)
-            safe, proved = improved(found, spec, safe=safe, fewest=plan.fewest_records)
+            safe, fewest = improved(found, spec, safe=safe, fewest=plan.fewest_records)
             if not safe:
                 raise unreached(spec.tolerance)
             moves = moves_of(found)
@@ -108,9 +108,7 @@ class Safe:
             algorithm=keyed.ALGORITHM,
             replicate=replicate,
             data_name=data.schema.name,
-            facts=_facts(
-                data, masked, spec, moves, before=tables, after=after, fewest=plan.fewest_records, proved=proved
-            ),
+            facts=_facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest),
         )
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
@@ -191,7 +189,6 @@ def _facts(
     before: list[TableCells],
     after: list[TableCells],
     fewest: int,
-    proved: bool,
 ) -> dict[str, Any]:
     """What the report says: totals for each table and attribute, nothing about any one record."""
     changed = {name: int(np.count_nonzero(flags)) for name, flags in moves.changed.items() if flags.any()}
@@ -200,8 +197,8 @@ def _facts(
         "unit": "records",
         "tables": [_table_facts(one, other, spec.tolerance) for one, other in zip(before, after, strict=True)],
         "records_changed": len(moves.rows),
-        "fewest_records": len(moves.rows) if proved else fewest,
-        "proved_fewest": proved,
+        "fewest_records": min(fewest, len(moves.rows)),
+        "proved_fewest": len(moves.rows) <= fewest,
         "values_changed": sum(changed.values()),
         "values_changed_by_attribute": changed,
         "records_by_values_changed": _by_number(moves),

@@ -25,32 +25,31 @@ Int64s = npt.NDArray[np.int64]
 MOST_CELLS = 600
 """Combinations up to which fewer records are looked for; eight times as many where the search found nothing."""
 
-_NODES = 300  # a limit on time would make the result depend on the machine
+_NODES = 50  # a limit on time would make the result depend on the machine
 _VALUE, _FAR = 100, 20
 
 
-def improved(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int) -> tuple[bool, bool]:
-    """Replace what the search found by something with fewer changes, where there is; whether all is safe, and proved.
+def improved(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int) -> tuple[bool, int]:
+    """Replace what the search found by something with fewer changes, where there is.
 
-    Where the search found nothing and the programme proves that there is nothing, that is said.
+    Whether all is safe, and how many records must change at least: no fewer than the ``fewest`` that were known. Where
+    the search found nothing and the programme proves that there is nothing, that is said.
     """
     made = int((found.state.codes != found.state.original).any(axis=1).sum())
-    if safe and made <= fewest:
-        return True, True
-    if spec.search == "quick" or not found.whole or not found.state.strides.size:
-        return safe, False
+    if (safe and made <= fewest) or spec.search == "quick" or not found.whole or not found.state.strides.size:
+        return safe, fewest
     joint = _joint(found.state, MOST_CELLS if safe else 8 * MOST_CELLS)
     if joint is None:
-        return safe, False
-    status, moves = _solved(joint, found, spec, most=made if safe else len(found.rows))
+        return safe, fewest
+    status, moves, bound = _solved(joint, found, spec, most=made if safe else len(found.rows))
     if status == "infeasible" and not safe:
         raise _impossible(spec)
     if moves is None:
-        return safe, False
+        return safe, max(fewest, bound)
     codes = _assigned(joint, found.state, moves)
     if not safe or _cost_of(found.state, codes) < _cost_of(found.state, found.state.codes):
         found.state.codes[:] = codes
-    return True, status == "optimal"
+    return True, max(fewest, bound)
 
 
 def _impossible(spec: SafeSpec) -> InfeasibleError:
@@ -126,7 +125,7 @@ def _far(levels: Int64s, others: Int64s, state: State) -> Int64s:
     return far
 
 
-def _solved(joint: _Joint, found: Ready, spec: SafeSpec, *, most: int) -> tuple[str, _Chosen | None]:
+def _solved(joint: _Joint, found: Ready, spec: SafeSpec, *, most: int) -> tuple[str, _Chosen | None, int]:
     state, cells = found.state, len(joint.counts)
     start, end, cost = _singles(joint, state)
     occupied = np.flatnonzero(joint.counts)
@@ -169,19 +168,21 @@ def _solved(joint: _Joint, found: Ready, spec: SafeSpec, *, most: int) -> tuple[
     cost = np.concatenate([cost, np.full(len(occupied), 2 * (_VALUE + _FAR))])
     record = most * int(cost.max(initial=0)) + 1
     price = np.concatenate([record + cost, np.zeros(cells + len(free))])
-    bound = np.concatenate([joint.counts[start], joint.counts[occupied], np.full(cells, most), np.ones(len(free))])
-    status, values, _ = solve(
-        cost=price, offset=0.0, upper=bound.astype(np.float64), matrix=rows, row_lower=lower, row_upper=upper,
+    upmost = np.concatenate([joint.counts[start], joint.counts[occupied], np.full(cells, most), np.ones(len(free))])
+    status, values, bound = solve(
+        cost=price, offset=0.0, upper=upmost.astype(np.float64), matrix=rows, row_lower=lower, row_upper=upper,
         time_limit=np.inf, most_nodes=_NODES,
     )  # fmt: skip
+    # Each record costs at most so much, hence so many of them at least; the last digits of the bound are not exact.
+    fewest = int(np.ceil(bound / (record + cost.max(initial=0)) - 1e-6)) if np.isfinite(bound) else 0
     if values is None:
-        return status, None
+        return status, None, fewest
     whole = np.rint(values).astype(np.int64)
     out = np.zeros(cells, dtype=np.int64)
     out[occupied] = whole[first_out:first_in]
     single = np.stack([start, end, whole[: len(start)]], axis=1)
     into = whole[first_in : first_in + cells]
-    return status, _Chosen(single=single[single[:, 2] > 0], out=out, into=into)
+    return status, _Chosen(single=single[single[:, 2] > 0], out=out, into=into), fewest
 
 
 def _nothing(rows: int, wide: sparse.csr_matrix) -> sparse.csr_matrix:

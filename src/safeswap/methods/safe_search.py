@@ -10,6 +10,7 @@ from safeswap.errors import InfeasibleError
 from safeswap.kernels import safe_finish, safe_moves
 from safeswap.kernels.safe_journal import Journal
 from safeswap.kernels.safe_state import Flags, State
+from safeswap.methods.safe_renew import renew
 from safeswap.methods.safe_setup import Int64s, Ready
 
 # How many variables of a record may change, and how many partners and donors are looked at, pass by pass.
@@ -39,10 +40,16 @@ def search(found: Ready) -> bool:
         safe_finish.into_one(state, _largest_profile(state))
     if _unsafe(state)[0].size:
         return False
-    for _ in range(_MOST_GIVING_BACK):
-        if not safe_finish.take_back_idle(state, ties.tied):
-            break
+    _give_back(found)
+    renew(found, journal, spare)
+    _give_back(found)
     return True
+
+
+def _give_back(found: Ready) -> None:
+    for _ in range(_MOST_GIVING_BACK):
+        if not safe_finish.take_back_idle(found.state, found.ties.tied):
+            break
 
 
 def moves_of(found: Ready) -> Moves:
