@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from safeswap.model.masked import Masked
     from safeswap.model.microdata import Microdata
+    from safeswap.model.schema import Schema
 
 
 def keep(masked: Masked, output: Path, *, audit: Path, reading: Mapping[str, Any], force: bool = False) -> Path:
@@ -47,7 +48,7 @@ def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, An
 
     digest = digest_of(written)
     record = _record_of(digest, audit)
-    notes = {"masked_sha256": digest, "reading": _as_notes(reading)}
+    notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked)}
     with atomic_directory(record, force=True, marker=AUDIT) as directory:
         write_audit(masked, directory, row_order=np.arange(len(masked.data), dtype=np.int64), notes=notes)
     return record
@@ -77,7 +78,9 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
     before = read(original, schema=schema, **options)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
-    after = _as_typed_like(read(masked_file, schema=schema, **layout), before)
+    described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
+    as_text = kept.notes.get("as_text", ())
+    after = _as_typed_like(read(masked_file, schema=described, **layout), before, described, as_text)
     plan = Plan(method=kept.audit.method, records=len(before), asked=kept.audit.asked, feasible=kept.audit.feasible)
     spec = registry.make_spec(kept.audit.spec)
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
@@ -159,8 +162,18 @@ def _layout_of(masked_file: Path) -> dict[str, str]:
     return {"delimiter": "\t" if masked_file.suffix.lower() == ".tsv" else ",", "encoding": "utf-8", "quote": '"'}
 
 
-def _as_typed_like(after: Microdata, before: Microdata) -> Microdata:
-    """The masked file with the types of the original, which a text file does not hold."""
+def _description(masked: Masked) -> dict[str, Any]:
+    """What the columns are after the masking, where it describes them anew, and which have become text."""
+    before, after = masked.original, masked.data
+    if before.schema == after.schema:
+        return {}
+    types = {name: [_value_type(data.table.column(name).type) for data in (before, after)] for name in after.attributes}
+    as_text = [name for name, (old, new) in types.items() if old != new]
+    return {"masked_schema": after.schema.model_dump(mode="json"), "as_text": as_text}
+
+
+def _as_typed_like(after: Microdata, before: Microdata, described: Schema, as_text: Sequence[str]) -> Microdata:
+    """The masked file with the types of the original, which a text file does not hold; recoded columns may be text."""
     import pyarrow as pa
 
     from safeswap.model.microdata import Microdata
@@ -169,7 +182,7 @@ def _as_typed_like(after: Microdata, before: Microdata) -> Microdata:
         return after  # the verification says what is missing
     columns = {}
     for name in before.attributes:
-        kind = _value_type(before.table.column(name).type)
+        kind = pa.string() if name in as_text else _value_type(before.table.column(name).type)
         column = after.table.column(name)
         if _value_type(column.type) != kind:
             try:
@@ -182,7 +195,7 @@ def _as_typed_like(after: Microdata, before: Microdata) -> Microdata:
                     column=name,
                 ) from None
         columns[name] = column
-    return Microdata(pa.table(columns), before.schema)
+    return Microdata(pa.table(columns), described)
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

@@ -39,7 +39,7 @@ class Recoded(Invariant):
     @property
     def sentence(self) -> str:
         """What is promised."""
-        return f"Each value of {self.attribute} became one value, the one that the recoding says, in all records."
+        return f"Values of {self.attribute} are true and coarser: each became one value, the same in all records."
 
     def problem(self, evidence: Evidence) -> str:
         """The number of values that became several, or something else."""

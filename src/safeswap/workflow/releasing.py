@@ -56,7 +56,7 @@ def release(
         method=method.title,
         data_format=data_format,
         identifiers=identifiers,
-        drop=tuple(drop),
+        drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
         title=title,
         date=date,
         tolerance=tolerance,
