@@ -20,7 +20,9 @@ _LOGGER = "safeswap.service"
 _WORD = re.compile(r"[a-z][a-z0-9_.-]{0,59}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{0,27}|-", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}", re.ASCII)
-_ROUTE = re.compile(r"/|(/(api|v[0-9]{1,2}|[a-z][a-z-]{0,29}(\.[a-z]{2,4})?|\{[a-z_]{1,30}(:path)?\}))+/?", re.ASCII)
+_ROUTE = re.compile(
+    r"none|/|(/(api|v[0-9]{1,2}|[a-z][a-z-]{0,29}(\.[a-z]{2,4})?|\{[a-z_]{1,30}(:path)?\}))+/?", re.ASCII
+)
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
@@ -37,8 +39,8 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "level": _matches(_WORD),
     "logger": _matches(_NAME),
     "route": _matches(_ROUTE),
-    "method": lambda value: value in _METHODS,
-    "status": lambda value: isinstance(value, int) and 100 <= value <= 599,
+    "method": lambda value: isinstance(value, str) and value in _METHODS,
+    "status": lambda value: _is_number(value) and 100 <= value <= 599,
     "ms": _is_number,
     "bytes": _is_number,
     "count": _is_number,
@@ -57,6 +59,8 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "code": _matches(_WORD),
     "worker": _matches(_NAME),
     "exception": _matches(_NAME),
+    "error": _matches(_NAME),
+    "place": _matches(re.compile(r"[a-z_][a-z0-9_.]{0,99}:[0-9]{1,6}", re.ASCII)),
     "version": _matches(re.compile(r"[0-9][0-9a-z.+-]{0,29}", re.ASCII)),
 }
 """Every field that a line may have, with what its value has to look like. Nothing else gets in."""
@@ -72,7 +76,8 @@ def event(name: str, *, level: int = logging.INFO, **fields: Any) -> None:
 
 
 def admitted(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are on the list and look as they should, and how many were not."""
+    """The fields that are on the list and look as they should, and how many were not; what is empty says nothing."""
+    fields = {name: value for name, value in fields.items() if value is not None and value != ""}
     fine = {name: value for name, value in fields.items() if name in FIELDS and FIELDS[name](value)}
     left_out = len(fields) - len(fine)
     return {**fine, "left_out": left_out} if left_out else fine
