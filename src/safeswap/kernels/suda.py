@@ -24,6 +24,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _FIRST_ROOM = 1 << 12
+_MARKED_KEYS = 9  # a bit for each set of so many keys: what is known of a record then fits a line of the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,8 @@ def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-d
     members[0] = np.arange(classes)
     starts[0, 0], starts[0, 1] = 0, classes
     groups[0], limit[0] = 1, keys
-    last = np.full(classes, -1, np.int64)
+    marks = np.zeros((classes, max(1, (1 << keys) >> 6) if keys <= _MARKED_KEYS else 0), np.uint64)
+    last = np.full(0 if marks.shape[1] else classes, -1, np.int64)
     owners, masks = np.empty(_FIRST_ROOM, np.int64), np.empty(_FIRST_ROOM, np.int64)
     before = np.empty(_FIRST_ROOM, np.int64)
     found, depth = 0, 0
@@ -162,13 +164,17 @@ def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-d
             owners, masks, before = _longer(owners, room), _longer(masks, room), _longer(before, room)
         for i in range(number):
             row = alone[i]
-            at = last[row]
-            while at >= 0 and masks[at] & mask != masks[at]:
-                at = before[at]
-            if at < 0:
-                owners[found], masks[found], before[found] = row, mask, last[row]
+            if marks.shape[1]:
+                if _part_marked(marks[row], mask):
+                    continue
+                marks[row, mask >> 6] |= np.uint64(1) << np.uint64(mask & 63)
+            else:
+                if _part_listed(masks, before, last[row], mask):
+                    continue
+                before[found] = last[row]
                 last[row] = found
-                found += 1
+            owners[found], masks[found] = row, mask
+            found += 1
         if not leaf and kept > 0:
             depth += 1
             groups[depth], child[depth], limit[depth], masks_at[depth] = kept, 0, key, mask
@@ -239,6 +245,27 @@ def _refined(  # type: ignore[no-untyped-def]
             tally[touched[t], 0] = 0
             singles[touched[t]] = 0
     return number, kept
+
+
+@numba.njit(cache=True, nogil=True)
+def _part_marked(marks, mask):  # type: ignore[no-untyped-def]
+    """Whether a smaller set of these keys is marked."""
+    part = (mask - 1) & mask
+    while part:
+        if (marks[part >> 6] >> np.uint64(part & 63)) & np.uint64(1):
+            return True
+        part = (part - 1) & mask
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _part_listed(masks, before, at, mask):  # type: ignore[no-untyped-def]
+    """Whether a smaller set of these keys is in a record's list, of which each entry names the one before."""
+    while at >= 0:
+        if masks[at] & mask == masks[at]:
+            return True
+        at = before[at]
+    return False
 
 
 @numba.njit(cache=True, nogil=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain, combinations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,18 @@ def test_minimal_uniques_are_those_of_comparing_all_pairs(case: tuple[Classes, i
     pairs = list(zip(unique.classes.tolist(), unique.masks.tolist(), strict=True))
     assert len(pairs) == len(set(pairs)), "none is found twice"
     assert set(pairs) == by_hand(found, most, missing)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("missing", ["own", "none"])
+def test_more_keys_than_have_bits_of_their_own_make_no_difference(seed: int, missing: str) -> None:
+    rng = np.random.default_rng(seed)
+    columns = [rng.choice([0, 1, 2, BLANK], 9, p=[0.45, 0.3, 0.15, 0.1]).astype(np.uint8) for _ in range(11)]
+    found = classes(columns, [BLANK + 1] * 11, [BLANK] * 11)
+    unique = suda.minimal_uniques(found, most=3, missing=missing)
+    pairs = set(zip(unique.classes.tolist(), unique.masks.tolist(), strict=True))
+    assert pairs == by_hand(found, 3, missing)
+    assert {1, 2, 3} <= set(unique.sizes.tolist())
 
 
 @given(files())
