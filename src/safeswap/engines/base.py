@@ -68,6 +68,26 @@ class Records(Protocol):
         ...
 
 
+class HouseholdCounts(Protocol):
+    """What the Confidentiality Edit of 1990 asks of a file before any household is drawn, as counts."""
+
+    def missing(self, name: str) -> int:
+        """How many records have no value of an attribute, or one that stands for none."""
+        ...
+
+    def repeats(self, name: str) -> bool:
+        """Whether a household number is missing or occurs twice."""
+        ...
+
+    def straddling(self, coarse: str, fine: str) -> int:
+        """How many areas of a finer level lie in more than one of a coarser one."""
+        ...
+
+    def single_areas(self) -> tuple[int, int]:
+        """How many areas have several households but nowhere to exchange them with, and how many households."""
+        ...
+
+
 class Engine(Protocol):
     """What every engine can do, with records as it holds them: columns in memory, or a stream of them."""
 

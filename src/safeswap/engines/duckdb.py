@@ -116,7 +116,7 @@ class DuckDBEngine:
         for start, words, codes in data.drawn(names, draw_key=request.draw_key, identity_key=request.identity_key):
             low = np.flatnonzero(words[:, 0] <= threshold)
             part = [low + start, words[low, 0], words[low, 1], *(column[low] for column in codes)]
-            self.store.insert(table, _unnamed(part))
+            self.store.insert(table, unnamed(part))
             number += len(low)
         return table, number
 
@@ -133,7 +133,7 @@ class DuckDBEngine:
             draws = np.ascontiguousarray(words[:, 0])
             times = [order.sortable(order.arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
             part = [np.arange(start, start + len(draws)), *times, draws, *codes]
-            self.store.insert(raced, _unnamed(part))
+            self.store.insert(raced, unnamed(part))
         own = ", ".join(f"c{wide.index(key)}" for key in keys)
         kept = "".join(f", c{i}" for i in range(len(names)))
         small = f"SELECT ({own}) FROM {raced} GROUP BY {own} HAVING count(*) < {targeting.n}"  # noqa: S608  (our own names)
@@ -197,7 +197,7 @@ class DuckDBEngine:
     ) -> tuple[str, Classes]:
         arranged, classes = canonical(labels, counts, earliest, constraint)
         table = self.store.new_table("g BIGINT" + "".join(f", c{i} UINTEGER" for i in range(labels.shape[1])))
-        self.store.insert(table, _unnamed([np.arange(len(arranged)), *labels[arranged].T]))
+        self.store.insert(table, unnamed([np.arange(len(arranged)), *labels[arranged].T]))
         return table, classes
 
     def _dealt(
@@ -254,7 +254,7 @@ def canonical(
     return order, Classes(strata=strata[order], coordinates=np.stack(groups, axis=1), counts=counts[order])
 
 
-def _unnamed(columns: Sequence[Any]) -> pa.Table:
+def unnamed(columns: Sequence[Any]) -> pa.Table:
     """Columns as a table to be inserted by position."""
     return pa.table([pa.array(column) for column in columns], names=[f"x{i}" for i in range(len(columns))])
 

@@ -68,12 +68,12 @@ class Store:
         """Let go of a table."""
         self.run(f"DROP TABLE {table}")
 
-    def insert(self, table: str, rows: pa.Table) -> None:
-        """Add rows, by position of their columns."""
+    def insert(self, table: str, rows: pa.Table, *, select: str = "SELECT * FROM incoming") -> None:
+        """Add rows by position of their columns, or what a query makes of them under the name ``incoming``."""
         with _in_our_words():
             self._connection.register("incoming", rows)
             try:
-                self._connection.execute(f"INSERT INTO {table} SELECT * FROM incoming")  # noqa: S608  (our own names)
+                self._connection.execute(f"INSERT INTO {table} {select}")
             finally:
                 self._connection.unregister("incoming")
 

@@ -137,10 +137,19 @@ class RecordStream:
 
     def counts(self, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The combinations of codes that occur, a line each, and how many records have them."""
-        merged = _Tally(len(names))
+        return self.several_counts([names])[0]
+
+    def several_counts(
+        self, sets: Sequence[Sequence[str]]
+    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """The counts over several sets of columns, for which the records pass by once."""
+        names = list(dict.fromkeys(name for columns in sets for name in columns))
+        tallies = [_Tally(len(columns)) for columns in sets]
         for _, codes in self.coded(names):
-            merged.add(codes, [self.coders[name].bound for name in names])
-        return merged.totals()
+            for tally, columns in zip(tallies, sets, strict=True):
+                bounds = [self.coders[name].bound for name in columns]
+                tally.add([codes[names.index(name)] for name in columns], bounds)
+        return [tally.totals() for tally in tallies]
 
 
 def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> keyed.Words:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.engines.base import Engine
+from safeswap.engines.base import Engine, Records
 from safeswap.engines.household_areas import HouseholdAreas, household_areas, partners, sample_households
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError
@@ -116,14 +116,14 @@ class Edit1990:
         areas = _prepared(data, spec)
         identity = record_identity(data, keyed.derive(key.secret, "identity"))
         check_identity(data, identity)
-        context = ("data", data.schema.name, len(data), self.name, "sample", replicate)
-        draw_key = keyed.derive(key.secret, *context)
+        draw_key = sample_key(data, key, replicate=replicate)
         drawn = sample_households(areas, spec, identity, draw_key)
         found = partners(areas, drawn, identity, draw_key)
         pairs = np.concatenate([found.inside, found.outside])
         used = np.append(drawn.rows, found.outside[:, 1])
         if len(found.alone) and spec.on_unmatched == "error":
-            raise _unmatched(drawn, found, remedies(data, spec, areas, alone=found.alone, used=used))
+            changes = remedies(data, spec, areas, alone=found.alone, used=used)
+            raise without_partner(len(drawn.rows), len(found.alone), changes)
         masked = engine.exchange(data, spec.exchanged, pairs)
         exchanges = (Exchange(attributes=spec.exchanged, pairs=pairs),)
         audit = Audit(
@@ -198,14 +198,20 @@ def _binding(changes: list[Remedy]) -> tuple[str, ...]:
     return (changes[0].key,) if changes and changes[0].more else ()
 
 
-def _unmatched(drawn: Drawn, found: Partners, changes: list[Remedy]) -> InfeasibleError:
+def sample_key(data: Records, key: Key, *, replicate: int) -> bytes:
+    """The key behind the draws of the sample and of the partners."""
+    return keyed.derive(key.secret, "data", data.schema.name, len(data), Edit1990.name, "sample", replicate)
+
+
+def without_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleError:
+    """The refusal of a sample in which some households stay alone, with what would help."""
     helpful = [f"{each.change}: {each.more:,} more" for each in changes[:3] if each.more]
     return InfeasibleError(
-        f"{len(found.alone):,} of {len(drawn.rows):,} sampled households have no partner",
+        f"{alone:,} of {sampled:,} sampled households have no partner",
         code="unmatched",
         hint="; or ".join([*helpful, 'on_unmatched="report" to leave them as they are']),
-        sampled=len(drawn.rows),
-        unmatched=len(found.alone),
+        sampled=sampled,
+        unmatched=alone,
         changes=_told(changes),
     )
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
+from safeswap.engines.base import HouseholdCounts
 from safeswap.engines.household_areas import HouseholdAreas
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.kernels.duplicates import has_duplicates
 from safeswap.kernels.geography import parents
 from safeswap.kernels.sampling import Identity
 from safeswap.model.edit_1990_spec import Edit1990Spec
-from safeswap.model.geography import check_nesting
+from safeswap.model.geography import check_nesting, not_nested
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.value_order import missing_codes
 
 Names = tuple[str, ...]
@@ -22,22 +24,26 @@ Names = tuple[str, ...]
 
 def check_attributes(data: Microdata, spec: Edit1990Spec) -> None:
     """Refuse keys and levels that are not categorical, missing values in them, and households that repeat."""
-    for name in spec.keys:
-        _check_categorical(data, name, what="a key", code="key-not-categorical")
-    for name in spec.geography:
-        _check_categorical(data, name, what="a level of the geography", code="not-geography")
-    _check_complete(data, spec.geography, code="missing-geography", hint="give every household all of its codes")
-    if spec.missing_keys == "refuse":
-        hint = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
-        _check_complete(data, spec.keys, code="missing-keys", hint=hint)
+    _check_kinds(data.schema, spec)
+    _check_complete(lambda name: _missing(data, name), spec)
     for attribute in data.schema.iter_kind(Kind.HOUSEHOLD):
         if len(data.coded(attribute.name).levels) < len(data):
-            raise InputError(
-                f"households repeat in {attribute.name!r}: this edit moves one record per household",
-                code="household-repeats",
-                hint="give a file of households, with the persons counted by their characteristics",
-                attribute=attribute.name,
-            )
+            raise _household_repeats(attribute.name)
+
+
+def check_counted(counts: HouseholdCounts, schema: Schema, spec: Edit1990Spec) -> None:
+    """Refuse the same, and levels that do not nest, where records are counted by an engine."""
+    _check_kinds(schema, spec)
+    _check_complete(counts.missing, spec)
+    for attribute in schema.iter_kind(Kind.HOUSEHOLD):
+        if counts.repeats(attribute.name):
+            raise _household_repeats(attribute.name)
+    if spec.geography_codes == "unique":
+        for coarse, fine in pairwise(spec.geography):
+            if areas := counts.straddling(coarse, fine):
+                raise not_nested(coarse, fine, areas)
+    if spec.rate or spec.small_block_rate:
+        _refuse_single(*counts.single_areas(), spec)
 
 
 def check_nested(data: Microdata, spec: Edit1990Spec) -> None:
@@ -65,12 +71,15 @@ def check_identity(data: Microdata, identity: Identity) -> None:
 def check_single_areas(areas: HouseholdAreas, spec: Edit1990Spec) -> None:
     """Refuse areas of ``within`` with several households all of which lie in one area of ``across``, if so asked."""
     single = areas.single_areas
-    if spec.single_areas == "leave" or not len(single):
+    _refuse_single(len(single), int(areas.within_sizes[single].sum()), spec)
+
+
+def _refuse_single(single: int, households: int, spec: Edit1990Spec) -> None:
+    if spec.single_areas == "leave" or not single:
         return
     finer = spec.geography[spec.geography.index(spec.across_level) + 1 :]
-    households = int(areas.within_sizes[single].sum())
     raise InfeasibleError(
-        f"{len(single):,} areas of {spec.within_level!r}, with {households:,} households, have one area of "
+        f"{single:,} areas of {spec.within_level!r}, with {households:,} households, have one area of "
         f"{spec.across_level!r} only: nobody there can have a partner in another one",
         code="single-area",
         hint="; or ".join(
@@ -80,15 +89,31 @@ def check_single_areas(areas: HouseholdAreas, spec: Edit1990Spec) -> None:
                 'single_areas="leave" to leave these households as they are',
             ]
         ),
-        areas=len(single),
+        areas=single,
         households=households,
         within=spec.within_level,
         across=spec.across_level,
     )
 
 
-def _check_categorical(data: Microdata, name: str, *, what: str, code: str) -> None:
-    kind = data.schema[name].kind
+def _household_repeats(name: str) -> InputError:
+    return InputError(
+        f"households repeat in {name!r}: this edit moves one record per household",
+        code="household-repeats",
+        hint="give a file of households, with the persons counted by their characteristics",
+        attribute=name,
+    )
+
+
+def _check_kinds(schema: Schema, spec: Edit1990Spec) -> None:
+    for name in spec.keys:
+        _check_categorical(schema, name, what="a key", code="key-not-categorical")
+    for name in spec.geography:
+        _check_categorical(schema, name, what="a level of the geography", code="not-geography")
+
+
+def _check_categorical(schema: Schema, name: str, *, what: str, code: str) -> None:
+    kind = schema[name].kind
     if not kind.is_categorical:
         raise SpecError(
             f"{name!r} is {kind.value}: {what} is categorical",
@@ -98,13 +123,22 @@ def _check_categorical(data: Microdata, name: str, *, what: str, code: str) -> N
         )
 
 
-def _check_complete(data: Microdata, names: Names, *, code: str, hint: str) -> None:
-    counts = {}
-    for name in names:
-        if data.coded(name).has_missing or data.schema[name].missing:
-            flags = missing_codes(data, name)
-            counts[name] = int(np.count_nonzero(flags[data.coded(name).codes]))
-    counts = {name: count for name, count in counts.items() if count}
+def _check_complete(missing: Callable[[str], int], spec: Edit1990Spec) -> None:
+    _refuse_missing(missing, spec.geography, code="missing-geography", hint="give every household all of its codes")
+    if spec.missing_keys == "refuse":
+        hint = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
+        _refuse_missing(missing, spec.keys, code="missing-keys", hint=hint)
+
+
+def _missing(data: Microdata, name: str) -> int:
+    if not (data.coded(name).has_missing or data.schema[name].missing):
+        return 0
+    flags = missing_codes(data, name)
+    return int(np.count_nonzero(flags[data.coded(name).codes]))
+
+
+def _refuse_missing(missing: Callable[[str], int], names: Names, *, code: str, hint: str) -> None:
+    counts = {name: count for name in names if (count := missing(name))}
     if counts:
         listed = ", ".join(f"{name} ({count:,} records)" for name, count in counts.items())
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=counts)

@@ -34,12 +34,17 @@ def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
         inner, outer = data.coded(fine), data.coded(coarse)
         areas = straddling(inner.codes, outer.codes, len(inner.levels))
         if areas:
-            raise SpecError(
-                f"{areas:,} areas of {fine!r} lie in more than one area of {coarse!r}: the levels do not nest",
-                code="geography-not-nested",
-                hint="name the levels from coarse to fine; where codes count anew in each coarser area, "
-                'say geography_codes="local" or put the coarser code in front',
-                coarse=coarse,
-                fine=fine,
-                areas=areas,
-            )
+            raise not_nested(coarse, fine, areas)
+
+
+def not_nested(coarse: str, fine: str, areas: int) -> SpecError:
+    """The refusal of two levels of which so many areas of the finer one straddle."""
+    return SpecError(
+        f"{areas:,} areas of {fine!r} lie in more than one area of {coarse!r}: the levels do not nest",
+        code="geography-not-nested",
+        hint="name the levels from coarse to fine; where codes count anew in each coarser area, "
+        'say geography_codes="local" or put the coarser code in front',
+        coarse=coarse,
+        fine=fine,
+        areas=areas,
+    )
