@@ -14,7 +14,7 @@ from safeswap.errors import InputError
 from safeswap.io.mask_files import described_files
 from safeswap.io.memory_swap import part_of
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
-from safeswap.io.splice import CannotSplice, same_chunks
+from safeswap.io.splice import CannotSplice, other_chunks
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
@@ -30,14 +30,14 @@ def compare_files(
     """
     first, second = open_parquet(before), open_parquet(after)
     schema = described_files(first, **reading)
-    _check_alike(first, second)
-    changed = [name for name in schema.names if not _same_on_disk(first, second, name)]
+    check_alike(first, second)
+    changed = changed_columns(first, second, schema.names)
     own = schema.identifier
     touched = np.zeros(len(first), dtype=np.bool_)
     for name in changed:
         flags = _different(first, second, name)
         if own is not None and name == own.name and flags.any():
-            raise _files_differ("the records of the second file have other identifiers, or another order")
+            raise files_differ("the records of the second file have other identifiers, or another order")
         touched |= flags
     names = tuple(attributes) if attributes is not None else schema.categorical
     described = part_of(schema, [name for name in schema.names if name in names])
@@ -50,12 +50,14 @@ def compare_files(
     return Comparison(before=original, after=original.with_columns(fresh, {}), attributes=names, touched=touched)
 
 
-def _check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
+def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
+    """Refuse files with another number of records, or with other columns."""
     if len(first) != len(second) or not first.schema.equals(second.schema):
-        raise _files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
+        raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
 
 
-def _files_differ(message: str) -> InputError:
+def files_differ(message: str) -> InputError:
+    """The refusal of files that do not belong together."""
     return InputError(
         message,
         code="files-differ",
@@ -63,14 +65,17 @@ def _files_differ(message: str) -> InputError:
     )
 
 
-def _same_on_disk(first: ParquetFiles, second: ParquetFiles, name: str) -> bool:
+def changed_columns(first: ParquetFiles, second: ParquetFiles, names: Sequence[str]) -> list[str]:
+    """The columns that are not the same bytes on disk: only these can hold another value anywhere."""
     if [part.groups for part in first.parts] != [part.groups for part in second.parts]:
-        return False
+        return list(names)
+    changed: set[str] = set()
     try:
-        pairs = zip(first.parts, second.parts, strict=True)
-        return all(same_chunks(mine.path, theirs.path, [name]) for mine, theirs in pairs)
+        for mine, theirs in zip(first.parts, second.parts, strict=True):
+            changed |= set(other_chunks(mine.path, theirs.path, [name for name in names if name not in changed]))
     except (CannotSplice, ValueError):
-        return False
+        return list(names)
+    return [name for name in names if name in changed]
 
 
 def _different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDArray[np.bool_]:

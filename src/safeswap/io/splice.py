@@ -64,15 +64,22 @@ def splice(source: Path, replaced: Path, target: Path, names: Collection[str]) -
 
 def same_chunks(first: Path, second: Path, names: Collection[str]) -> bool:
     """Whether the chunks of these columns hold the same bytes in both files, and the same number of them."""
+    return not other_chunks(first, second, names)
+
+
+def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]:
+    """The columns whose chunks do not hold the same bytes in both files, or not the same number of them."""
     one, two = read_footer(first), read_footer(second)
     if len(one.groups) != len(two.groups):
-        return False
+        return list(names)
+    other: set[str] = set()
     with first.open("rb") as a, second.open("rb") as b:
-        for group, other in zip(one.groups, two.groups, strict=True):
-            mine, theirs = _chunks(group), _chunks(other)
-            if any(not _same_bytes(a, b, mine[name], theirs.get(name)) for name in names):
-                return False
-    return True
+        for group, counterpart in zip(one.groups, two.groups, strict=True):
+            mine, theirs = _chunks(group), _chunks(counterpart)
+            for name in names:
+                if name not in other and not _same_bytes(a, b, mine[name], theirs.get(name)):
+                    other.add(name)
+    return [name for name in names if name in other]
 
 
 def read_footer(path: Path) -> _Footer:

@@ -124,6 +124,24 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     return out, places.size
 
 
+def unscrambled(keys: UInt64s) -> UInt64s:
+    """The codes of which these are the scrambled form.
+
+    >>> unscrambled(np.array([loops.scramble(np.uint64(7))])).tolist()
+    [7]
+    """
+    codes = keys ^ (keys >> loops.HALF)
+    codes *= _INVERSE
+    codes ^= codes >> loops.HALF
+    return codes
+
+
+def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Cut the partitions into as many stretches as there are runs, of about the same number of records."""
+    edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
+    return [(edges[i], edges[i + 1]) for i in range(len(runs))]
+
+
 def _grouped(codes: Codes) -> _Grouped:
     bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
     shift, runs = np.uint64(64 - bits), spans(codes.size)
@@ -134,23 +152,17 @@ def _grouped(codes: Codes) -> _Grouped:
     keys, moving = np.empty(codes.size, np.uint64), cursors.copy()
     run_all(lambda r: loops.spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
     names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
-    stretches = _stretches(starts, runs)
-    run_all(lambda s: loops.number_partitions(starts, s[0], s[1], keys, names, found), stretches)
+    parts = stretches(starts, runs)
+    run_all(lambda s: loops.number_partitions(starts, s[0], s[1], keys, names, found), parts)
     return _Grouped(codes, shift, runs, cursors, starts, keys, names, found)
-
-
-def _stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut the partitions into as many stretches as there are runs, of about the same number of records."""
-    edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
-    return [(edges[i], edges[i + 1]) for i in range(len(runs))]
 
 
 def _tallied(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
     """At the place of each name, how many of its records lie from ``first[p]`` to ``last[p]`` of its partition."""
     counts = np.empty(grouped.places.size, np.int32)
-    stretches = _stretches(grouped.starts, grouped.runs)
     run_all(
-        lambda s: loops.tally(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts), stretches
+        lambda s: loops.tally(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts),
+        stretches(grouped.starts, grouped.runs),
     )
     return counts
 
@@ -160,10 +172,7 @@ def _ascending(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
     found = grouped.found
     within = np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
     places = np.repeat(grouped.starts[:-1], found) + within
-    codes = grouped.names[places]
-    codes ^= codes >> loops.HALF
-    codes *= _INVERSE
-    codes ^= codes >> loops.HALF
+    codes = unscrambled(grouped.names[places])
     digits = -(-int(codes.max(initial=0)).bit_length() // loops.DIGIT_BITS)
     ordered: tuple[UInt64s, Int64s] = loops.sorted_by_digits(codes, places, digits)
     return ordered

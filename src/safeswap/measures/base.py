@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, ClassVar, Protocol
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from safeswap.errors import SpecError
-from safeswap.model.schema import Kind
-from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.schema import Kind, Schema
+from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, Score
 from safeswap.model.spec import spec_error
 
 RESERVED = frozenset('+,=:{}"')
@@ -42,6 +43,32 @@ class Measure(Protocol):
     def score(self, comparison: Comparison) -> Score:
         """The figure, the table behind it and a sentence that says what it means."""
         ...
+
+
+@runtime_checkable
+class CountMeasure(Measure, Protocol):
+    """A measure that needs no record, only the cells of all attributes together, counted before and after."""
+
+    @property
+    def small(self) -> int | None:
+        """Up to which size it must know the small cells: below this one. None where it does need records."""
+        ...
+
+    def score_counts(self, counted: CountedCells) -> Score:
+        """The figure of :meth:`score`; the detail has no tables of fewer attributes."""
+        ...
+
+
+def most_small(measures: Iterable[Measure]) -> int | None:
+    """Up to which size small cells must be known for all of these measures; None where one of them needs records."""
+    sizes = [measure.small if isinstance(measure, CountMeasure) else None for measure in measures]
+    known = [size for size in sizes if size is not None]
+    return max(known) if known and len(known) == len(sizes) else None
+
+
+def scored(measures: Iterable[Measure], counted: CountedCells) -> Assessment:
+    """The figures of measures that :func:`most_small` allows, from counts alone."""
+    return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
 
 
 def _parted(value: Any) -> Any:
@@ -149,7 +176,11 @@ def left_out(comparison: Comparison, chosen: tuple[str, ...]) -> str:
 
     Said only where "all attributes" were meant: who names some attributes knows that others are not among them.
     """
-    schema = comparison.before.schema
+    return left_out_of(comparison.before.schema, chosen)
+
+
+def left_out_of(schema: Schema, chosen: tuple[str, ...]) -> str:
+    """The sentence of :func:`left_out` for a file that is described so."""
     numeric = [a.name for a in schema.iter_kind(Kind.NUMERIC) if a.name not in chosen]
     if not numeric or set(chosen) != set(schema.categorical):
         return ""

@@ -15,6 +15,9 @@ from safeswap.model.schema import Schema
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
+_WORTH_A_TABLE = 1 << 17
+"""Above this many records it is worth loading compiled code to number them."""
+
 
 def smallest_code_type(levels: int) -> np.dtype[Any]:
     """The narrowest unsigned type that can number ``levels`` levels.
@@ -120,6 +123,8 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         column = column.cast(pa.string())
     if pa.types.is_integer(column.type) and column.type.bit_width <= 16 and not column.null_count:
         return _code_short_integers(column)
+    if pa.types.is_signed_integer(column.type) and not column.null_count and len(column) > _WORTH_A_TABLE:
+        return _code_long_integers(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     column = with_one_dictionary(column)
@@ -159,6 +164,20 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
         np.take(code_of, chunk.to_numpy().view(dtype), out=codes[start : start + len(chunk)], mode="clip")
         start += len(chunk)
     return Coded(codes, pa.array(levels, type=column.type), has_missing=False)
+
+
+def _code_long_integers(column: pa.ChunkedArray) -> Coded:
+    """As Arrow would code them, levels in order of appearance, in a table of our own: several times as fast."""
+    from safeswap.kernels.integer_codes import IntegerCodes
+
+    numbers = IntegerCodes()
+    codes: Codes = np.empty(len(column), dtype=np.uint32)
+    start = 0
+    for chunk in column.chunks:
+        numbers.code(chunk.to_numpy(), codes[start : start + len(chunk)])
+        start += len(chunk)
+    levels = pa.array(numbers.levels.astype(column.type.to_pandas_dtype()), type=column.type)
+    return Coded(codes.astype(smallest_code_type(len(levels)), copy=False), levels, has_missing=False)
 
 
 def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

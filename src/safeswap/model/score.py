@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ import pyarrow as pa
 
 from safeswap.errors import SpecError
 from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Schema
+
+if TYPE_CHECKING:
+    from safeswap.kernels.cells import JointCounts
 
 
 class Axis(StrEnum):
@@ -34,6 +38,24 @@ class Comparison:
     after: Microdata
     attributes: tuple[str, ...]
     touched: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CountedCells:
+    """What measures of cell counts look at where the records themselves are too many: counts, and no record.
+
+    ``joint`` has the counts before and after of the cells that changed, all others thrown together in one. The small
+    cells after are counted by their size: how many there are, and how many of their records took no part.
+    """
+
+    schema: Schema
+    attributes: tuple[str, ...]
+    changed: frozenset[str]
+    joint: JointCounts
+    small_cells: npt.NDArray[np.int64]
+    small_untouched: npt.NDArray[np.int64]
+    untouched: int
+    moved: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

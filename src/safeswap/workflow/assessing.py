@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from safeswap.errors import InputError, SpecError
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.score import Assessment, Comparison
+from safeswap.model.score import Assessment, Comparison, CountedCells
 from safeswap.workflow.reading import read
 
 DEFAULT_MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change", "adV", "adC", "share_changed")
@@ -51,7 +51,8 @@ def assess_file(
     """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
 
     Only the columns from which cells are formed are held, those that did not change once; the figures are those of
-    :func:`assess`. ``reading`` says what the columns are, as for :func:`mask_file`.
+    :func:`assess`. From a million records on the tables of two attributes behind a figure are no longer listed with it,
+    unless a measure asks for tables. ``reading`` says what the columns are, as for :func:`mask_file`.
 
     >>> import tempfile, pathlib
     >>> from safeswap import SwapSpec, datasets, workflow
@@ -66,10 +67,29 @@ def assess_file(
     """
     from safeswap import registry
     from safeswap.io.compare_files import compare_files
+    from safeswap.measures.base import scored
 
     chosen = [registry.measure(name) for name in measures]
-    comparison = compare_files(Path(before), Path(after), attributes=attributes, reading=reading)
+    files = Path(before), Path(after)
+    counted = _counted(files, chosen, attributes=attributes, reading=reading)
+    if counted is not None:
+        return scored(chosen, counted)
+    comparison = compare_files(*files, attributes=attributes, reading=reading)
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
+
+
+def _counted(
+    files: tuple[Path, Path], measures: Sequence[Any], *, attributes: Sequence[str] | None, reading: Mapping[str, Any]
+) -> CountedCells | None:
+    """The cells as counts, where that is all the measures need and the file is large."""
+    from safeswap.io.count_files import WORTH_COUNTING, count_files
+    from safeswap.io.parquet_files import open_parquet
+    from safeswap.measures.base import most_small
+
+    limit = most_small(measures)
+    if limit is None or len(open_parquet(files[0])) < WORTH_COUNTING:
+        return None
+    return count_files(*files, attributes=attributes, limit=limit, reading=reading)
 
 
 def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None = None) -> Comparison:

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import aligned, changed_counts
-from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, recoding_note
+from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, left_out_of, recoding_note
 from safeswap.measures.tables import distortion_tables
-from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.score import Axis, Comparison, CountedCells, Score
 
 MOST_TABLES = 1_000
 """Above this many two-way tables the detail of a joint measure does not list them; ``distortion_tables`` does."""
@@ -62,6 +62,18 @@ class JointDistortion(DistortionMeasure):
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
+    @property
+    def small(self) -> int | None:
+        """Small cells play no part; records only where tables of fewer attributes are asked for."""
+        return None if self.attributes or self.ways is not None else 1
+
+    def score_counts(self, counted: CountedCells) -> Score:
+        """The figure from counts alone, with no table but the joint one behind it."""
+        names, joint = counted.attributes, counted.joint
+        value = self._divergence(joint.before, joint.after) if counted.changed else 0.0
+        sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_of(counted.schema, names)
+        return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
+
     def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
         raise NotImplementedError
 
@@ -79,9 +91,7 @@ class JointDistortion(DistortionMeasure):
 
     def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
         changed = any(aligned(comparison, name).changed for name in names)
-        first = {"attributes": [list(names)], "changed": [changed], "value": [value]}
-        types = [pa.list_(pa.string()), pa.bool_(), pa.float64()]
-        table = pa.table({name: pa.array(first[name], kind) for name, kind in zip(first, types, strict=True)})
+        table = _joint_line(names, value, changed=changed)
         if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
             return table
         return pa.concat_tables([table, self._tables(comparison, names, 2)])
@@ -129,6 +139,12 @@ def worst(detail: pa.Table) -> str:
     row = int(values.argmax())
     names = " × ".join(detail["attributes"][row].as_py())
     return f" Largest among the {_TABLES_OF[sizes[row]]} tables: {names} ({detail['value'][row].as_py():.4f})."
+
+
+def _joint_line(names: tuple[str, ...], value: float, *, changed: bool) -> pa.Table:
+    first = {"attributes": [list(names)], "changed": [changed], "value": [value]}
+    types = [pa.list_(pa.string()), pa.bool_(), pa.float64()]
+    return pa.table({name: pa.array(first[name], kind) for name, kind in zip(first, types, strict=True)})
 
 
 def _listed(names: tuple[str, ...]) -> str:

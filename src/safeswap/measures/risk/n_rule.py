@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out
-from safeswap.model.score import Axis, Comparison, Score
+from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, left_out_of
+from safeswap.model.score import Axis, Comparison, CountedCells, Score
+
+Counts = npt.NDArray[np.int64]
 
 
 class NRule(ParametricMeasure):
@@ -40,15 +43,29 @@ class NRule(ParametricMeasure):
         names = chosen_attributes(comparison, self.keys)
         unswapped = ~self._touched(comparison)
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
-        sizes = np.arange(1, self.n)
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]
         of_unswapped = np.bincount(counts[(counts < self.n) & unswapped], minlength=self.n)[1:]
-        total = int(np.count_nonzero(unswapped))
+        return self._told(of_all, of_unswapped, int(np.count_nonzero(unswapped)), names, left_out(comparison, names))
+
+    @property
+    def small(self) -> int | None:
+        """Cells below n, where they are formed from all attributes."""
+        return None if self.keys else self.n
+
+    def score_counts(self, counted: CountedCells) -> Score:
+        """The same from counts alone."""
+        names = counted.attributes
+        of_all = counted.small_cells[1 : self.n] * np.arange(1, self.n)
+        of_unswapped = counted.small_untouched[1 : self.n]
+        return self._told(of_all, of_unswapped, counted.untouched, names, left_out_of(counted.schema, names))
+
+    def _told(self, of_all: Counts, of_unswapped: Counts, total: int, names: tuple[str, ...], note: str) -> Score:
+        sizes = np.arange(1, self.n)
         value = float(of_unswapped.sum() / total) if total else 0.0
         detail = pa.table(
             {"cell_size": sizes, "cells": of_all // sizes, "records": of_all, "unswapped_records": of_unswapped}
         )
-        sentence = self._meaning(value, int(of_unswapped.sum()), total, names) + left_out(comparison, names)
+        sentence = self._meaning(value, int(of_unswapped.sum()), total, names) + note
         return self._score(value, sentence, names, detail)
 
     def _touched(self, comparison: Comparison) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -1,0 +1,114 @@
+"""Columns of Parquet files as small integers, with nothing but these in memory.
+
+A batch is decoded, coded and let go, so that its memory serves the next one: at a hundred million records most of the
+time of reading goes into memory that was never used before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.io.parquet_files import ParquetFiles
+from safeswap.model.microdata import Coded, Codes, code_column, smallest_code_type
+
+_BATCH = 1 << 18
+
+
+def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
+    """The columns coded as :func:`safeswap.model.microdata.code_column` would, several at a time.
+
+    Levels need not stand in the same order as there.
+
+    >>> import tempfile, pathlib, pyarrow.parquet
+    >>> from safeswap.io.parquet_files import open_parquet
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "x.parquet"
+    >>> pyarrow.parquet.write_table(pa.table({"Sex": ["f", "m"] * 40, "Age": [3, 1] * 40}), path)
+    >>> found = coded_columns(open_parquet(path), ["Sex", "Age"])
+    >>> found["Sex"].levels.to_pylist(), found["Age"].codes[:3].tolist()
+    (['f', 'm'], [0, 1, 0])
+    """
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        return dict(zip(names, threads.map(lambda name: coded_column(files, name), names), strict=True))
+
+
+def coded_column(files: ParquetFiles, name: str) -> Coded:
+    """One column, coded batch by batch; one that holds what this cannot code is read as a whole instead."""
+    kind = files.schema.field(name).type
+    try:
+        if pa.types.is_signed_integer(kind):
+            return _integers(files, name, kind)
+        if name in files.dictionaries or pa.types.is_dictionary(kind):
+            return _dictionaries(files, name)
+    except _CannotCode:
+        pass
+    return code_column(files.table([name]).column(0))
+
+
+class _CannotCode(Exception):  # noqa: N818  (not an error: the column is then read as a whole)
+    """The column holds missing values, or more levels than this is made for."""
+
+
+def _integers(files: ParquetFiles, name: str, kind: pa.DataType) -> Coded:
+    from safeswap.kernels.integer_codes import IntegerCodes
+
+    numbers = IntegerCodes()
+    codes = _Growing(len(files))
+    for start, batch in files.batches([name], rows=_BATCH):
+        column = batch.column(0)
+        if column.null_count:
+            raise _CannotCode
+        found = numbers.code(column.to_numpy())
+        codes.put(start, found, len(numbers.levels))
+    return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
+
+
+def _dictionaries(files: ParquetFiles, name: str) -> Coded:
+    number_of: dict[Any, int] = {}
+    codes = _Growing(len(files))
+    known, places = None, np.zeros(0, np.uint32)
+    for start, batch in files.batches([name], rows=_BATCH):
+        column = batch.column(0)
+        if not pa.types.is_dictionary(column.type) or column.null_count or column.dictionary.null_count:
+            raise _CannotCode
+        if known is None or not column.dictionary.equals(known):
+            known = column.dictionary
+            places = np.array([number_of.setdefault(value, len(number_of)) for value in known.to_pylist()], np.uint32)
+        codes.put(start, places[column.indices.to_numpy()], len(number_of))
+    kind = pa.string() if known is None else known.type
+    return Coded(codes.array, pa.array(list(number_of), type=kind), has_missing=False)
+
+
+class _Growing:
+    """Codes of all records, in the narrowest type for the levels that were met so far."""
+
+    def __init__(self, records: int) -> None:
+        self.array: Codes = np.empty(records, np.uint8)
+
+    def put(self, start: int, codes: npt.NDArray[Any], levels: int) -> None:
+        if levels > np.iinfo(self.array.dtype).max + 1:
+            wider: Codes = np.empty(len(self.array), smallest_code_type(levels))
+            wider[:start] = self.array[:start]
+            self.array = wider
+        self.array[start : start + len(codes)] = codes
+
+
+def side_by_side(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+    """The same records of two files, a stretch at a time, whatever the batches in which each file comes."""
+    theirs = second.batches([name], rows=_BATCH)
+    held, begins = None, 0
+    for start, batch in first.batches([name], rows=_BATCH):
+        mine, done = batch.column(0), 0
+        while done < len(mine):
+            if held is None or begins + len(held) <= start + done:
+                begins, other = next(theirs)
+                held = other.column(0)
+            at = start + done - begins
+            number = min(len(mine) - done, len(held) - at)
+            yield start + done, mine.slice(done, number), held.slice(at, number)
+            done += number

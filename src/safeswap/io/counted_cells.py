@@ -1,0 +1,102 @@
+"""The cells of a large file before and after, counted from coded columns and from the few records that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from safeswap.kernels import cells
+from safeswap.kernels.cell_changes import cell_changes
+from safeswap.kernels.geography import parents
+from safeswap.model.audit import Rows
+from safeswap.model.microdata import Codes
+from safeswap.model.schema import Schema
+from safeswap.model.score import CountedCells
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChangingColumn:
+    """A column as codes: of all records before, and of the records that took part after; None where it is the same."""
+
+    before: Codes
+    after: Codes | None
+    cardinality: int
+
+
+def counted_cells(
+    schema: Schema, names: Names, columns: Mapping[str, ChangingColumn], rows: Rows, *, limit: int
+) -> CountedCells:
+    """Count the cells of the attributes ``names``; ``rows`` are the records that took part, in ascending order."""
+    records = len(columns[names[0]].before)
+    was, now, possible = packed([columns[name] for name in names], rows)
+    found = cell_changes(was, possible, rows, now, limit)
+    return CountedCells(
+        schema=schema,
+        attributes=names,
+        changed=frozenset(name for name in names if _moves(columns[name], rows)),
+        joint=found.joint,
+        small_cells=found.cells,
+        small_untouched=found.untouched,
+        untouched=records - len(rows),
+        moved=int(np.count_nonzero(was[rows] != now)),
+    )
+
+
+def packed(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes, int]:
+    """The cells of all records before and of ``rows`` after, and how many are possible.
+
+    Areas that are told by the code of a finer one are left out where there are too many cells otherwise.
+    """
+    kept = list(columns)
+    if prod(each.cardinality for each in kept) > cells.MOST_CELLS:
+        kept = _without_told(kept, rows)
+    sizes = [each.cardinality for each in kept]
+    after = [each.before[rows] if each.after is None else each.after for each in kept]
+    if prod(sizes) <= cells.MOST_CELLS:
+        was, possible = cells.pack([each.before for each in kept], sizes)
+        return was, cells.pack(after, sizes)[0], possible
+    # Ranks have a meaning within one call only, so both sides are packed in one.
+    both = [np.concatenate([each.before, now]) for each, now in zip(kept, after, strict=True)]
+    codes, possible = cells.pack(both, sizes)
+    return codes[: -len(rows) or None], codes[len(codes) - len(rows) :], possible
+
+
+def _without_told(columns: list[ChangingColumn], rows: Rows) -> list[ChangingColumn]:
+    """The columns without those whose value follows from another one, before and after."""
+    kept = columns
+    by_size = sorted(columns, key=lambda each: each.cardinality)
+    for coarse, fine in permutations(by_size, 2):
+        both_there = any(coarse is each for each in kept) and any(fine is each for each in kept)
+        if both_there and 1 < coarse.cardinality <= fine.cardinality and _tells(fine, coarse, rows):
+            kept = [each for each in kept if each is not coarse]
+    return kept
+
+
+def _tells(fine: ChangingColumn, coarse: ChangingColumn, rows: Rows) -> bool:
+    around = parents(fine.before, coarse.before, fine.cardinality)
+    if around is None:
+        return False
+    if fine.after is None and coarse.after is None:
+        return True
+    inner, outer = (each.before[rows] if each.after is None else each.after for each in (fine, coarse))
+    return bool((around[inner] == outer).all())
+
+
+def _moves(column: ChangingColumn, rows: Rows) -> bool:
+    return column.after is not None and not np.array_equal(column.before[rows], column.after)
+
+
+def net_change(counted: CountedCells) -> int:
+    """By how many records the cells differ."""
+    return int(np.abs(counted.joint.after - counted.joint.before).sum()) // 2
+
+
+def at_rows(column: ChangingColumn, rows: Rows) -> ChangingColumn:
+    """The column of some records only."""
+    return replace(column, before=column.before[rows])

@@ -1,0 +1,187 @@
+"""What a masking did to the cells of a large file, from the cells of its records and the few that changed.
+
+Every record is spread over partitions by its scrambled code and counted there in a table that fits the cache, as in
+:mod:`safeswap.kernels.sparse`. Nothing is kept per record: of each cell only how many records it holds, how many of
+them took part, and how many left and entered it, and of these only what figures of risk and distortion need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.kernels import hashing, sparse
+from safeswap.kernels.cells import JointCounts, dense_counts, is_dense
+from safeswap.kernels.threads import run_all, spans
+
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+Int64s = npt.NDArray[np.int64]
+UInt64s = npt.NDArray[np.uint64]
+
+_ONE = np.uint64(1)
+_FIRST_TABLE = 1 << 10
+_PARTITION_RECORDS = 1 << 13
+_MOST_BITS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class CellChanges:
+    """Counts before and after as of :func:`safeswap.kernels.cells.changed_counts`, and the small cells after.
+
+    ``cells[s]`` is the number of cells that hold s records after, ``untouched[s]`` how many of these records took no
+    part; both for s below a limit.
+    """
+
+    joint: JointCounts
+    cells: Int64s
+    untouched: Int64s
+
+
+def cell_changes(codes: Codes, possible: int, rows: Int64s, now: Codes, limit: int) -> CellChanges:
+    """The changes when the records ``rows``, which took part, move to the cells ``now``.
+
+    ``codes`` names the cell of every record before, one of ``possible``; sizes from 1 to ``limit - 1`` are small.
+
+    >>> found = cell_changes(np.array([0, 1, 1, 2], np.uint8), 3, np.array([0, 1]), np.array([1, 0], np.uint8), 3)
+    >>> found.joint.before.tolist(), found.joint.after.tolist()
+    ([1, 2, 1], [1, 2, 1])
+    >>> found.cells.tolist(), found.untouched.tolist()
+    ([0, 2, 1], [0, 1, 1])
+    """
+    was = codes[rows].astype(np.uint64)
+    now = now.astype(np.uint64)
+    moved = was != now
+    movements = (was[moved], now[moved], was[~moved])
+    if is_dense(possible, codes.size):
+        return _dense(codes, possible, movements, limit)
+    return _sparse(codes, possible, movements, limit)
+
+
+def _dense(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int) -> CellChanges:
+    before = dense_counts(codes, possible)
+    left, entered, stayed = (dense_counts(each, possible) for each in movements)
+    after = before - left + entered
+    occupied = np.flatnonzero(before | after)
+    first, second = (counts[occupied].astype(np.int64) for counts in (before, after))
+    joint = JointCounts(occupied.astype(np.uint64), first, second, possible)
+    small = np.flatnonzero((after > 0) & (after < limit))
+    sizes = after[small]
+    cells = np.bincount(sizes, minlength=limit)
+    untouched = np.zeros(limit, np.int64)
+    np.add.at(untouched, sizes, before[small] - left[small] - stayed[small])
+    return CellChanges(joint, cells, untouched)
+
+
+def _sparse(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int) -> CellChanges:
+    bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
+    shift = np.uint64(64 - bits)
+    records, record_starts = _spread(codes, shift, bits)
+    left, entered, stayed = (_spread(each, shift, bits) for each in movements)
+    begins = left[1] + entered[1]  # where the changed cells of a partition are put down
+    most = int(begins[-1])
+    names, before, after = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
+    found = np.zeros(1 << bits, np.int64)
+    parts = sparse.stretches(record_starts, spans(codes.size))
+    small = np.zeros((len(parts), 2, limit), np.int64)
+
+    def count(s: int) -> None:
+        _count_partitions(
+            *parts[s],
+            (records, record_starts),
+            left,
+            entered,
+            stayed,
+            (begins, found, names, before, after),
+            small[s],
+        )
+
+    run_all(count, range(len(parts)))
+    places = np.repeat(begins[:-1], found) + np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
+    cells = sparse.unscrambled(names[places])
+    order = np.argsort(cells)
+    places = places[order]
+    rest = codes.size - int(before[places].sum())
+    joint = JointCounts(
+        np.append(cells[order], np.uint64(possible)),
+        np.append(before[places], rest),
+        np.append(after[places], rest),
+        possible,
+    )
+    total = small.sum(axis=0)
+    return CellChanges(joint, total[0], total[1])
+
+
+def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]:
+    """The scrambled codes by partition, and where each partition begins."""
+    runs = spans(codes.size)
+    sizes = np.zeros((len(runs), 1 << bits), np.int64)
+    run_all(lambda r: hashing.partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.sum(axis=0))])
+    cursors = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
+    keys = np.empty(codes.size, np.uint64)
+    run_all(lambda r: hashing.spread_run(codes[slice(*runs[r])], shift, cursors[r], keys), range(len(runs)))
+    return keys, starts
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_partitions(first, last, records, left, entered, stayed, out, small):  # type: ignore[no-untyped-def]
+    begins, found, names, before, after = out
+    limit = small.shape[1]
+    keys = np.empty(_FIRST_TABLE, np.uint64)
+    counts = np.zeros((_FIRST_TABLE, 4), np.int32)  # records, left, entered, took part and stayed
+    for part in range(first, last):
+        used = 0
+        counts[:] = 0
+        for kind in range(4):
+            source = records if kind == 0 else left if kind == 1 else entered if kind == 2 else stayed
+            for i in range(source[1][part], source[1][part + 1]):
+                key = source[0][i]
+                slot = _place(keys, counts, key)
+                if _is_free(counts, slot):
+                    used += 1
+                    keys[slot] = key
+                counts[slot, kind] += 1
+                if 2 * used > keys.size:
+                    keys, counts = _grown(keys, counts)
+        put = begins[part]
+        for slot in range(keys.size):
+            if _is_free(counts, slot):
+                continue
+            now = counts[slot, 0] - counts[slot, 1] + counts[slot, 2]
+            if 0 < now < limit:
+                small[0, now] += 1
+                small[1, now] += counts[slot, 0] - counts[slot, 1] - counts[slot, 3]
+            if counts[slot, 1] + counts[slot, 2] > 0:
+                names[put], before[put], after[put] = keys[slot], counts[slot, 0], now
+                put += 1
+        found[part] = put - begins[part]
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _is_free(counts, slot):  # type: ignore[no-untyped-def]
+    # Whatever is in the table was counted: as a record, or as one that entered.
+    return counts[slot, 0] == 0 and counts[slot, 2] == 0
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _place(keys, counts, key):  # type: ignore[no-untyped-def]
+    mask = np.uint64(keys.size - 1)
+    slot = key & mask
+    while not _is_free(counts, slot) and keys[slot] != key:
+        slot = (slot + _ONE) & mask
+    return slot
+
+
+@numba.njit(cache=True, nogil=True)
+def _grown(keys, counts):  # type: ignore[no-untyped-def]
+    more_keys, more_counts = np.empty(2 * keys.size, np.uint64), np.zeros((2 * keys.size, 4), np.int32)
+    for slot in range(keys.size):
+        if not _is_free(counts, slot):
+            place = _place(more_keys, more_counts, keys[slot])
+            more_keys[place] = keys[slot]
+            more_counts[place] = counts[slot]
+    return more_keys, more_counts

@@ -1,0 +1,86 @@
+"""Number the distinct integers of a column in the order in which they first appear, a batch at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.kernels.hashing import scramble
+
+Int64s = npt.NDArray[np.int64]
+
+_FIRST_TABLE = 1 << 12
+_ONE = np.uint64(1)
+
+
+class IntegerCodes:
+    """The numbers given so far.
+
+    >>> numbers = IntegerCodes()
+    >>> numbers.code(np.array([7, 7, -2])).tolist(), numbers.code(np.array([5, -2])).tolist()
+    ([0, 0, 1], [2, 1])
+    >>> numbers.levels.tolist()
+    [7, -2, 5]
+    """
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(_FIRST_TABLE, np.int64)  # number + 1, so that 0 is an empty slot
+        self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
+        self._found = 0
+
+    @property
+    def levels(self) -> Int64s:
+        """The distinct integers, each at the place of its number."""
+        return self._levels[: self._found]
+
+    def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """The number of each of some integers, of any width up to 64 bits with a sign; written to ``out`` if given."""
+        codes = np.empty(values.size, np.uint32) if out is None else out
+        done = 0
+        while True:
+            done, self._found = _number(values, codes, done, self._slots, self._levels, self._found)
+            if done == values.size:
+                return codes
+            self._grow()
+
+    def _grow(self) -> None:
+        self._slots = np.zeros(4 * self._slots.size, np.int64)
+        levels = np.empty(self._slots.size // 2, np.int64)
+        levels[: self._found] = self.levels
+        self._levels = levels
+        _enter(levels, self._found, self._slots)
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(values, codes, start, slots, levels, found):  # type: ignore[no-untyped-def]
+    """Number the values from ``start`` on, as far as the table has room."""
+    mask = np.uint64(slots.size - 1)
+    last, number = np.int64(0), np.int64(-1)
+    for i in range(start, values.size):
+        value = np.int64(values[i])
+        if value != last or number < 0:  # equal neighbours are frequent: files are often sorted by area
+            slot = scramble(value) & mask
+            while slots[slot] != 0 and levels[slots[slot] - 1] != value:
+                slot = (slot + _ONE) & mask
+            if slots[slot] == 0:
+                if found == levels.size:
+                    return i, found
+                levels[found] = value
+                found += 1
+                slots[slot] = found
+            last, number = value, slots[slot] - 1
+        codes[i] = number
+    return values.size, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _enter(levels, found, slots):  # type: ignore[no-untyped-def]
+    mask = np.uint64(slots.size - 1)
+    for j in range(found):
+        slot = scramble(levels[j]) & mask
+        while slots[slot] != 0:
+            slot = (slot + _ONE) & mask
+        slots[slot] = j + 1
