@@ -43,6 +43,12 @@ class KeyCells:
         return self.classes.of_record.size
 
     @property
+    def incomplete(self) -> int:
+        """How many records lack a key."""
+        complete = self.classes.complete(range(len(self.names)))
+        return 0 if complete is None else int(self.members[~complete].sum())
+
+    @property
     def of_record(self) -> npt.NDArray[np.uint32]:
         """The cell of each record."""
         return self.classes.of_record

@@ -168,6 +168,17 @@ def test_what_is_told_holds_no_value_of_a_record(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_was_made_of_missing_keys_is_told(name: str) -> None:
+    data = microdata({"sex": ["f", "m", None], "ill": ["y", "n", "y"]})
+    parameters = {"sensitive": "ill"} if name == "l_diversity" else {}
+    for missing, words in (("none", "matches nothing"), ("own", "a value of its own"), ("any", "matches every value")):
+        sentence = score(data, name, keys=("sex",), missing=missing, **parameters).sentence
+        assert "A missing key (1 record)" in sentence
+        assert words in sentence
+    assert "missing" not in score(data, name, keys=("ill",), **dict.fromkeys(parameters, "sex")).sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_released_file_is_looked_at_and_not_the_original(name: str) -> None:
     before = microdata({"sex": ["f", "m", "m", "f"], "ill": ["y", "n", "y", "n"]})
     after = microdata({"sex": ["f"] * 4, "ill": ["y", "n", "y", "n"]})

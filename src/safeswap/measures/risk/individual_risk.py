@@ -68,4 +68,4 @@ class IndividualRisk(KeyMeasure):
                 f" In the cells of {found.below_sample:,} records the weights add up to less than the records: "
                 "the population is taken to be as large as the sample there."
             )
-        return self._score(value, self._told(sentence, comparison, names), names, detail)
+        return self._score(value, self._told(sentence, comparison, found.cells), names, detail)

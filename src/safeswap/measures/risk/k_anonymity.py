@@ -51,4 +51,4 @@ class KAnonymity(KeyMeasure):
             f"share, in {int(unsafe.sum()):,} unsafe cells over {over(cells.names)}"
             + (f"; the smallest cell has {smallest:,}." if smallest is not None else ".")
         )
-        return self._score(value, self._told(sentence, comparison, cells.names), cells.names, detail)
+        return self._score(value, self._told(sentence, comparison, cells), cells.names, detail)

@@ -11,6 +11,12 @@ from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.score import Comparison
 
+_MEANINGS: dict[Missing, str] = {
+    "none": "matches nothing: who lacks one is not found by it",
+    "own": "is a value of its own",
+    "any": "matches every value",
+}
+
 
 class KeyMeasure(ParametricMeasure):
     """A figure of the released file, by the keys that an intruder can be assumed to know."""
@@ -26,8 +32,15 @@ class KeyMeasure(ParametricMeasure):
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
         return chosen_attributes(comparison, self.keys)
 
-    def _told(self, sentence: str, comparison: Comparison, names: tuple[str, ...]) -> str:
-        return sentence + left_out(comparison, names)
+    def _told(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
+        """The sentence, with what was made of missing keys and what was left out."""
+        lacking = cells.incomplete
+        meant = (
+            f" A missing key ({lacking:,} record{'s' if lacking > 1 else ''}) {_MEANINGS[self.missing]}."
+            if lacking
+            else ""
+        )
+        return sentence + meant + left_out(comparison, cells.names)
 
 
 def over(names: tuple[str, ...]) -> str:

@@ -67,7 +67,7 @@ class LDiversity(KeyMeasure):
             f"fewer than {self.l:g} {'different' if self.kind == 'distinct' else 'effective'} values of "
             f"{self.sensitive}" + (f"; the least is {least:.3g}." if least is not None else ".")
         )
-        return self._score(value, self._told(sentence, comparison, cells.names), cells.names, detail)
+        return self._score(value, self._told(sentence, comparison, cells), cells.names, detail)
 
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
         """The keys; where none are stated, all attributes but the sensitive one."""

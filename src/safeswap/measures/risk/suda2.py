@@ -58,4 +58,4 @@ class Suda2(KeyMeasure):
             f"{found.sample_uniques:,} in all of them; the highest DIS score is {np.max(found.dis, initial=0.0):.3g}, "
             f"a unique match is correct with a chance of {found.file_dis:.3g}."
         )
-        return self._score(value, self._told(sentence, comparison, names), names, found.by_size)
+        return self._score(value, self._told(sentence, comparison, found.cells), names, found.by_size)
