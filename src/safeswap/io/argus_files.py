@@ -151,6 +151,8 @@ def _spans_of(file: Path, line: str, number: int, known: list[Span]) -> Iterator
 def _span(file: Path, to: str, text: str, number: int) -> Span:
     words = [word.strip() for word in _WORDS.findall(text) if word.strip()]
     ends = [None if word == "-" else _unquoted(word) for word in words]
+    low: str | None
+    high: str | None
     match ends:
         case [str(code)]:
             low, high = code, code

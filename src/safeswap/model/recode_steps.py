@@ -33,6 +33,7 @@ Otherwise = Annotated[
     Literal["error", "keep", "blank"],
     Field(description="a value that the step says nothing about: refuse, keep it, or make it missing"),
 ]
+_FEW = 5
 AttributeName = Annotated[str, Field(min_length=1, description="the attribute that is changed")]
 
 
@@ -106,9 +107,11 @@ class Recode(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        to = len(set(self.target.values()))
+        news = set(self.target.values())
         rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
-        return f"recode {self.attribute}: {len(self.target):,} values become {to:,}{rest}"
+        if len(self.target) <= _FEW and len(news) == 1:
+            return f"recode {self.attribute}: {', '.join(self.target)} to {news.pop()}{rest}"
+        return f"recode {self.attribute}: {len(self.target):,} values become {len(news):,}{rest}"
 
 
 class Span(BaseModel):
