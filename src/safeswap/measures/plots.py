@@ -57,6 +57,8 @@ def make_plot(
     if way not in _OPTIONS:
         raise SpecError("there is no such linkage", code="bad-linkage", hint="one of auto, " + ", ".join(_OPTIONS))
     stated = {name: value for name, value in options.items() if value is not None}
+    if "secret" not in _OPTIONS[way]:
+        stated.pop("secret", None)  # a key at hand that this linkage draws nothing with
     for name in sorted(stated.keys() - _OPTIONS[way]):
         raise SpecError(
             f"{name!r} has no meaning for linkage by {way.replace('_', '-')}",

@@ -28,6 +28,7 @@ def ask(
     """Enqueue a job of this project and answer 202 with its address. ``data``: the job needs the project's data."""
     if data:
         require_data(access)
+        payload = {**payload, "data_version": access.row.data_version}
     service = service_of(request)
     with service.database.write() as connection:
         job_id = service.queue.enqueue(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 from safeswap.model.microdata import Microdata
+from safeswap.service.store import Store
 
 Place = tuple[str, int, str]  # project, version of its data, recipe
 
@@ -38,7 +38,7 @@ class DataCache:
         with self._lock:
             return sum(self._sizes.values())
 
-    def data(self, folder: Path, *, project_id: str, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+    def data(self, store: Store, *, project_id: str, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
         """The data of a project as its recipe leaves them; read once however many ask at the same time."""
         place = (project_id, version, json.dumps(recipe, sort_keys=True) if recipe else "")
         with self._lock:
@@ -50,7 +50,7 @@ class DataCache:
             with self._lock:
                 found = self._found(place)
             if found is None:
-                found = self._read(folder, project_id, version, recipe)
+                found = self._read(store, project_id, version, recipe)
                 self._keep(place, found)
         return found
 
@@ -60,13 +60,13 @@ class DataCache:
             for place in [place for place in self._kept if place[0] == project_id]:
                 self._drop(place)
 
-    def _read(self, folder: Path, project_id: str, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+    def _read(self, store: Store, project_id: str, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
         from safeswap import workflow
-        from safeswap.service.tasks.canonical import read_canonical
+        from safeswap.service.tasks.context import read_data
 
         if not recipe:
-            return read_canonical(folder)
-        plain = self.data(folder, project_id=project_id, version=version, recipe=None)
+            return read_data(store, project_id, version)
+        plain = self.data(store, project_id=project_id, version=version, recipe=None)
         return workflow.recode(plain, recipe).data
 
     def _found(self, place: Place) -> Microdata | None:

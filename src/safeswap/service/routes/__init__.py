@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from safeswap.service.routes import audit_log, health, members, releases, session, tokens, users
+from safeswap.service.routes import (
+    audit_log,
+    confidentiality,
+    data,
+    health,
+    jobs,
+    library,
+    maskings,
+    members,
+    projects,
+    provider,
+    releases,
+    scripts,
+    session,
+    session_log,
+    studies,
+    tokens,
+    users,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     session.router,
+    provider.router,
     users.router,
     tokens.router,
     members.router,
+    library.router,
+    projects.router,
+    data.router,
+    jobs.router,
+    maskings.router,
+    studies.router,
+    confidentiality.router,
+    scripts.router,
+    session_log.router,
     releases.router,
     audit_log.router,
 )

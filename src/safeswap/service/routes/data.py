@@ -85,12 +85,12 @@ def get_description(request: Request, response: Response, access: Reader) -> Des
 @router.patch("/projects/{project_id}/description", status_code=202)
 def change_description(request: Request, response: Response, access: Worker, body: DescriptionChange) -> Job:
     """Change kinds, labels or the order of levels; a worker describes the data anew."""
-    from safeswap.service.tasks.canonical import read_schema
+    from safeswap.service.tasks.context import read_schema
 
     require_data(access)
     require_match(request, access.row.version)
     service = service_of(request)
-    schema = read_schema(service.store.data(access.id, access.row.data_version))
+    schema = read_schema(service.store, access.id, access.row.data_version)
     changed = changed_schema(schema, body.attributes)
     _begin_reading(service, access)
     payload = {"from_version": access.row.data_version, "schema": changed.model_dump(mode="json")}

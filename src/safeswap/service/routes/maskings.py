@@ -42,8 +42,7 @@ def data_of(request: Request, access: ProjectAccess) -> Microdata:
 def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
     """The project's data as they were for an earlier result: that version, after that recipe."""
     service = service_of(request)
-    folder = service.store.data(access.id, version)
-    return service.data_cache.data(folder, project_id=access.id, version=version, recipe=recipe)
+    return service.data_cache.data(service.store, project_id=access.id, version=version, recipe=recipe)
 
 
 @router.post("/projects/{project_id}/plan")

@@ -13,7 +13,6 @@ from safeswap.service.database import new_id, now
 from safeswap.service.etags import changed_meanwhile, require_match, set_etag
 from safeswap.service.paging import Page, Paged, page_of
 from safeswap.service.problems import Conflict, Forbidden
-from safeswap.service.retention import delete_project as delete_everything
 from safeswap.service.roles import ProjectAccess, Role, allow, project
 from safeswap.service.schemas.common import moment
 from safeswap.service.schemas.projects import ProjectAnswer, ProjectChange, ProjectRequest
@@ -90,6 +89,8 @@ def change_project(
 @router.delete("/projects/{project_id}", status_code=204)
 def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))]) -> Response:
     """Delete a project: its files are overwritten and removed. What has left stays in the ledger and in the log."""
+    from safeswap.service.retention import delete_project as delete_everything
+
     if access.user.role != Role.OFFICER and access.row.created_by != access.user.id:
         raise Forbidden("only who made a project, and its officers, delete it", code="role")
     service = service_of(request)

@@ -18,9 +18,9 @@ def make_script(
     request: Request, access: Annotated[ProjectAccess, Depends(project("read"))], body: ScriptRequest
 ) -> ScriptAnswer:
     """The script in Python that does what a screen shows. Nothing is changed."""
-    from safeswap.service.tasks.canonical import read_schema
+    from safeswap.service.tasks.context import read_schema
 
     version = access.row.data_version
-    schema = read_schema(service_of(request).store.data(access.id, version)) if version else None
+    schema = read_schema(service_of(request).store, access.id, version) if version else None
     tolerance = access.row.tolerance
     return ScriptAnswer(script=script_of(body, file_name=access.row.file_name, schema=schema, tolerance=tolerance))

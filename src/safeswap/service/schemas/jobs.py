@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 
-from safeswap.service.problems import Problem
+from safeswap.service.problems import Problem, problem_of
 from safeswap.service.schemas.common import Wire, example, moment
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Job(Wire):
 
 def job_of(row: JobRow) -> Job:
     """A row of the job table as the contract shows it."""
+    from safeswap.service.process import error_of
+
     made = row["result"] or {}
     return Job(
         id=row["id"],
@@ -72,7 +74,7 @@ def job_of(row: JobRow) -> Job:
         attempts=row["attempts"],
         cancel_requested=row["cancel_requested"],
         result=ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None,
-        error=Problem.model_validate(row["error"]) if row["error"] else None,
+        error=problem_of(error_of(row["error"])) if row["error"] else None,
         created_at=moment(row["created_at"]),
         started_at=moment(row["started_at"]),
         finished_at=moment(row["finished_at"]),

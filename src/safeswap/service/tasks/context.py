@@ -129,6 +129,10 @@ class Context:
 
 def read_data(store: Store, project_id: str, version: int) -> Microdata:
     """The data of a project as a version of them was kept, with what is known about them."""
-    folder = store.data(project_id, version)
-    known = json.loads((folder / SCHEMA).read_text(encoding="utf-8"))
-    return read(folder / DATA, schema=Schema.model_validate(known))
+    return read(store.data(project_id, version) / DATA, schema=read_schema(store, project_id, version))
+
+
+def read_schema(store: Store, project_id: str, version: int) -> Schema:
+    """What is known about the data of a project."""
+    known = json.loads((store.data(project_id, version) / SCHEMA).read_text(encoding="utf-8"))
+    return Schema.model_validate(known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from safeswap import workflow
+from safeswap.errors import InputError
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
     """The project's data after the recodes that stood in its recipe when the job was asked for."""
+    asked_for = payload.get("data_version", context.project["data_version"])
+    if asked_for != context.project["data_version"]:
+        raise InputError(
+            "the project has other data now than when this was asked for",
+            code="data-changed",
+            hint="look at the data, and ask again",
+        )
     data = context.data()
     recipe = payload.get("recipe")
     return workflow.recode(data, recipe).data if recipe else data
