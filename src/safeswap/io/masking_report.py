@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from safeswap.charts.spec_text import python_text
 from safeswap.charts.theme import css_variables
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.report import SCRIPTLESS, template
+from safeswap.io.report_section import Section
+from safeswap.io.suppression_report import OWN_FACTS, suppression_sections
 from safeswap.measures.bias import percentage_bias
 from safeswap.measures.geography_report import areas_changed_most, geography_report
 from safeswap.model.masked import Masked
@@ -27,19 +28,6 @@ from safeswap.model.score import Assessment
 
 _MOST_LEVELS = 40
 _MOST_AREAS = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One part of the report: sentences and a table, with a bar per line or lines marked where that helps."""
-
-    title: str
-    text: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-    numeric: tuple[int, ...] = ()
-    bars: tuple[float, ...] = ()
-    marked: tuple[int, ...] = ()
 
 
 def write_masking_report(
@@ -55,7 +43,8 @@ def write_masking_report(
     force: bool = False,
 ) -> Path:
     """Write the report; it appears complete or not at all, and only its owner can read it."""
-    found = (*table_facts(masked), *geography_sections(masked, distributions), *bias_sections(masked))
+    told = (*table_facts(masked), *suppression_sections(masked))
+    found = (*told, *geography_sections(masked, distributions), *bias_sections(masked))
     text = template("masking_report.html").render(
         title=f"Masking of {masked.original.schema.name or 'a file'}",
         method=method,
@@ -81,7 +70,7 @@ def table_facts(masked: Masked) -> tuple[Section, ...]:
     tables = {
         name: value
         for name, value in masked.audit.facts.items()
-        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+        if name not in OWN_FACTS and isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
     return tuple(
         Section(

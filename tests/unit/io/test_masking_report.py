@@ -40,6 +40,22 @@ def test_an_exchange_of_numbers_shows_its_bias_at_every_level(tmp_path):
     assert "protected enough" in page
 
 
+def test_suppression_shows_what_was_unsafe_and_what_was_blanked(tmp_path):
+    data = ss.datasets.cps8d()
+    spec = {"method": "suppress", "keys": data.schema.categorical[:5], "up_to": 5, "importance": {"Age": 2}}
+    masked = ss.mask(data, spec, insecure_seed=3)
+    page = workflow.report(masked, tmp_path / "r.html").read_text()
+    assert "Unsafe combinations before and after, by number of keys" in page
+    assert "What was blanked, by attribute" in page
+    assert "optimal: nothing less would do" in page
+    unsafe = workflow.risky(data, masked.spec).by_dimension
+    for size, number in unsafe.items():
+        assert f"<bdi>{size}</bdi>" in page
+        assert f"<bdi>{number}</bdi>" in page
+    assert page.count("What was blanked, by attribute") == 1
+    assert "Blanked by attribute" not in page  # told once, in its own words
+
+
 def test_the_report_is_private_whole_and_without_script(edited, tmp_path):
     path = workflow.report(edited, tmp_path / "r.html", distributions=["TENURE"])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
