@@ -182,7 +182,8 @@ def count_tables(
         from safeswap.io.read import read
 
         data = source if isinstance(source, Microdata) and not reading else read(source, **reading)
-        return Programme(tables=tuple(tabulate(data, each) for each in table_names(attributes))), [None]
+        tables = tuple(tabulate(data, each) for each in table_names(attributes))
+        return Programme(tables=tables), [None] * len(tables)
     if isinstance(source, Microdata):
         raise SpecError(
             "say which table to make", code="no-table", hint='name its attributes: attributes=["Region", "Sex"]'

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels.safe_lines import Axes, all_but_one, largest_only, line_ids, line_sums
-from safeswap.model.table import CountTable, Names
+from safeswap.model.table import CountTable, Names, check_tolerance
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -172,16 +172,6 @@ def table_problems(
 
 def _margins(keep: Any) -> list[Names]:
     return [(names,) if isinstance(names, str) else tuple(names) for names in keep]
-
-
-def check_tolerance(tolerance: Any) -> None:
-    """Refuse a tolerance under which every count would be safe."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, np.integer)) or tolerance < 2:
-        raise SpecError(
-            "the tolerance is a whole number of at least 2: the smallest count above 0 that may be published",
-            code="bad-tolerance",
-            hint="3 is common; below 2 every count would be safe",
-        )
 
 
 def _kept_axes(table: CountTable, keep: Sequence[Sequence[str]] | Mapping[Sequence[str], Any]) -> tuple[Axes, ...]:

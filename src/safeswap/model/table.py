@@ -229,6 +229,16 @@ def check_table_names(data: Microdata, names: Sequence[str]) -> None:
             )
 
 
+def check_tolerance(tolerance: Any) -> None:
+    """Refuse a tolerance under which every count would be safe."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, np.integer)) or tolerance < 2:
+        raise SpecError(
+            "the tolerance is a whole number of at least 2: the smallest count above 0 that may be published",
+            code="bad-tolerance",
+            hint="3 is common; below 2 every count would be safe",
+        )
+
+
 def long_table(table: CountTable, columns: Mapping[str, Counts]) -> pa.Table:
     """The cells of a table in rows: a column per variable, then the given figures of each cell.
 

@@ -13,7 +13,7 @@ from safeswap.workflow.plotting import confidentiality, confidentiality_by_keys,
 from safeswap.workflow.reading import describe, read, to_frame, write
 from safeswap.workflow.record_risks import file_risk, record_risk, special_uniques, suda, write_record_risks
 from safeswap.workflow.releasing import keygen, read_key, release, report, verify
-from safeswap.workflow.safe import safe_table
+from safeswap.workflow.safe import check_tables, safe_records, safe_table, write_checked, write_safe_tables
 from safeswap.workflow.studying import load_study, number_of_candidates, save_study, search, study
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "as_study_spec",
     "assess",
     "assess_file",
+    "check_tables",
     "compare",
     "confidentiality",
     "confidentiality_by_keys",
@@ -43,6 +44,7 @@ __all__ = [
     "release",
     "report",
     "risky",
+    "safe_records",
     "safe_table",
     "save_study",
     "search",
@@ -54,7 +56,9 @@ __all__ = [
     "undo",
     "verify",
     "write",
+    "write_checked",
     "write_confidentiality",
     "write_record_risks",
     "write_risky",
+    "write_safe_tables",
 ]

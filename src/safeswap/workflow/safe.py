@@ -1,12 +1,17 @@
-"""Tables without small cells."""
+"""Tables without small cells, and the records that tabulate to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
 
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
 from safeswap.model.safe_result import SafeTables
+from safeswap.model.table_check import TableCheck
 
 
 def safe_table(
@@ -60,3 +65,103 @@ def safe_table(
         structural_zeros=structural_zeros,
     )
     return replace(safe_programme(programme, problems, terms), origin=origin)
+
+
+def safe_records(
+    data: Any,
+    tables: Any,
+    tolerance: int = 3,
+    *,
+    keep: Any = (),
+    search: Literal["thorough", "quick"] = "thorough",
+    key: Key | None = None,
+    insecure_seed: int | None = None,
+    replicate: int = 0,
+) -> Masked:
+    """Change the fewest records so that in all ``tables`` together every cell is 0 or at least ``tolerance``.
+
+    A table is a list of attributes, ``tables`` one or several of them. The margins in ``keep`` stay exact. One value of
+    a record changes rather than two, to a near level rather than a far one; the secret key decides among equals. Where
+    no such records exist, or none were found, an :class:`~safeswap.errors.InfeasibleError` says which. It is not a
+    swap: the facts of the result name the univariate margins that moved.
+
+    >>> from safeswap import datasets
+    >>> tables = [["Race", "EmpTyp", "MS", "Edu", "Age"], ["AnnSal", "Sex", "Edu", "Race"]]
+    >>> masked = safe_records(datasets.cps8d(), tables, 5, keep=[["Sex"], ["Race"]], insecure_seed=1)
+    >>> check_tables(masked.data, tables, 5).is_safe
+    True
+    """
+    from safeswap.io.long_tables import table_names
+    from safeswap.model.safe_spec import SafeSpec
+    from safeswap.model.table import check_tolerance
+    from safeswap.workflow.masking import mask
+
+    check_tolerance(tolerance)
+    spec = SafeSpec(tables=tuple(table_names(tables)), keep=_margins(keep), tolerance=int(tolerance), search=search)
+    return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate)
+
+
+def check_tables(
+    data: Any,
+    tables: Any = None,
+    tolerance: int = 3,
+    *,
+    margins: bool = True,
+    names: Sequence[str] | None = None,
+    count: str = "count",
+    **reading: Any,
+) -> TableCheck:
+    """Which cells of a programme of tables are below tolerance, and which of them subtraction gives back.
+
+    ``data`` is microdata, with ``tables`` to count (each a list of attributes), or tables of counts as
+    :func:`safe_table` takes them. It is assumed that all figures are published, those of the tables' ``margins`` too,
+    but not the ones above 0 and below ``tolerance``. Bounds of these come from interval propagation through all sums,
+    and where they are few from linear programmes; the result says which. Totals are shown; ``write_checked`` writes the
+    cells, for inside.
+
+    >>> check_tables([[1, 4], [6, 9]], tolerance=3).derived
+    1
+    """
+    from safeswap.io.long_tables import count_tables
+    from safeswap.measures.table_check import check_programme
+
+    programme, _ = count_tables(data, attributes=tables, names=names, count=count, reading=reading)
+    return check_programme(programme, tolerance=tolerance, margins=margins)
+
+
+def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool = False) -> None:
+    """Write the small cells of checked tables in rows, as csv or parquet; only its owner can read it.
+
+    With several tables, a column names the table and a variable that a table does not have is empty.
+    """
+    import pyarrow as pa
+
+    from safeswap.io.write import write
+
+    parts = [
+        table.long().append_column("table", pa.array([" × ".join(table.table.names)] * table.small, pa.string()))
+        for table in found.tables
+    ]
+    plain = [part.cast(pa.schema([(f.name, _plain(f.type)) for f in part.schema])) for part in parts]
+    write(pa.concat_tables(plain, promote_options="default"), path, force=force)
+
+
+def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: int = 0, force: bool = False) -> Path:
+    """Write one of the tables that were made safe, in rows, as csv or parquet."""
+    from safeswap.io.long_tables import to_long
+    from safeswap.io.write import write
+
+    write(to_long(result, number=number, like="arrow"), path, force=force)
+    return Path(path)
+
+
+def _margins(keep: Any) -> tuple[tuple[str, ...], ...]:
+    """Margins as lists of names; a single name is a margin of its own."""
+    parts = (keep,) if isinstance(keep, str) else tuple(keep or ())
+    return tuple((part,) if isinstance(part, str) else tuple(part) for part in parts)
+
+
+def _plain(kind: Any) -> Any:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
