@@ -78,12 +78,11 @@ class NothingUnsafe(Invariant):
         least = {tolerance for _, tolerance in self.combinations}
         number = f"{min(least):g}" if len(least) == 1 else "as many as its tolerance"
         unit = "records" if self.weight is None else f"units of {self.weight}"
-        names = list(dict.fromkeys(name for keys, _ in self.combinations for name in keys))
-        combinations = f"{len(self.combinations):,} combination{'s' if len(self.combinations) > 1 else ''}"
-        return (
-            f"In none of {combinations} of {', '.join(names)} are there values that fewer than {number} {unit} share, "
-            f"{_WORDS[self.missing]}."
-        )
+        names = ", ".join(dict.fromkeys(name for keys, _ in self.combinations for name in keys))
+        one = len(self.combinations) == 1
+        lists = f"values of {names}" if one else f"values in {len(self.combinations):,} combinations of {names}"
+        together = " together" if one and len(self.combinations[0][0]) > 1 else ""
+        return f"No {lists}{together} are shared by fewer than {number} {unit}, {_WORDS[self.missing]}."
 
     def problem(self, evidence: Evidence) -> str:
         """The number of unsafe combinations of values, and the keys of the first list that has some."""
