@@ -11,16 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.errors import SpecError
 from safeswap.io.coded_columns import coded_columns, side_by_side
 from safeswap.io.compare_files import changed_columns, check_alike, files_differ
-from safeswap.io.counted_cells import ChangingColumn, counted_cells
+from safeswap.io.counted_cells import ChangingColumn, cell_attributes, counted_cells
 from safeswap.io.mask_files import described_files
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.model.audit import Rows
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.microdata import Coded, Codes, smallest_code_type
-from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import CountedCells
 
 WORTH_COUNTING = 1_000_000
@@ -56,26 +54,6 @@ def count_files(
         return None
     columns = {name: _changing(coded[name], found.get(name), rows) for name in names}
     return counted_cells(schema, names, columns, rows, limit=limit)
-
-
-def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> tuple[str, ...]:
-    """The attributes from which cells are formed; refused where there are none, or where one is the identifier."""
-    names = tuple(attributes) if attributes is not None else schema.categorical
-    if not names:
-        raise SpecError(
-            "there is no categorical attribute to form cells from",
-            code="no-categorical-attribute",
-            hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
-        )
-    for name in names:
-        if schema[name].kind is Kind.IDENTIFIER:
-            raise SpecError(
-                f"{name!r} is the identifier: every record would be a cell of its own",
-                code="identifier-in-measure",
-                hint="leave it out of the attributes to compare",
-                attribute=name,
-            )
-    return names
 
 
 def _changes(first: ParquetFiles, second: ParquetFiles, name: str) -> Changes:

@@ -9,12 +9,13 @@ from math import prod
 
 import numpy as np
 
+from safeswap.errors import SpecError
 from safeswap.kernels import cells
 from safeswap.kernels.cell_changes import cell_changes
 from safeswap.kernels.geography import parents
 from safeswap.model.audit import Rows
 from safeswap.model.microdata import Codes
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import CountedCells
 
 Names = tuple[str, ...]
@@ -27,6 +28,26 @@ class ChangingColumn:
     before: Codes
     after: Codes | None
     cardinality: int
+
+
+def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> tuple[str, ...]:
+    """The attributes from which cells are formed; refused where there are none, or where one is the identifier."""
+    names = tuple(attributes) if attributes is not None else schema.categorical
+    if not names:
+        raise SpecError(
+            "there is no categorical attribute to form cells from",
+            code="no-categorical-attribute",
+            hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
+        )
+    for name in names:
+        if schema[name].kind is Kind.IDENTIFIER:
+            raise SpecError(
+                f"{name!r} is the identifier: every record would be a cell of its own",
+                code="identifier-in-measure",
+                hint="leave it out of the attributes to compare",
+                attribute=name,
+            )
+    return names
 
 
 def counted_cells(
@@ -92,9 +113,9 @@ def _moves(column: ChangingColumn, rows: Rows) -> bool:
     return column.after is not None and not np.array_equal(column.before[rows], column.after)
 
 
-def net_change(counted: CountedCells) -> int:
+def net_change(joint: cells.JointCounts) -> int:
     """By how many records the cells differ."""
-    return int(np.abs(counted.joint.after - counted.joint.before).sum()) // 2
+    return int(np.abs(joint.after - joint.before).sum()) // 2
 
 
 def at_rows(column: ChangingColumn, rows: Rows) -> ChangingColumn:

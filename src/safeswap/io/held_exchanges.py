@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from safeswap.engines.memory import MemoryEngine
+from safeswap.io.coded_columns import coded_columns
+from safeswap.io.counted_cells import ChangingColumn, at_rows, cell_attributes, counted_cells, net_change, packed
 from safeswap.io.identifiers import check_identifier
 from safeswap.io.parquet_files import ParquetFiles
-from safeswap.methods.swap import compensating
+from safeswap.kernels.cells import MOST_CELLS, joint_counts
 from safeswap.model.audit import Audit, Exchange, Rows
 from safeswap.model.invariant import Finding, Invariant, verify
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
+from safeswap.model.score import CountedCells
 
 Names = tuple[str, ...]
 
@@ -49,6 +52,7 @@ class HeldExchanges:
         self.files, self.schema, self.before = files, schema, before
         self.after = before
         self.facts: Mapping[str, Any] = {}
+        self._compensating: int | None = None
 
     def close(self) -> None:
         """Nothing is left behind."""
@@ -71,27 +75,52 @@ class HeldExchanges:
         """The pairs of each stage as row numbers, in the order in which they were drawn."""
         return ((stage, exchange.pairs) for stage, exchange in enumerate(self.exchanges))
 
-    def compensating(self) -> int:
-        """Records that changed although the table did not; only records that took part are looked at."""
-        if not self.exchanges:
-            return 0
+    @cached_property
+    def rows(self) -> Rows:
+        """The records that took part, in ascending order."""
         flags = np.zeros(len(self.before), dtype=np.bool_)
         for exchange in self.exchanges:
             flags[exchange.pairs.ravel()] = True
-        rows = np.flatnonzero(flags)
-        # Only the places of rows that took part are filled in: nobody asks for the others.
-        place = np.empty(len(flags), dtype=np.int32 if len(flags) < 2**31 else np.int64)
-        place[rows] = np.arange(len(rows))
-        changed = tuple(dict.fromkeys(name for exchange in self.exchanges for name in exchange.attributes))
-        others = [name for name in self.schema.categorical if name not in changed]
-        before = self._some(rows, [*changed, *others])
-        after = before
-        placed = []
-        for exchange in self.exchanges:
-            pairs = place[exchange.pairs].astype(np.int64)
-            after = MemoryEngine().exchange(after, exchange.attributes, pairs)
-            placed.append(Exchange(attributes=exchange.attributes, pairs=pairs))
-        return compensating(before, after, tuple(placed))
+        return np.flatnonzero(flags)
+
+    @property
+    def exchanged(self) -> Names:
+        """The attributes that were exchanged in some stage."""
+        return tuple(dict.fromkeys(name for exchange in self.exchanges for name in exchange.attributes))
+
+    def counted(self, attributes: Sequence[str] | None, limit: int) -> CountedCells:
+        """The cells before and after, from the columns that are held and the others read once."""
+        names = cell_attributes(self.schema, attributes)
+        others = coded_columns(self.files, [name for name in names if name not in self.before.attributes])
+        columns = {name: self._column(name, others.get(name)) for name in names}
+        counted = counted_cells(self.schema, names, columns, self.rows, limit=limit)
+        if set(names) == set(self.schema.categorical) and set(self.exchanged) <= set(names):
+            self._compensating = counted.moved - net_change(counted.joint)
+        return counted
+
+    def compensating(self) -> int:
+        """Records that changed although the table did not; only records that took part are looked at."""
+        if self._compensating is None:
+            self._compensating = self._found_compensating() if self.exchanges else 0
+        return self._compensating
+
+    def _found_compensating(self) -> int:
+        names = dict.fromkeys([*self.exchanged, *self.schema.categorical])
+        others = _taken(self.files, [name for name in names if name not in self.before.attributes], self.rows)
+        columns = []
+        for name in names:
+            held = self._column(name, None) if name in self.before.attributes else None
+            columns.append(at_rows(held, self.rows) if held else _coded(code_column(others.pop(name))))
+        was, now, _ = packed(columns, np.arange(len(self.rows)))
+        moved = was != now
+        return int(np.count_nonzero(moved)) - net_change(joint_counts([was[moved]], [now[moved]], [MOST_CELLS]))
+
+    def _column(self, name: str, other: Coded | None) -> ChangingColumn:
+        if other is not None:
+            return _coded(other)
+        before = self.before.coded(name)
+        after = self.after.coded(name).codes[self.rows] if name in self.exchanged else None
+        return ChangingColumn(before=before.codes, after=after, cardinality=before.cardinality)
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
         """Every promise, checked on what was read back from disk."""
@@ -118,12 +147,9 @@ class HeldExchanges:
             facts=self.facts,
         )
 
-    def _some(self, rows: Rows, names: Sequence[str]) -> Microdata:
-        """Some rows, in ascending order, of some columns, of which not all are held."""
-        index = pa.array(rows)
-        found = {name: self.before.table.column(name).take(index) for name in names if name in self.before.attributes}
-        found |= _taken(self.files, [name for name in names if name not in found], rows)
-        return Microdata(pa.table({name: found[name] for name in names}), part_of(self.schema, names))
+
+def _coded(column: Coded) -> ChangingColumn:
+    return ChangingColumn(before=column.codes, after=None, cardinality=column.cardinality)
 
 
 def _taken(files: ParquetFiles, names: Sequence[str], rows: Rows) -> dict[str, pa.ChunkedArray]:

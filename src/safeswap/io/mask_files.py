@@ -27,6 +27,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked_file import MaskedFile
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
+from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec, SwapSpec
 
 _TOLD = ("records", "asked", "feasible", "made", "compensating", "releasable", "facts")
@@ -47,6 +48,8 @@ class Job:
     memory_limit: str = "1GB"
     threads: int | None = None
     force: bool = False
+    measures: tuple[str, ...] = ()
+    attributes: tuple[str, ...] | None = None
 
 
 class FileSwap(Protocol):
@@ -103,6 +106,7 @@ def mask_files(job: Job) -> MaskedFile:
             names = _changed(swap, schema, job.spec)
             written = rewrite(files, part, names=names, replacing=swap, work=work)
             findings = _verified(files, written, part, names, swap)
+            assessment = _assessed(job, swap)
             files.check_unchanged()
             totals = _totals(job, files, schema, swap)
             record = _note(job, part, schema, swap, totals)
@@ -115,8 +119,22 @@ def mask_files(job: Job) -> MaskedFile:
         method=job.spec.method,
         spec=job.spec.as_dict(),
         findings=findings,
+        assessment=assessment,
         **{name: totals[name] for name in _TOLD},
     )
+
+
+def _assessed(job: Job, swap: FileSwap) -> Assessment | None:
+    """The figures asked for, where they can be had from what is held; else None, and the files must be compared."""
+    from safeswap import registry
+    from safeswap.io.held_exchanges import HeldExchanges
+    from safeswap.measures.base import most_small, scored
+
+    chosen = [registry.measure(name) for name in job.measures]
+    limit = most_small(chosen)
+    if limit is None or not isinstance(swap, HeldExchanges):
+        return None
+    return scored(chosen, swap.counted(job.attributes, limit))
 
 
 def described_files(
@@ -164,6 +182,10 @@ def _sample(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> p
 
 def _drawn(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwap:
     spec = job.spec
+    if isinstance(spec, Edit1990Spec) and job.engine == "duckdb":
+        from safeswap.io.duckdb_edit import DuckDBEdit1990
+
+        return DuckDBEdit1990(files, schema, spec, job=job, work=work)
     if isinstance(spec, Edit1990Spec | EditTargetedSpec):
         from safeswap.io.memory_edit import MemoryEdit
 

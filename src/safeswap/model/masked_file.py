@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.model.invariant import Finding
+from safeswap.model.score import Assessment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class MaskedFile:
     releasable: bool
     findings: tuple[Finding, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    assessment: Assessment | None = None
 
     @property
     def stamp(self) -> str:

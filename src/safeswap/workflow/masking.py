@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_spec, find_engine
+from safeswap.workflow.assessing import assess_file
 from safeswap.workflow.reading import read
 
 
@@ -71,14 +73,17 @@ def mask_file(
     threads: int | None = None,
     spark: Any = None,
     force: bool = False,
+    measures: Sequence[str] = (),
+    attributes: Sequence[str] | None = None,
     **reading: Any,
 ) -> MaskedFile:
     """Mask a Parquet file, or a directory of them, that need not fit in memory.
 
     ``target`` gets the masked file that stays inside, ``audit`` the directory for confidential records: both appear
     complete or not at all, after every promise of the method has been checked on what was read back from disk. Columns
-    that are not swapped are copied without being decoded. ``reading`` says what the columns are: ``schema``,
-    ``identifier``, ``kinds``, ``missing``, ``name``, as for :func:`read`.
+    in which nothing is exchanged are copied without being decoded. ``reading`` says what the columns are: ``schema``,
+    ``identifier``, ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too,
+    over ``attributes``, from what has been read anyway.
 
     The result is the same on every engine: ``"memory"``, ``"duckdb"`` (on disk, within ``memory_limit``) or ``"spark"``
     (in the session ``spark``, or one of its own).
@@ -91,6 +96,10 @@ def mask_file(
     >>> places = dict(target=folder / "masked.parquet", audit=folder / "audit", identifier="HHID")
     >>> mask_file(folder / "census.parquet", spec=spec, insecure_seed=1, **places)
     <MaskedFile by swap: 2,000 records, 100 pairs exchanged, NOT FOR RELEASE (insecure seed)>
+    >>> places = dict(target=folder / "again.parquet", audit=folder / "audit", identifier="HHID")
+    >>> done = mask_file(folder / "census.parquet", spec=spec, insecure_seed=1, measures=["total_variation"], **places)
+    >>> done.assessment["total_variation"].value < 0.1
+    True
     """
     from safeswap.io.mask_files import Job, mask_files
 
@@ -106,12 +115,21 @@ def mask_file(
         memory_limit=memory_limit,
         threads=threads,
         force=force,
+        measures=tuple(measures),
+        attributes=None if attributes is None else tuple(attributes),
     )
     if engine == "spark":
+        from safeswap.engines.capabilities import CAPABILITIES, not_supported
         from safeswap.io.spark_files import mask_with_spark
 
+        if measures:  # two files are compared record by record
+            raise not_supported(engine, CAPABILITIES["row order"])
         return mask_with_spark(job, session=spark)
-    return mask_files(job)
+    masked = mask_files(job)
+    if not measures or masked.assessment is not None:
+        return masked
+    assessment = assess_file(job.source, job.target, measures=measures, attributes=attributes, **reading)
+    return replace(masked, assessment=assessment)
 
 
 def swap(

@@ -19,6 +19,7 @@ from safeswap.io.splice import same_chunks
 SCHEMA = datasets.synthetic_census_schema()
 GEOGRAPHY = ("STATE", "COUNTY", "PLACE", "TRACT", "BLOCK")
 KEYS = ("ADULTS", "FAMILIES", "TRAILER")
+SWAP: dict[str, Any] = {"method": "swap", "swap": ["TENURE", "ADULTS"], "fixed": ["STATE"], "rate": 0.2}
 TARGETED: dict[str, Any] = {"method": "edit_targeted", "keys": [*KEYS, "TENURE"], "within": ["STATE"]}
 EDITS: dict[str, dict[str, Any]] = {
     "1990": {"method": "edit_1990", "keys": KEYS, "geography": GEOGRAPHY, "rate": 0.1, "across": "TRACT"},
@@ -133,3 +134,28 @@ def test_missing_keys_unknown_columns_and_other_engines_are_refused(census: Path
         masked(census, {"method": "top_bottom", "attributes": ["INCOME"], "top": 1000.0})
     codes = [caught.value.code for caught in (missing, unknown, elsewhere)]
     assert codes == ["missing-keys", "unknown-attribute", "not-supported"]
+
+
+@pytest.mark.parametrize("spec", [SWAP, *(EDITS[edit] for edit in ("1990", "continuous", "categorical"))])
+@pytest.mark.parametrize("attributes", [None, ("ADULTS", "TENURE", "TRACT")])
+def test_a_masking_is_assessed_from_what_was_read_anyway(
+    census: Path, spec: dict[str, Any], attributes: tuple[str, ...] | None
+) -> None:
+    measures = ("n_rule", "hellinger", "total_variation", "entropy_change")
+    result = masked(census, spec, measures=measures, attributes=attributes)
+    in_memory = ss.mask(ss.read(census, schema=SCHEMA), spec, insecure_seed=1)
+    expected = ss.assess(in_memory, measures=measures, attributes=attributes)
+    assert result.assessment is not None
+    assert [s.value for s in result.assessment] == pytest.approx([s.value for s in expected], rel=1e-11, abs=1e-15)
+    assert result.compensating == in_memory.audit.compensating
+
+
+def test_measures_that_need_records_compare_the_two_files(census: Path) -> None:
+    result = masked(census, SWAP, measures=["adV", "hellinger"], attributes=["TENURE", "OCCUPATION"])
+    expected = ss.assess(
+        ss.mask(ss.read(census, schema=SCHEMA), SWAP, insecure_seed=1),
+        measures=["adV", "hellinger"],
+        attributes=["TENURE", "OCCUPATION"],
+    )
+    assert result.assessment is not None
+    assert [score.value for score in result.assessment] == [score.value for score in expected]
