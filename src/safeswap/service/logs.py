@@ -19,7 +19,7 @@ from safeswap.service.settings import Settings
 _LOGGER = "safeswap.service"
 _WORD = re.compile(r"[a-z][a-z0-9_.-]{0,59}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{0,27}|-", re.ASCII)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 _ROUTE = re.compile(
     r"none|/|(/(api|v[0-9]{1,2}|[a-z][a-z-]{0,29}(\.[a-z]{2,4})?|\{[a-z_]{1,30}(:path)?\}))+/?", re.ASCII
 )
