@@ -6,7 +6,7 @@ Sources: Willenborg & de Waal 1996 and 2001; the software ARGUS (Hundepool & Wil
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,9 +49,9 @@ class RecodeMethod:
 
     def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
         """Recode. Key and replicate play no part but for the record that they were stated."""
-        _, after = made(data, spec)
+        stages, after = made(data, spec)
         changes = {name: _change(data, after, name) for name in spec.names}
-        facts = {"values": COARSENED, "steps": list(spec.recipe.sentences)}
+        facts = {"values": COARSENED, "recipe": _told(stages, after)}
         plan = _plan(data, spec, after)
         masked = masked_by(data, spec, plan, changes, key=key, replicate=replicate, facts=facts.items())
         return replace(masked, data=after)
@@ -92,6 +92,18 @@ def made(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata]:
         stages.append(Stage(step if isinstance(step, Drop) else pinned(data, step), data))
         data = after
     return stages, data
+
+
+def _told(stages: list[Stage], after: Microdata) -> list[dict[str, Any]]:
+    """Each step in plain words, with the number of records in which it changed something."""
+    told = []
+    for stage, following in zip(stages, [*(each.data for each in stages[1:]), after], strict=True):
+        changed = np.zeros(len(after), dtype=np.bool_)
+        for name in stage.step.names:
+            columns = (data.table.column(name) for data in (stage.data, following))
+            changed |= different(*aligned_columns(*columns))
+        told.append({"step": stage.step.sentence, "records changed": int(np.count_nonzero(changed))})
+    return told
 
 
 def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:

@@ -155,7 +155,7 @@ class ArgusSession:
         same = self.recipe.common(history.present)
         stages = list(self.stages[: same + 1])
         for number, step in enumerate(history.present.steps[same:], start=same + 1):
-            data = _made(stages[-1].data, step, number=number, key=self.key)
+            data = made(stages[-1].data, step, number=number, key=self.key)
             stages.append(Stage(step=step, data=data, original=stages[0].data, asked=self.asked))
         return ArgusSession(asked=self.asked, history=history, stages=tuple(stages), key=self.key)
 
@@ -177,7 +177,7 @@ def combinations_left(asked: Combinations, data: Microdata) -> Combinations | No
     return Combinations(combinations=left, missing=asked.missing, weight=asked.weight) if left else None
 
 
-def _made(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:
+def made(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:
     """The file after a step of any kind."""
     if isinstance(step, Step):
         return recoded(data, step, number=number)

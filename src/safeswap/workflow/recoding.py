@@ -1,0 +1,126 @@
+"""Say less: recodes one after the other, what each does to the risk, and which one to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.recipe import Recipe
+from safeswap.workflow.reading import read
+
+if TYPE_CHECKING:
+    from safeswap.model.hierarchy import Hierarchy
+    from safeswap.model.recode_steps import GlobalRecode, Step
+    from safeswap.model.spec import MaskSpec
+    from safeswap.search.argus_session import ArgusSession
+    from safeswap.search.recode_advice import AdviceList
+
+    Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
+
+
+def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
+    """The file after these steps: a :class:`Recipe`, a list of steps, one step, or a TOML file that holds a recipe.
+
+    Recodes need no key; steps that mask by another method do. For a release, mask by the method ``recode``: it keeps
+    the record that a release needs.
+
+    >>> from safeswap import datasets
+    >>> after = recode(
+    ...     datasets.cps8d(),
+    ...     {"step": "recode", "attribute": "Edu", "groups": {"up to HS": ["<HS", "HS"]}, "otherwise": "keep"},
+    ... )
+    >>> after.schema["Edu"].levels
+    ('up to HS', 'Coll', 'Bach', 'Bach+')
+    """
+    from safeswap.search.argus_session import made
+
+    recipe, found = as_recipe(steps), read(data)
+    for number, step in enumerate(recipe, start=1):
+        found = made(found, step, number=number, key=key)
+    return found
+
+
+def as_recipe(steps: Steps) -> Recipe:
+    """A recipe from steps, plain values (maskings by their ``method`` too), or a TOML file."""
+    if isinstance(steps, str | PathLike):
+        return read_recipe(steps)
+    if isinstance(steps, Mapping):
+        return as_recipe([steps])
+    if isinstance(steps, Recipe):
+        return steps
+    from safeswap import registry
+
+    plain = [steps] if hasattr(steps, "as_dict") else list(steps)  # type: ignore[arg-type]
+    return Recipe.of(
+        registry.make_spec(each) if isinstance(each, Mapping) and "method" in each else each for each in plain
+    )
+
+
+def read_recipe(path: str | PathLike[str]) -> Recipe:
+    """A recipe from a TOML file."""
+    from safeswap.io.recipe_toml import read_recipe as read_toml
+
+    return read_toml(path)
+
+
+def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, force: bool = False) -> None:
+    """Write a recipe as TOML. Given the ``data``, what it takes from them is written down: breaks, labels of ranges."""
+    from safeswap.io.recipe_toml import write_recipe as write_toml
+
+    found = as_recipe(recipe)
+    write_toml(found if data is None else found.pinned(read(data)), path, force=force)
+
+
+def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> GlobalRecode:
+    """The recode file of ARGUS as a step on an attribute; see :func:`safeswap.io.argus_files.read_grc`."""
+    from safeswap.io.argus_files import read_grc as read_file
+
+    return read_file(path, attribute, **options)
+
+
+def read_hierarchy(path: str | PathLike[str]) -> Hierarchy:
+    """A tree of codes from an indented file of ARGUS or a CSV file of levels."""
+    from safeswap.io.argus_files import read_hierarchy as read_file
+
+    return read_file(path)
+
+
+def advice(
+    data: Any, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
+) -> AdviceList:
+    """Which single recode removes most unsafe combinations per unit of information lost, the best first.
+
+    ``combinations`` as for :func:`risky`. Without ``candidates`` those are tried that suggest themselves: neighbouring
+    levels of an ordered key together, the rarest levels together, fewer ranges, ends cut off, codes shorter by a
+    character, one level up a hierarchy, the key dropped.
+
+    >>> from safeswap import datasets
+    >>> found = advice(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "AvgHrs", "MS", "Race"]}, most=3)
+    >>> [each.removed for each in found][0] > 0, found[0].worth >= found[1].worth
+    (True, True)
+    """
+    from safeswap.search.recode_advice import advice as find
+
+    return find(read(data), combinations, candidates=candidates, most=most)
+
+
+def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, key: Key | None = None) -> ArgusSession:
+    """A sitting with a file: each step shows what became of the unsafe combinations, and can be undone and edited.
+
+    >>> from safeswap import datasets
+    >>> session = argus_session(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "MS", "Race"]})
+    >>> session = session.do({"step": "blank", "attribute": "Race", "values": ["Non-White"]})
+    >>> [stage.unsafe for stage in session.stages]
+    [10, 0]
+    """
+    from safeswap.search.argus_session import ArgusSession
+
+    return ArgusSession.start(read(data), combinations, recipe=None if recipe is None else as_recipe(recipe), key=key)
+
+
+def risky_after(recipe: Steps, data: Any, combinations: Any, *, key: Key | None = None) -> list[dict[str, Any]]:
+    """What became of the unsafe combinations after each step of a recipe: totals, the file as it is first."""
+    return [stage.as_dict() for stage in argus_session(data, combinations, recipe=recipe, key=key).stages]
