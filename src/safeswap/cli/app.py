@@ -25,6 +25,8 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "describe": "Show the attributes of a file, their levels and its small cells; no record.",
+    "advice": "Rank single recodes by the unsafe combinations they remove for the information they cost.",
+    "recode": "Make values coarser by a recipe, and show after each step what is still unsafe.",
     "keygen": "Make a secret key from which all randomness comes.",
     "risk": "Show how easily the records of a file can be singled out by their keys.",
     "risky": "List the combinations of keys that too few records share.",

@@ -11,6 +11,17 @@ from safeswap.workflow.assessing import DEFAULT_MEASURES, assess, assess_file, c
 from safeswap.workflow.masking import keep, mask, mask_file, plan, recall, swap, undo
 from safeswap.workflow.plotting import confidentiality, confidentiality_by_keys, write_confidentiality
 from safeswap.workflow.reading import describe, read, to_frame, write
+from safeswap.workflow.recoding import (
+    advice,
+    argus_session,
+    as_recipe,
+    read_grc,
+    read_hierarchy,
+    read_recipe,
+    recode,
+    risky_after,
+    write_recipe,
+)
 from safeswap.workflow.record_risks import file_risk, record_risk, special_uniques, suda, write_record_risks
 from safeswap.workflow.releasing import keygen, read_key, release, report, verify
 from safeswap.workflow.safe import check_tables, safe_records, safe_table, write_checked, write_safe_tables
@@ -18,7 +29,10 @@ from safeswap.workflow.studying import load_study, number_of_candidates, save_st
 
 __all__ = [
     "DEFAULT_MEASURES",
+    "advice",
+    "argus_session",
     "as_key",
+    "as_recipe",
     "as_spec",
     "as_study_spec",
     "assess",
@@ -38,12 +52,17 @@ __all__ = [
     "number_of_candidates",
     "plan",
     "read",
+    "read_grc",
+    "read_hierarchy",
     "read_key",
+    "read_recipe",
     "recall",
+    "recode",
     "record_risk",
     "release",
     "report",
     "risky",
+    "risky_after",
     "safe_records",
     "safe_table",
     "save_study",
@@ -58,6 +77,7 @@ __all__ = [
     "write",
     "write_checked",
     "write_confidentiality",
+    "write_recipe",
     "write_record_risks",
     "write_risky",
     "write_safe_tables",
