@@ -25,11 +25,11 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "describe": "Show the attributes of a file, their levels and its small cells; no record.",
-    "advice": "Rank single recodes by the unsafe combinations they remove for the information they cost.",
-    "recode": "Make values coarser by a recipe, and show after each step what is still unsafe.",
     "keygen": "Make a secret key from which all randomness comes.",
     "risk": "Show how easily the records of a file can be singled out by their keys.",
     "risky": "List the combinations of keys that too few records share.",
+    "advice": "Rank single recodes by the unsafe combinations they remove for the information they cost.",
+    "recode": "Make values coarser by a recipe, and show after each step what is still unsafe.",
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
     "assess": "Measure the risk and the distortion of a masked file.",
