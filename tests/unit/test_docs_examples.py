@@ -22,6 +22,7 @@ HOW_TO: tuple[str, ...] = (
     "numeric-methods",
     "release",
     "secret-keys",
+    "suppress",
     "targeting",
     "undo",
     "webswap-projects",
