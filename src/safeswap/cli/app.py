@@ -32,6 +32,7 @@ COMMANDS = {
     "recode": "Make values coarser by a recipe, and show after each step what is still unsafe.",
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
+    "safe": "Publish tables in which every cell is 0 or large enough.",
     "assess": "Measure the risk and the distortion of a masked file.",
     "confidentiality": "Show which records of a masked file are unsafe.",
     "study": "Try many candidate releases, show their frontier and choose one.",

@@ -19,6 +19,8 @@ from safeswap.charts.theme import css_variables
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.report import SCRIPTLESS, template
 from safeswap.io.report_section import Section
+from safeswap.io.safe_report import OWN_FACTS as SAFE_FACTS
+from safeswap.io.safe_report import safe_sections
 from safeswap.io.suppression_report import OWN_FACTS, suppression_sections
 from safeswap.measures.bias import percentage_bias
 from safeswap.measures.geography_report import areas_changed_most, geography_report
@@ -43,7 +45,7 @@ def write_masking_report(
     force: bool = False,
 ) -> Path:
     """Write the report; it appears complete or not at all, and only its owner can read it."""
-    told = (*table_facts(masked), *suppression_sections(masked))
+    told = (*table_facts(masked), *suppression_sections(masked), *safe_sections(masked))
     found = (*told, *geography_sections(masked, distributions), *bias_sections(masked))
     text = template("masking_report.html").render(
         title=f"Masking of {masked.original.schema.name or 'a file'}",
@@ -67,10 +69,11 @@ def write_masking_report(
 
 def table_facts(masked: Masked) -> tuple[Section, ...]:
     """Facts of the audit that are tables, such as what would find a partner for more households."""
+    own = (*OWN_FACTS, *SAFE_FACTS)
     tables = {
         name: value
         for name, value in masked.audit.facts.items()
-        if name not in OWN_FACTS and isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+        if name not in own and isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
     return tuple(
         Section(

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One part of the report: sentences and a table, with a bar per line or lines marked where that helps."""
+    """One part of the report: sentences and a table, with bars, and lines or cells marked, where that helps."""
 
     title: str
     text: tuple[str, ...] = ()
@@ -17,3 +17,4 @@ class Section:
     numeric: tuple[int, ...] = ()
     bars: tuple[float, ...] = ()
     marked: tuple[int, ...] = ()
+    marked_cells: tuple[tuple[int, int], ...] = ()

@@ -29,7 +29,9 @@ from safeswap.model.plan import Plan
 from safeswap.model.replaced import replaced_column
 from safeswap.model.safe_invariant import SafeCells
 from safeswap.model.safe_spec import SafeSpec
+from safeswap.model.schema import Kind
 from safeswap.model.spec import Names
+from safeswap.model.value_order import rank_of_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +204,7 @@ def _facts(
         "values_changed": sum(changed.values()),
         "values_changed_by_attribute": changed,
         "records_by_values_changed": _by_number(moves),
+        "mean_steps_by_attribute": _steps(before_data, moves),
         "univariate_margins_moved": moved,
     }
 
@@ -211,7 +214,19 @@ def _by_number(moves: Moves) -> dict[str, int]:
     if not len(moves.rows):
         return {}
     numbers = np.sum(list(moves.changed.values()), axis=0)
-    return {str(number): int(count) for number, count in enumerate(np.bincount(numbers)) if count}
+    words = {number: f"{number} value{'s' * (number > 1)}:" for number in range(len(moves.changed) + 1)}
+    return {words[number]: int(count) for number, count in enumerate(np.bincount(numbers)) if count}
+
+
+def _steps(data: Microdata, moves: Moves) -> dict[str, float]:
+    """How far values of ordered attributes moved: the mean number of levels, over the values that changed."""
+    found = {}
+    for name, flags in moves.changed.items():
+        if flags.any() and data.schema[name].kind is Kind.ORDINAL:
+            rank = rank_of_code(data, name)
+            before, after = data.coded(name).codes[moves.rows[flags]], moves.codes[name][flags]
+            found[name] = float(np.abs(rank[after] - rank[before]).mean())
+    return found
 
 
 def _moved(before: Microdata, after: Microdata, name: str) -> bool:

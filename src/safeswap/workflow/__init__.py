@@ -24,7 +24,14 @@ from safeswap.workflow.recoding import (
 )
 from safeswap.workflow.record_risks import file_risk, record_risk, special_uniques, suda, write_record_risks
 from safeswap.workflow.releasing import keygen, read_key, release, report, verify
-from safeswap.workflow.safe import check_tables, safe_records, safe_table, write_checked, write_safe_tables
+from safeswap.workflow.safe import (
+    check_tables,
+    safe_records,
+    safe_table,
+    safe_table_report,
+    write_checked,
+    write_safe_tables,
+)
 from safeswap.workflow.studying import load_study, number_of_candidates, save_study, search, study
 
 __all__ = [
@@ -65,6 +72,7 @@ __all__ = [
     "risky_after",
     "safe_records",
     "safe_table",
+    "safe_table_report",
     "save_study",
     "search",
     "special_uniques",

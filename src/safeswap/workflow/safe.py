@@ -155,6 +155,19 @@ def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: 
     return Path(path)
 
 
+def safe_table_report(result: SafeTables, path: str | PathLike[str], *, force: bool = False) -> Path:
+    """Write the tables before and after, the cells that changed marked, as a self-contained page for inside.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "tables.html"
+    >>> safe_table_report(safe_table([[4, 9], [9, 9]], 5), path).name
+    'tables.html'
+    """
+    from safeswap.io.safe_report import write_safe_report
+
+    return write_safe_report(result, path, force=force)
+
+
 def _margins(keep: Any) -> tuple[tuple[str, ...], ...]:
     """Margins as lists of names; a single name is a margin of its own."""
     parts = (keep,) if isinstance(keep, str) else tuple(keep or ())
