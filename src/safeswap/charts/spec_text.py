@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -93,6 +94,8 @@ class _Group(str):
 
 
 def _group(item: Any) -> str:
+    if isinstance(item, Mapping) and "keys" not in item:
+        return json.dumps(item, ensure_ascii=False)
     names, tolerance = (item["keys"], item.get("tolerance")) if isinstance(item, Mapping) else (item, None)
     behind = "" if tolerance is None else f":{tolerance:g}"
     return ",".join(_as_field(name, quoted=":" in name) for name in names) + behind

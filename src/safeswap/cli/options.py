@@ -222,10 +222,21 @@ def _group(annotation: Any, text: str) -> Any:
     >>> _group(tuple[KeyCombination, ...], "Age,Sex:5"), _group(tuple[tuple[str, ...], ...], "Age,Sex")
     ({'keys': ('Age', 'Sex'), 'tolerance': '5'}, ('Age', 'Sex'))
     """
+    if text.lstrip().startswith("{"):
+        return _from_json(text)
     before, colon, behind = text.rpartition(":")
     if colon and _nested(get_args(_bare(annotation))[0]) and _is_number(behind):
         return {"keys": names([before]), "tolerance": behind.strip()}
     return names([text])
+
+
+def _from_json(text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise SpecError("an option that begins with { is not valid JSON", code="bad-json", hint="quote it") from None
 
 
 def _is_number(text: str) -> bool:
@@ -269,6 +280,9 @@ def _metavar(annotation: Any) -> str | None:
     if _is_pairs(annotation):
         return "A=1,B=2"
     if _is_groups(annotation):
+        item = _nested(get_args(_bare(annotation))[0])
+        if item is not None and "keys" not in item.model_fields:
+            return "JSON"
         return "A,B[:Q]" if _nested(get_args(_bare(annotation))[0]) else "A,B"
     return "A,B" if _is_names(annotation) else None
 

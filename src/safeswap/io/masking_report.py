@@ -17,6 +17,7 @@ import pyarrow as pa
 from safeswap.charts.spec_text import python_text
 from safeswap.charts.theme import css_variables
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
+from safeswap.io.loss_report import loss_sections
 from safeswap.io.report import SCRIPTLESS, template
 from safeswap.io.report_section import Section
 from safeswap.io.safe_report import OWN_FACTS as SAFE_FACTS
@@ -46,6 +47,7 @@ def write_masking_report(
 ) -> Path:
     """Write the report; it appears complete or not at all, and only its owner can read it."""
     told = (*table_facts(masked), *suppression_sections(masked), *safe_sections(masked))
+    told = (*told, *loss_sections(masked))
     found = (*told, *geography_sections(masked, distributions), *bias_sections(masked))
     text = template("masking_report.html").render(
         title=f"Masking of {masked.original.schema.name or 'a file'}",

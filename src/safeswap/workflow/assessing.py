@@ -36,8 +36,16 @@ def assess(
     from safeswap import registry
 
     comparison = compare(before, after, attributes=attributes)
+    if measures is DEFAULT_MEASURES and _says_less(comparison):
+        measures = (*DEFAULT_MEASURES, "information_loss")
     chosen = [registry.measure(name) for name in measures]
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
+
+
+def _says_less(comparison: Comparison) -> bool:
+    """Whether attributes are described anew, so that tables cannot be compared in the categories they had."""
+    before, after = comparison.before.schema, comparison.after.schema
+    return any(name in after and before[name] != after[name] for name in before.names)
 
 
 def assess_file(
