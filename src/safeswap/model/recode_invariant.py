@@ -39,6 +39,8 @@ class Recoded(Invariant):
     @property
     def sentence(self) -> str:
         """What is promised."""
+        if isinstance(self.steps[-1], Drop):
+            return f"{self.attribute} tells nothing any more, of any record."
         return f"Values of {self.attribute} are true and coarser: each became one value, the same in all records."
 
     def problem(self, evidence: Evidence) -> str:

@@ -53,7 +53,7 @@ def as_recipe(steps: Steps) -> Recipe:
         return steps
     from safeswap import registry
 
-    plain = [steps] if hasattr(steps, "as_dict") else list(steps)  # type: ignore[arg-type]
+    plain = [steps] if hasattr(steps, "as_dict") else list(steps)
     return Recipe.of(
         registry.make_spec(each) if isinstance(each, Mapping) and "method" in each else each for each in plain
     )
@@ -114,7 +114,7 @@ def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, 
     >>> session = argus_session(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "MS", "Race"]})
     >>> session = session.do({"step": "blank", "attribute": "Race", "values": ["Non-White"]})
     >>> [stage.unsafe for stage in session.stages]
-    [10, 0]
+    [14, 2]
     """
     from safeswap.search.argus_session import ArgusSession
 
