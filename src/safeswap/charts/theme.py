@@ -76,13 +76,18 @@ def css_variables() -> str:
     True
     """
     return (
-        f":root {{ color-scheme: light dark; {_declarations(LIGHT)} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {_declarations(DARK)} }} }}\n"
-        f"@media print {{ :root {{ {_declarations(LIGHT)} }} }}\n"
+        f":root {{ color-scheme: light dark; {css_declarations(LIGHT)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {css_declarations(DARK)} }} }}\n"
+        f"@media print {{ :root {{ {css_declarations(LIGHT)} }} }}\n"
     )
 
 
-def _declarations(theme: Theme) -> str:
+def css_declarations(theme: Theme) -> str:
+    """The colours of one theme as declarations of CSS.
+
+    >>> css_declarations(LIGHT).startswith("--ground: #ffffff;")
+    True
+    """
     return " ".join(f"--{name}: {value};" for name, value in asdict(theme).items() if isinstance(value, str))
 
 

@@ -6,7 +6,7 @@ const CONFIG = {
   toImageButtonOptions: { format: "svg", filename: "confidentiality-plot" },
 };
 const MOST_ROWS = 300;
-const isDark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
+const isDark = () => (document.documentElement.dataset.theme ?? (window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 function element(tag, properties, ...children) {
   const made = document.createElement(tag);

@@ -26,7 +26,7 @@ function widthOf(text, bold) {
   return ruler.measureText(text).width;
 }
 
-const isDark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
+const isDark = () => (document.documentElement.dataset.theme ?? (window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 function hasWebGL() {
   try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch (error) { return false; }

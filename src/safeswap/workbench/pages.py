@@ -1,0 +1,111 @@
+"""The pages: shells in which scripts show what the interface answers. None of them holds data."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from safeswap.service.roles import allow
+from safeswap.workbench.assets import build
+
+router = APIRouter(dependencies=[Depends(allow("public"))])
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# Plotly writes style attributes and sheets as it draws; scripts come from files here as everywhere.
+CHART_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+
+STEPS = (
+    ("data", "Data", "What is in the file"),
+    ("risk", "Risk", "Which combinations give somebody away"),
+    ("method", "Method", "How it is to be masked"),
+    ("map", "Map", "Risk against utility of many candidates"),
+    ("records", "Records", "Where each record stands"),
+    ("release", "Release", "What leaves, and who agrees"),
+)
+"""The screens in their order: name in the address, title, and what it is for."""
+
+CHARTS = {"map": "map", "records": "confidentiality"}
+"""Screens with a chart, and the chart."""
+
+Identifier = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
+
+
+@router.get("/")
+def projects_page() -> Response:
+    """The list of projects."""
+    return _page("projects", "Projects")
+
+
+@router.get("/log-in")
+def log_in_page() -> Response:
+    """Name and password, or the agency's own log-in."""
+    return _page("log-in", "Log in")
+
+
+@router.get("/open")
+def open_page() -> Response:
+    """Takes the token of a service for one person from the address, and opens her project."""
+    return _page("open", "Opening")
+
+
+@router.get("/projects/{project_id}/log")
+def log_page(project_id: Identifier) -> Response:
+    """The session log."""
+    return _page("log", "Session log", project_id)
+
+
+@router.get("/projects/{project_id}/results/{result_id}")
+def result_page(project_id: Identifier, result_id: Identifier) -> Response:
+    """What one masking did."""
+    return _page("result", "Result", project_id, result_id)
+
+
+@router.get("/projects/{project_id}/{screen}")
+def step_page(
+    project_id: Identifier, screen: Annotated[str, Path(pattern="^(data|risk|method|map|records|release)$")]
+) -> Response:
+    """One of the six steps."""
+    title = next(title for name, title, _ in STEPS if name == screen)
+    return _page(screen, title, project_id)
+
+
+def _page(screen: str, title: str, project_id: str = "", result_id: str = "") -> Response:
+    chart = CHARTS.get(screen)
+    text = (
+        _templates()
+        .get_template(f"{screen}.html")
+        .render(
+            screen=screen,
+            title=title,
+            build=build(),
+            project_id=project_id,
+            result_id=result_id,
+            steps=STEPS if project_id else (),
+            chart=chart,
+            chart_body=_chart_body(chart),
+        )
+    )
+    headers = {"Content-Security-Policy": CHART_POLICY if chart else POLICY, "Cache-Control": "no-cache"}
+    return Response(text, media_type="text/html; charset=utf-8", headers=headers)
+
+
+@cache
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("safeswap.workbench", "templates")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+@cache
+def _chart_body(chart: str | None) -> Any:
+    from markupsafe import Markup
+
+    from safeswap.charts.scripts import chart_body
+
+    return Markup(chart_body(chart)) if chart else ""  # noqa: S704  (a file of ours, without data)

@@ -1,0 +1,105 @@
+// The service's public interface, and nothing else. Every refusal becomes an error that a person can read.
+
+import { byId, el, fill, name } from "./dom.js";
+
+const BASE = "/api/v1";
+let csrf = "";
+
+export class Refused extends Error {
+  constructor(problem, status) {
+    super(problem.detail || "The service did not answer as expected.");
+    this.status = status;
+    this.code = problem.code || "";
+    this.hint = problem.hint || "";
+    this.fields = problem.fields || {};
+  }
+}
+
+export async function call(method, path, { body, etag, stream, once = false } = {}) {
+  const headers = { Accept: "application/json" };
+  if (method !== "GET") headers["X-CSRF-Token"] = csrf;
+  if (etag) headers["If-Match"] = etag;
+  if (once) headers["Idempotency-Key"] = crypto.randomUUID();
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(BASE + path, {
+      method, headers, credentials: "same-origin", body: stream ?? (body === undefined ? undefined : JSON.stringify(body)),
+    });
+  } catch {
+    throw new Refused({ detail: "The service does not answer.", hint: "It may be starting anew: try again in a moment.", code: "no-answer" }, 0);
+  }
+  const type = answer.headers.get("content-type") || "";
+  const value = type.includes("json") ? await answer.json() : await answer.text();
+  if (answer.status === 401 && document.documentElement.dataset.screen !== "log-in") {
+    location.assign("/log-in?next=" + encodeURIComponent(location.pathname));
+    return new Promise(() => {});
+  }
+  if (!answer.ok) throw new Refused(typeof value === "object" ? value : {}, answer.status);
+  return { value, etag: answer.headers.get("etag"), status: answer.status };
+}
+
+export const get = async (path) => (await call("GET", path)).value;
+export const post = async (path, body, options = {}) => (await call("POST", path, { body: body ?? {}, ...options })).value;
+
+// All pages of a list.
+export async function all(path, most = 10000) {
+  const items = [];
+  let cursor = "";
+  do {
+    const joint = path.includes("?") ? "&" : "?";
+    const page = await get(`${path}${joint}limit=200${cursor ? "&cursor=" + encodeURIComponent(cursor) : ""}`);
+    items.push(...page.items);
+    cursor = page.next;
+  } while (cursor && items.length < most);
+  return items;
+}
+
+// A file goes out piece by piece; XMLHttpRequest, since fetch does not tell how much of it is sent.
+export function upload(path, file, progress) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("PUT", BASE + path);
+    request.setRequestHeader("X-CSRF-Token", csrf);
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.addEventListener("progress", (event) => progress(event.lengthComputable ? event.loaded / event.total : 0));
+    request.addEventListener("error", () => reject(new Refused({ detail: "The file could not be sent.", hint: "Try again." }, 0)));
+    request.addEventListener("load", () => {
+      let value = {};
+      try { value = JSON.parse(request.responseText); } catch { /* no JSON: told below */ }
+      if (request.status === 202) resolve(value); else reject(new Refused(value, request.status));
+    });
+    request.send(file);
+  });
+}
+
+export async function session() {
+  const found = await get("/session");
+  csrf = found.csrf_token;
+  return found;
+}
+
+export async function logIn(credentials) {
+  const { value } = await call("POST", "/session", { body: credentials });
+  csrf = value.csrf_token;
+  return value;
+}
+
+export const logOut = () => call("DELETE", "/session");
+
+// What went wrong, in one place of every page, with what would work.
+export function tell(error) {
+  const box = byId("problem");
+  if (!error) { box.hidden = true; return; }
+  if (!(error instanceof Refused)) console.error(error);
+  const text = error instanceof Refused ? error.message : "Something went wrong on this page.";
+  const hint = error instanceof Refused ? error.hint : "Load the page anew; if it happens again, tell your administrator.";
+  fill(box, el("strong", {}, name(text)), hint ? el("span", {}, " ", name(hint)) : null,
+    el("button", { type: "button", class: "quiet", "aria-label": "Close", on: { click: () => { box.hidden = true; } } }, "×"));
+  box.hidden = false;
+  box.scrollIntoView({ block: "nearest" });
+}
+
+export const guarded = (act) => async (...given) => {
+  try { tell(null); return await act(...given); } catch (error) { tell(error); return undefined; }
+};

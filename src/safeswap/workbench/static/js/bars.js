@@ -1,0 +1,28 @@
+// A small bar chart of frequencies. What fewer records have than the tolerance is shown as one bar "<Q".
+
+import { count, el, svg } from "./dom.js";
+
+const WIDTH = 340, LINE = 18, LABEL = 130, COUNT = 70, MOST = 8, LONGEST = 20;
+
+export function bars(levels, below, tolerance) {
+  const shown = levels.slice(0, MOST), rest = levels.slice(MOST);
+  const lines = shown.map((level) => ({ text: level.label || level.level, value: level.count, shown: count(level.count), small: false }));
+  if (rest.length) lines.push({ text: `${count(rest.length)} more levels`, value: rest.reduce((sum, level) => sum + level.count, 0), shown: "", small: true });
+  if (below) lines.push({ text: `${count(below)} rare level${below > 1 ? "s" : ""}`, value: 0, shown: `<${tolerance} each`, small: true });
+  if (!lines.length) return el("span", { class: "note" }, "no levels");
+  const largest = Math.max(1, ...lines.map((line) => line.value));
+  const told = lines.map((line) => `${line.text}: ${line.shown || count(line.value)}`).join("; ");
+  const chart = svg("svg", { class: "bars", width: WIDTH, height: LINE * lines.length, role: "img", "aria-label": told });
+  lines.forEach((line, i) => {
+    const y = LINE * i, room = WIDTH - LABEL - COUNT;
+    const label = svg("text", { x: 0, y: y + 13 });
+    label.textContent = line.text.length > LONGEST ? line.text.slice(0, LONGEST - 1) + "…" : line.text;
+    const title = svg("title");
+    title.textContent = `${line.text}: ${line.shown || count(line.value)}`;
+    const bar = svg("rect", { x: LABEL, y: y + 3, width: Math.max(1, (room * line.value) / largest), height: LINE - 6, class: line.small ? "small" : "" });
+    const value = svg("text", { x: WIDTH, y: y + 13, class: "count" });
+    value.textContent = line.shown || count(line.value);
+    chart.append(svg("g", {}, title, label, bar, value));
+  });
+  return chart;
+}

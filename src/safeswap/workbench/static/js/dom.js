@@ -1,0 +1,51 @@
+// Elements made by hand. Text goes in as text, whatever it holds: nothing here reads HTML.
+
+export function el(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+    else if (name === "class") made.className = value;
+    else if (name === "data") Object.assign(made.dataset, value);
+    else if (name in made && typeof made[name] === "boolean") made[name] = Boolean(value);
+    else if (name === "value") made.value = value;
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+export function fill(node, ...children) {
+  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+// A name of unknown script in a line of ours: it may run from right to left without turning the line around.
+export const name = (text) => el("bdi", {}, text);
+
+export function say(text) {
+  byId("live").textContent = text;
+}
+
+export const count = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en"));
+
+export function figure(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e6 || size < 1e-4) return value.toExponential(2);
+  return Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 8 });
+}
+
+export const share = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(value < 0.1 ? 2 : 1) + "%");

@@ -1,0 +1,50 @@
+// Jobs: shown with their progress, found again after the page was loaded anew, ended on request.
+
+import { call, get, guarded } from "./api.js";
+import { el, fill, name, say } from "./dom.js";
+import { at } from "./page.js";
+
+const WORDS = { queued: "Waiting for a worker", running: "Running", succeeded: "Done", failed: "Failed", cancelled: "Cancelled" };
+
+// Follow a job to its end; `box` shows it meanwhile. Gives the job as it ended.
+export async function follow(job, box, title) {
+  const bar = el("progress", { max: 1, "aria-label": title });
+  const line = el("span", { class: "job-line" });
+  const cancel = el("button", { type: "button", on: { click: guarded(async () => {
+    cancel.disabled = true;
+    await call("DELETE", `/jobs/${job.id}`);
+  }) } }, "Cancel");
+  fill(box, el("div", { class: "job card", "aria-busy": "true" }, el("strong", {}, title), bar, line, cancel));
+  let pause = 150, said = 0;
+  while (job.state === "queued" || job.state === "running") {
+    show(job, bar, line);
+    if (job.state === "running" && Date.now() - said > 5000) { say(`${title}: ${Math.round(100 * job.progress)}%`); said = Date.now(); }
+    await new Promise((resolve) => { setTimeout(resolve, pause); });
+    pause = Math.min(1.3 * pause, 1500);
+    try { job = await get(`/jobs/${job.id}`); } catch (error) {
+      if (error.status !== 0 && error.status !== 503) throw error;
+      line.textContent = "The service does not answer; waiting for it.";
+      pause = 1500;
+    }
+  }
+  say(`${title}: ${WORDS[job.state]}`);
+  if (job.state === "succeeded") fill(box);
+  else fill(box, el("div", { class: "job card failed", role: "alert" }, el("strong", {}, `${title}: ${WORDS[job.state].toLowerCase()}.`),
+    job.error ? el("p", {}, name(job.error.detail), job.error.hint ? el("span", { class: "note" }, " ", name(job.error.hint)) : null) : null));
+  return job;
+}
+
+function show(job, bar, line) {
+  if (job.state === "queued") bar.removeAttribute("value"); else bar.value = job.progress;
+  const again = job.attempts > 1 ? ` (attempt ${job.attempts})` : "";
+  fill(line, job.state === "queued" ? WORDS.queued : `${Math.round(100 * job.progress)}%`, again, job.message ? [" · ", name(job.message)] : null);
+}
+
+// Jobs of this kind that are still under way: after a reload the page goes on following them.
+export async function underWay(kind) {
+  for (const state of ["running", "queued"]) {
+    const found = await get(at(`/jobs?kind=${kind}&state=${state}&limit=1`));
+    if (found.items.length) return found.items[0];
+  }
+  return null;
+}

@@ -1,0 +1,14 @@
+// A service for one person: the token in the address lets her in, once, and is gone from the address bar.
+
+import { get, guarded, logIn } from "./api.js";
+import { byId } from "./dom.js";
+
+guarded(async () => {
+  const stated = new URLSearchParams(location.hash.slice(1));
+  history.replaceState(null, "", "/open");
+  const token = stated.get("token");
+  if (token) await logIn({ start_token: token });
+  const found = await get("/projects?limit=1");
+  byId("opening").textContent = "Open.";
+  location.replace(found.items.length ? `/projects/${found.items[0].id}/data` : "/");
+})();

@@ -1,0 +1,67 @@
+// What all pages share: who is there, which project, light or dark, and the script in Python.
+
+import { get, guarded, logOut, post, session, tell } from "./api.js";
+import { byId, say } from "./dom.js";
+
+export const projectId = document.documentElement.dataset.project ?? "";
+export const resultId = document.documentElement.dataset.result ?? "";
+export const at = (path) => `/projects/${projectId}${path}`;
+
+export async function begin(show) {
+  theme();
+  try {
+    const who = await session();
+    byId("who").textContent = who.single_user ? "" : `${who.display_name || who.name} (${who.role})`;
+    byId("log-out").hidden = who.single_user;
+    byId("log-out").addEventListener("click", guarded(async () => { await logOut(); location.assign("/log-in"); }));
+    const project = projectId ? await get(at("")) : null;
+    if (project) {
+      byId("project-name").textContent = project.name;
+      document.title = `${document.title.split(" · ")[0]} · ${project.name} · safeswap`;
+      marks(project);
+    }
+    await show({ who, project, may: (permission) => who.permissions.includes(permission) });
+    document.documentElement.dataset.ready = "true";
+  } catch (error) {
+    tell(error);
+    document.documentElement.dataset.ready = "error";
+  }
+}
+
+// Steps that need data say so before somebody goes there in vain.
+function marks(project) {
+  for (const link of document.querySelectorAll("[data-step]")) {
+    const waits = link.dataset.step !== "data" && project.data_version === 0;
+    link.classList.toggle("waits", waits);
+    if (waits) link.setAttribute("title", "Give the project a file first");
+  }
+}
+
+function theme() {
+  const button = byId("theme-switch");
+  const dark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const show = () => button.setAttribute("aria-pressed", String(dark()));
+  button.addEventListener("click", () => {
+    const chosen = dark() ? "light" : "dark";
+    document.documentElement.dataset.theme = chosen;
+    try { localStorage.setItem("safeswap-theme", chosen); } catch { /* kept for this page only */ }
+    show();
+    document.dispatchEvent(new Event("safeswap-theme"));
+  });
+  show();
+}
+
+// `asked` gives what the screen shows at the moment; the script is made when somebody looks, and whenever that changes.
+export function python(asked) {
+  const box = byId("python");
+  const refresh = guarded(async () => {
+    if (!box.open) return;
+    byId("python-text").textContent = (await post(at("/script"), asked())).script;
+  });
+  box.addEventListener("toggle", refresh);
+  byId("python-copy").addEventListener("click", guarded(async () => {
+    await navigator.clipboard.writeText(byId("python-text").textContent);
+    say("Copied.");
+  }));
+  return refresh;
+}

@@ -1,0 +1,36 @@
+// The list of projects, and a new one.
+
+import { all, guarded, post } from "./api.js";
+import { byId, count, el, fill, name } from "./dom.js";
+import { begin } from "./page.js";
+
+const STATES = { empty: "no file yet", reading: "file is being read", ready: "ready", broken: "file could not be read", deleted: "deleted" };
+
+begin(async ({ who, may }) => {
+  const projects = await all("/projects");
+  byId("new-project").hidden = !may("work");
+  if (!projects.length) {
+    fill(byId("projects"), el("p", { class: "empty" }, may("work")
+      ? "There is no project yet. Make one below, then give it a file."
+      : "You are not a member of a project yet. Ask whoever made it, or an administrator, to add you."));
+  } else {
+    fill(byId("projects"), el("ul", { class: "tiles" }, projects.map((project) => tile(project, who))));
+  }
+});
+
+function tile(project, who) {
+  const title = who.role === "admin" ? el("strong", {}, name(project.name))
+    : el("a", { href: `/projects/${project.id}/data` }, name(project.name));
+  const facts = [STATES[project.state], project.records ? `${count(project.records)} records` : null, project.file_name || null];
+  return el("li", { class: "card" }, el("h3", {}, title), el("p", { class: "note" }, facts.filter(Boolean).flatMap((fact, i) => [i ? " · " : "", name(fact)])),
+    el("p", { class: "note" }, "made by ", name(project.created_by), " on ", new Date(project.created_at).toLocaleDateString()));
+}
+
+byId("new-project").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const form = event.target.elements;
+  guarded(async () => {
+    const made = await post("/projects", { name: form.name.value, tolerance: Number(form.tolerance.value) }, { once: true });
+    location.assign(`/projects/${made.id}/data`);
+  })();
+});
