@@ -174,4 +174,4 @@ def bias_sections(masked: Masked) -> tuple[Section, ...]:
 def _facts(masked: Masked) -> list[tuple[str, str]]:
     from safeswap.model.audit import told
 
-    return [(name, text) for name, value in masked.audit.facts.items() if (text := told(value))]
+    return [(name, text) for name, value in masked.audit.facts.items() if name != "unit" and (text := told(value))]
