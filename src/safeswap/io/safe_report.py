@@ -179,7 +179,7 @@ def _violations(result: SafeTables) -> tuple[Section, ...]:
     return (
         Section(
             title="Kept figures that are off",
-            text=("No safe table has all of these margins; no other is off by fewer units than was proved.",),
+            text=(f"No safe table is off by fewer than {result.violation_bound:,} units together.",),
             columns=("margin", "figure", "before", "after"),
             rows=tuple(rows[:_MOST_ROWS]),
             numeric=(2, 3),
