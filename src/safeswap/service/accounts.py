@@ -22,6 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from safeswap.errors import SpecError
 from safeswap.service import throttle
 from safeswap.service.database import new_id, now
+from safeswap.service.metrics import METRICS
 from safeswap.service.problems import Conflict, NotLoggedIn
 from safeswap.service.state import Service
 from safeswap.service.tables import users
@@ -99,11 +100,13 @@ def user_by_name(connection: Connection, name: str) -> Row[Any] | None:
 def log_in(service: Service, *, name: str, password: str, address: str) -> Row[Any]:
     """The person who proves to be who she says; throttled, and the same refusal whatever was wrong."""
     name = plain_name(name)
+    METRICS.count("safeswap_log_ins_total", state="tried")
     attempt = throttle.begin(service, name=name, address=address)
     with service.database.read() as connection:
         user = user_by_name(connection, name)
     right = check_password(user.password_hash if user is not None else None, password)
     if user is None or not right:
+        METRICS.count("safeswap_log_ins_total", state="refused")
         raise NotLoggedIn("name or password is wrong", code="wrong-password")
     with service.database.write() as connection:
         throttle.forgive(connection, service, attempt, name=name)

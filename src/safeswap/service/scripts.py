@@ -71,7 +71,8 @@ def _reading(schema: Schema | None) -> str:
     identifier = next((a.name for a in schema.attributes if a.kind.value == "identifier"), None)
     kinds = {a.name: a.kind.value for a in schema.attributes if a.name != identifier}
     stated = "" if identifier is None else f", identifier={identifier!r}"
-    return f"{stated},\n    kinds={_value(kinds)},\n" if kinds else stated
+    indented = _value(kinds).replace("\n", "\n    ")
+    return f"{stated},\n    kinds={indented},\n" if kinds else stated
 
 
 def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
+from sqlalchemy import func, select
 
+from safeswap.service.metrics import METRICS
 from safeswap.service.problems import Unavailable
 from safeswap.service.roles import allow
-from safeswap.service.state import service_of
+from safeswap.service.state import Service, service_of
+from safeswap.service.tables import releases
 
 router = APIRouter(tags=["health"])
 
@@ -45,6 +49,16 @@ def ready(_: Everybody, request: Request) -> Health:
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(_: Everybody, request: Request) -> Response:
     """Counts and times for monitoring, in the text format of Prometheus."""
-    from safeswap.service.metrics import METRICS
-
+    _measure(service_of(request))
     return Response(METRICS.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _measure(service: Service) -> None:
+    """What is not counted as it happens is looked up."""
+    by_state = select(releases.c.state, func.count()).group_by(releases.c.state)
+    with service.database.read() as connection:
+        found = {(row[0],): float(row[1]) for row in connection.execute(by_state)}
+    METRICS.set_all("safeswap_releases", found)
+    METRICS.set_all("safeswap_jobs", {key: float(count) for key, count in service.queue.counts().items()})
+    METRICS.set("safeswap_cached_bytes", service.data_cache.used)
+    METRICS.set("safeswap_free_bytes", shutil.disk_usage(service.store.root).free)

@@ -40,6 +40,8 @@ class UserChange(Wire):
 class PasswordChange(Wire):
     """A new password of one's own."""
 
+    model_config = ConfigDict(json_schema_extra=example(current="…", new="…"))
+
     current: SecretStr = Field(max_length=1000)
     new: SecretStr = Field(max_length=1000)
 
