@@ -45,6 +45,12 @@ $(BROWSER): $(INSTALLED) tools/install-browser
 	tools/install-browser
 	touch $@
 
+POSTGRES := $(VENV)/.postgres
+
+$(POSTGRES): $(INSTALLED) tools/install-postgres
+	tools/install-postgres
+	touch $@
+
 # PySpark comes as source only: it is built with tools that are locked as well, and everything else comes as wheels.
 SPARK := $(VENV)/.spark
 
@@ -63,7 +69,7 @@ demo: $(INSTALLED)  ## from a survey file to a release, written to demo-output/
 	$(BIN)/safeswap demo --output demo-output
 
 .PHONY: test
-test: $(INSTALLED) $(BROWSER) $(SPARK)  ## all tests, and the examples in the docstrings
+test: $(INSTALLED) $(BROWSER) $(POSTGRES) $(SPARK)  ## all tests, and the examples in the docstrings
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: check

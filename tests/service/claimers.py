@@ -1,8 +1,9 @@
 """Eight processes that claim jobs while somebody kills them: run as a program, tells what each of them got.
 
-``python claimers.py ORDER`` with ORDER a JSON object: address, store, key, jobs, processes, kills, queue ("real" or
-"naive"), seconds between kills. Prints a JSON object: the claims that were handed out, those told to have succeeded,
-and the jobs as they stand in the end. Processes are forked, so that killing one and starting another costs nothing.
+``python claimers.py ORDER`` with ORDER a JSON object: address, store, key, notes, jobs, processes, kills, queue ("real"
+or "naive"), lease, pause (seconds between kills), patience. Prints "begun", and a JSON object: the claims that were
+handed out, those told to have succeeded, and the jobs as they stand in the end. Processes are forked, so that killing
+one and starting another costs nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from safeswap.service.database import Database, open_database
 from safeswap.service.jobs import Claim, Queue
 from safeswap.service.settings import Settings
 from safeswap.service.tables import jobs
-
-_PATIENCE = 120.0
 
 
 class NaiveQueue(Queue):
@@ -57,6 +56,7 @@ def main(order: dict) -> dict:
         for number in range(order["jobs"]):
             queue.enqueue("claim", {"n": number}, project_id=None, created_by=None, connection=connection)
     database.close()
+    print("begun", flush=True)
     notes = Path(order["notes"])
     running = {fork(order, settings, notes): None for _ in range(order["processes"])}
     killed = kill_some(order, settings, notes, running)
@@ -83,18 +83,22 @@ def fork(order: dict, settings: Settings, notes: Path) -> int:
     if pid:
         return pid
     try:
-        work(QUEUES[order["queue"]](open_database(order["address"]), settings), notes / str(os.getpid()))
+        work(
+            QUEUES[order["queue"]](open_database(order["address"]), settings),
+            notes / str(os.getpid()),
+            order["patience"],
+        )
     except BaseException as error:  # noqa: BLE001  (said in a file: the forked process has nobody to tell)
         (notes / f"error-{os.getpid()}").write_text(repr(error))
         os._exit(1)
     os._exit(0)
 
 
-def work(queue: Queue, notes: Path) -> None:
+def work(queue: Queue, notes: Path, patience: float) -> None:
     """Claim, note it, say that it is done, note that too; until nothing waits or runs."""
     worker, file = f"w{os.getpid()}", os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     started, looked = time.monotonic(), 0.0
-    while time.monotonic() - started < _PATIENCE:
+    while time.monotonic() - started < patience:
         try:
             claim = queue.claim(worker)
             if claim is not None:

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("claimers.py")
 
 
 def start(settings: Any, folder: Path, **given: Any) -> subprocess.Popen[str]:
-    """Begin: the processes claim and are killed until nothing is left to do."""
+    """Begin; the processes claim and are killed until nothing is left to do, or patience is at an end."""
     notes = folder / "notes"
     notes.mkdir()
     order = {
@@ -26,9 +26,13 @@ def start(settings: Any, folder: Path, **given: Any) -> subprocess.Popen[str]:
         "kills": 0,
         "pause": 0.3,
         "lease": 2.0,
+        "patience": 120.0,
         **given,
     }
-    return subprocess.Popen([sys.executable, str(PROGRAM), json.dumps(order)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, str(PROGRAM), json.dumps(order)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    return process
 
 
 def check_none_twice_none_lost(process: subprocess.Popen[str], *, number: int) -> dict[str, Any]:

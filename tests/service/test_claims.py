@@ -37,6 +37,6 @@ def test_of_5000_claims_by_8_processes_that_are_killed_none_is_double_and_none_i
 def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(memory_path):
     settings = settings_in(memory_path)
     database_of(settings)
-    running = start(settings, memory_path, jobs=300, queue="naive")
+    running = start(settings, memory_path, jobs=300, queue="naive", patience=3)
     with pytest.raises(AssertionError, match="handed out twice"):
         check_none_twice_none_lost(running, number=300)

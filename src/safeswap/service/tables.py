@@ -19,7 +19,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
 )
 
 metadata = MetaData(
@@ -206,5 +205,4 @@ replies = Table(  # answers kept for a client that repeats a request with the sa
     Column("headers", JSON),
     Column("body", Text),
     Column("created_at", Float, nullable=False),
-    UniqueConstraint("user_id", "key"),
 )

@@ -81,7 +81,6 @@ def _replies() -> None:
         sa.Column("body", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("user_id", "key", name=op.f("pk_replies")),
-        sa.UniqueConstraint("user_id", "key", name=op.f("uq_replies_user_id_key")),
     )
 
 

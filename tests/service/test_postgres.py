@@ -1,0 +1,87 @@
+"""The same on PostgreSQL, for real: a server of its own, which is crashed and started again in the middle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import select, text
+from tests.service.claiming import check_none_twice_none_lost, start
+from tests.service.installed import add_project, add_user, database_of, settings_in
+from tests.service.postgres import Cluster, programs
+
+from safeswap.service.database import open_database
+from safeswap.service.jobs import Queue
+from safeswap.service.migrate import check, newest, upgrade
+from safeswap.service.settings import Settings
+from safeswap.service.store import Store
+from safeswap.service.tables import metadata, projects
+from safeswap.service.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    found = programs()
+    if found is None:
+        pytest.skip("NOT TESTED ON POSTGRESQL: no initdb and pg_ctl on this machine; run tools/install-postgres")
+    made = Cluster.make(found)
+    made.start()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def settings(cluster: Cluster, tmp_path: Path) -> Iterator[Settings]:
+    settings = settings_in(tmp_path, database_url=cluster.address, lease_seconds=5)
+    yield settings
+    database = open_database(settings.database)
+    with database.write() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    database.close()
+
+
+def test_the_steps_lead_to_exactly_the_tables_of_the_code(settings):
+    database = open_database(settings.database)
+    assert upgrade(database) == upgrade(database) == newest()
+    check(database)
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+    database.close()
+
+
+def test_claims_survive_kills_of_workers_and_a_crash_of_the_server(settings, cluster, tmp_path):
+    database_of(settings).close()
+    running = start(settings, tmp_path, jobs=1500, kills=5, lease=1.0)
+    time.sleep(1.0)
+    cluster.stop("immediate")
+    time.sleep(0.5)
+    cluster.start()
+    check_none_twice_none_lost(running, number=1500)
+
+
+def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(settings, tmp_path):
+    database_of(settings).close()
+    running = start(settings, tmp_path, jobs=300, queue="naive", patience=3)
+    with pytest.raises(AssertionError, match="handed out twice"):
+        check_none_twice_none_lost(running, number=300)
+
+
+def test_a_file_is_read_in_by_a_worker_whose_process_reaches_no_database(settings):
+    database, store = database_of(settings), Store(settings)
+    user = add_user(database)
+    project = add_project(database, store, user=user, state="reading")
+    (store.uploads(project) / "sent").write_text("id,sex\n1,f\n2,m\n3,m\n4,m\n")
+    queue = Queue(database, settings)
+    job = queue.enqueue("ingest", {"upload": "sent", "name": "a.csv"}, project_id=project, created_by=user)
+    Worker(settings, database=database).run_until_idle()
+    assert queue.get(job)["state"] == "succeeded"
+    with database.read() as connection:
+        row = connection.execute(select(projects)).mappings().one()
+    assert (row["state"], row["records"], row["data_version"]) == ("ready", 4, 1)
+    database.close()
