@@ -33,7 +33,7 @@ class KAnonymity(KeyMeasure):
         """The figure with its sentence; the detail has the size of the list of unsafe cells and the smallest cell."""
         cells = self._cells(comparison)
         unsafe = cells.counted & (cells.like < self.k)
-        records = int(cells.members[unsafe].sum())
+        records, listed = int(cells.members[unsafe].sum()), int(unsafe.sum())
         value = records / cells.records if cells.records else 0.0
         smallest = int(cells.like[cells.counted].min()) if cells.counted.any() else None
         detail = pa.table(
@@ -42,13 +42,13 @@ class KAnonymity(KeyMeasure):
                 "records": [cells.records],
                 "unsafe_records": [records],
                 "cells": [int(cells.counted.sum())],
-                "unsafe_cells": [int(unsafe.sum())],
+                "unsafe_cells": [listed],
                 "smallest_cell": pa.array([smallest], pa.int64()),
             }
         )
         sentence = (
             f"{value:.2%} of the records ({records:,} of {cells.records:,}) have keys that fewer than {self.k:,} "
-            f"share, in {int(unsafe.sum()):,} unsafe cells over {over(cells.names)}"
+            f"share, in {listed:,} unsafe cell{'' if listed == 1 else 's'} over {over(cells.names)}"
             + (f"; the smallest cell has {smallest:,}." if smallest is not None else ".")
         )
         return self._score(value, self._told(sentence, comparison, cells), cells.names, detail)
