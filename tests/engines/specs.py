@@ -1,4 +1,4 @@
-"""Twenty ways to swap a small census, among them ones that need repair and ones that fall short."""
+"""Thirty ways to mask a small census, among them ones that need repair and ones that fall short."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from safeswap import datasets
+from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.key import Key
 from safeswap.model.spec import SwapSpec
 
@@ -54,9 +55,41 @@ SPECS: dict[str, dict[str, Any]] = {
     "everything": {"swap": ["OCCUPATION"], "fixed": ["ADULTS"], "rate": 1.0, "on_shortfall": "take"},
 }
 
+_PLACES = ["STATE", "COUNTY", "PLACE", "TRACT", "BLOCK"]
+EDITS: dict[str, dict[str, Any]] = {
+    "edit": {"keys": ["ADULTS", "FAMILIES"], "geography": _PLACES, "rate": 0.1, "single_areas": "leave"},
+    "edit, half of all": {"keys": ["ADULTS"], "geography": _PLACES, "rate": 0.5, "single_areas": "leave"},
+    "edit, everybody": {"keys": ["ADULTS"], "geography": _PLACES, "rate": 1.0, "single_areas": "leave"},
+    "edit, many keys": {
+        "keys": ["ADULTS", "FAMILIES", "TENURE", "OCCUPATION"],
+        "geography": _PLACES,
+        "across": "TRACT",
+        "rate": 0.3,
+        "single_areas": "leave",
+    },
+    "edit, small blocks": {
+        "keys": ["ADULTS", "WHITE"],
+        "geography": _PLACES,
+        "within": "COUNTY",
+        "across": "BLOCK",
+        "rate": 0.05,
+        "small_block_units": 12,
+        "small_block_rate": 0.4,
+        "single_areas": "leave",
+    },
+    "edit, codes that count anew": {
+        "keys": ["TENURE"],
+        "geography": ["STATE", "COUNTY", "TRACT"],
+        "geography_codes": "local",
+        "across": "TRACT",
+        "rate": 0.2,
+        "single_areas": "leave",
+    },
+}
 
-def spec_of(name: str) -> SwapSpec:
-    return SwapSpec(**SPECS[name])
+
+def spec_of(name: str) -> SwapSpec | Edit1990Spec:
+    return SwapSpec(**SPECS[name]) if name in SPECS else Edit1990Spec(**EDITS[name])
 
 
 def census() -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +17,19 @@ Codes = npt.NDArray[np.uint32]
 
 
 class ChangedTable:
-    """Records with the codes they had (c0, …), those they have now (n0, …) and of other columns (r0, …)."""
+    """Records with the codes they had (c0, …), those they have now (n0, …) and of other columns (r0, …).
 
-    def __init__(self, store: Store, *, changed: int, others: int) -> None:
+    Other columns hold codes, or words that stand for several columns at once.
+    """
+
+    def __init__(self, store: Store, *, changed: int, others: int, kind: str = "UINTEGER") -> None:
         self._store = store
         self._changed = [f"c{i}" for i in range(changed)], [f"n{i}" for i in range(changed)]
         self._others = [f"r{i}" for i in range(others)]
-        columns = [*self._changed[0], *self._changed[1], *self._others]
-        self.table = store.new_table("r BIGINT" + "".join(f", {name} UINTEGER" for name in columns))
+        codes = "".join(f", {name} UINTEGER" for name in (*self._changed[0], *self._changed[1]))
+        self.table = store.new_table(f"r BIGINT{codes}" + "".join(f", {name} {kind}" for name in self._others))
 
-    def add(self, rows: Rows, before: Sequence[Codes], after: Sequence[Codes], others: Sequence[Codes]) -> None:
+    def add(self, rows: Rows, before: Sequence[Codes], after: Sequence[Codes], others: Sequence[Any]) -> None:
         """Put records down."""
         columns = [rows, *before, *after, *others]
         self._store.insert(

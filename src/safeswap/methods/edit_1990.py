@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.engines.base import Engine, Records
+from safeswap.engines.found_partners import FoundPartners
 from safeswap.engines.household_areas import HouseholdAreas, household_areas, partners, sample_households
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError
@@ -159,7 +160,6 @@ class Edit1990:
         """In every area of every level the counts by the keys are kept; nothing but the geography moves."""
         untouched = tuple(name for name in data.attributes if name not in spec.exchanged)
         keys = tuple(name for name in spec.keys if name not in spec.geography)
-        across = spec.area(spec.across_level)
         return (
             SameRows(),
             UntouchedColumns(untouched),
@@ -167,7 +167,7 @@ class Edit1990:
             *([KeptMargin(spec.exchanged)] if len(spec.exchanged) > 1 else []),
             DisjointPairs(),
             PairsAgree(spec.matched),
-            PairsDiffer(tuple(name for name in across if name in spec.exchanged), "any"),
+            PairsDiffer(spec.differing, "any"),
             ChangedRecords(),
             ReplaysFromAudit(),
         )
@@ -196,6 +196,21 @@ def _without_partner(areas: HouseholdAreas) -> Rows:
 
 def _binding(changes: list[Remedy]) -> tuple[str, ...]:
     return (changes[0].key,) if changes and changes[0].more else ()
+
+
+def edited(found: FoundPartners, spec: Edit1990Spec, *, records: int) -> SampleOutcome:
+    """What became of a sample that an engine drew; refused where some stay alone and that is not to be."""
+    if found.alone and spec.on_unmatched == "error":
+        raise without_partner(found.sampled, found.alone, [])
+    made = found.inside + found.outside
+    return SampleOutcome(
+        method=Edit1990.name,
+        records=records,
+        asked=made + found.alone,
+        feasible=made,
+        sampled=found.sampled,
+        unmatched=found.alone,
+    )
 
 
 def sample_key(data: Records, key: Key, *, replicate: int) -> bytes:

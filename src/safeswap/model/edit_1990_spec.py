@@ -110,6 +110,11 @@ class Edit1990Spec(MaskSpec):
         coarse = self.geography[: self.geography.index(self.within_level) + 1]
         return (*coarse, *(name for name in self.keys if name not in coarse))
 
+    @property
+    def differing(self) -> Names:
+        """The attributes of which at least one differs within a pair: those that name the area across."""
+        return tuple(name for name in self.area(self.across_level) if name in self.exchanged)
+
     def area(self, level: str) -> Names:
         """The attributes that together name an area of a level."""
         if self.geography_codes == "unique":

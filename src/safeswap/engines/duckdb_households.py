@@ -1,0 +1,280 @@
+"""The Confidentiality Edit of 1990 out of memory: households of the same key, matched by the rank of their draws.
+
+Only the sample is walked: sorted by key and draw, a run of records at a time, by the kernel of
+:mod:`safeswap.kernels.same_key`. Those whom the walk leaves over lie in one area per key and take, by rank, the
+households of the key with the highest draws elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.engines.base import Counts, Names
+from safeswap.engines.duckdb import DuckDBEngine, StoredPairs, unnamed
+from safeswap.engines.found_partners import FoundPartners
+from safeswap.engines.stream import MISSING, RecordStream
+from safeswap.kernels.same_key import pair_groups
+from safeswap.kernels.sampling import RESERVED_FROM, draw_limit
+from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.model.levels import level_texts
+
+Flags = npt.NDArray[np.bool_]
+
+
+class DuckDBHouseholds:
+    """The households of a file that passes by, and the tables in which partners are found."""
+
+    def __init__(
+        self, engine: DuckDBEngine, data: RecordStream, spec: Edit1990Spec, *, draw_key: bytes, identity_key: bytes
+    ) -> None:
+        self._store, self._data, self._spec = engine.store, data, spec
+        self._keys = {"draw_key": draw_key, "identity_key": identity_key}
+        self.names: Names = tuple(dict.fromkeys((*spec.geography, *spec.keys)))
+        self._counts: dict[Names, tuple[Counts, Counts]] = {}
+
+    def count(self) -> None:
+        """Count the records by every attribute and area that plays a part, as they pass by once."""
+        spec = self._spec
+        sets: list[Names] = [(name,) for name in self.names]
+        sets += list(pairwise(spec.geography))
+        sets += [self._within_across, spec.area(spec.geography[-1])]
+        sets = list(dict.fromkeys(sets))
+        self._counts = dict(zip(sets, self._data.several_counts(sets), strict=True))
+
+    @property
+    def _within_across(self) -> Names:
+        spec = self._spec
+        return tuple(dict.fromkeys((*spec.area(spec.within_level), *spec.area(spec.across_level))))
+
+    def missing(self, name: str) -> int:
+        """How many records have no value of an attribute, or one that stands for none."""
+        labels, counts = self._counts[name,]
+        levels = self._data.coders[name].levels
+        stated = set(self._data.schema[name].missing)
+        texts = level_texts(levels) if levels is not None and stated else []
+        missing = {MISSING, *(code for code, text in enumerate(texts, start=1) if text in stated)}
+        return int(counts[np.isin(labels[:, 0], list(missing))].sum())
+
+    def repeats(self, name: str) -> bool:
+        """Whether a household number is missing or occurs twice."""
+        table = self._store.new_table("c UINTEGER")
+        for _, (codes,) in self._data.coded((name,)):
+            self._store.insert(table, unnamed([codes]))
+        found = self._store.number(f"SELECT count(DISTINCT c) FROM {table} WHERE c <> {MISSING}")  # noqa: S608
+        self._store.drop(table)
+        return found < len(self._data)
+
+    def straddling(self, coarse: str, fine: str) -> int:
+        """How many areas of a finer level lie in more than one of a coarser one."""
+        labels, _ = self._counts[coarse, fine]
+        return int((np.unique(labels[:, 1], return_counts=True)[1] > 1).sum())
+
+    def single_areas(self) -> tuple[int, int]:
+        """How many areas have several households but nowhere to exchange them with, and how many households."""
+        labels, counts = self._counts[self._within_across]
+        width = len(self._spec.area(self._spec.within_level))
+        _, place = np.unique(labels[:, :width], axis=0, return_inverse=True)
+        areas, households = np.bincount(place.ravel()), np.bincount(place.ravel(), weights=counts).astype(np.int64)
+        single = (areas == 1) & (households > 1)
+        return int(single.sum()), int(households[single].sum())
+
+    def partners(self) -> FoundPartners:
+        """Draw the sample and find partners for it."""
+        store, spec = self._store, self._spec
+        sampled, in_small, small = self._sampled()
+        walked = self._walked(sampled)
+        left = store.table_of(
+            f"SELECT w.g, w.r, w.n, row_number() OVER (PARTITION BY w.g ORDER BY w.n) AS k, {self._listed('s')} "  # noqa: S608
+            f"FROM {walked} w JOIN {sampled} s USING (r) WHERE w.p < 0"
+        )
+        groups = store.table_of(
+            f"SELECT g, count(*) AS w, {', '.join(f'any_value(c{i}) AS c{i}' for i in self._columns)} "  # noqa: S608
+            f"FROM {left} GROUP BY g"
+        )
+        offered = self._offered(groups, sampled)
+        opened = self._opened(groups, offered, walked, sampled)
+        pairs, inside = self._paired(sampled, walked, left, offered, opened)
+        number = store.number(f"SELECT count(*) FROM {pairs}")  # noqa: S608
+        total = store.number(f"SELECT count(*) FROM {sampled}")  # noqa: S608
+        found = StoredPairs(table=pairs, number=number, columns=self.names)
+        result = FoundPartners(
+            pairs=found,
+            sampled=total,
+            in_small_blocks=in_small,
+            small_blocks=small,
+            inside=inside,
+            outside=number - inside,
+            alone=total - number - inside,
+            single_areas=self.single_areas()[0],
+            within={level: self._agreeing(pairs, spec.area(level)) for level in spec.geography},
+        )
+        for table in (sampled, walked, left, groups, offered, opened):
+            store.drop(table)
+        return result
+
+    @property
+    def _columns(self) -> range:
+        return range(len(self.names))
+
+    def _places(self, names: Names) -> list[int]:
+        return [self.names.index(name) for name in names]
+
+    def _listed(self, table: str, names: Names | None = None) -> str:
+        places = self._columns if names is None else self._places(names)
+        return ", ".join(f"{table}.c{i}" for i in places)
+
+    def _same(self, one: str, other: str, names: Names) -> str:
+        return " AND ".join(f"{one}.c{i} = {other}.c{i}" for i in self._places(names))
+
+    @property
+    def _across(self) -> Names:
+        return self._spec.area(self._spec.across_level)
+
+    def _loaded(self, chosen: Any, table: str, select: str) -> None:
+        """Put down the records whose draw is ``chosen``, or what a query makes of them."""
+        for start, words, codes in self._data.drawn(self.names, **self._keys):
+            rows = np.flatnonzero(chosen(words[:, 0]))
+            part = [rows + start, words[rows, 0], words[rows, 1], *(column[rows] for column in codes)]
+            kinds = ["r", "h", "l", *(f"c{i}" for i in self._columns)]
+            self._store.insert(table, unnamed(part).rename_columns(kinds), select=select)
+
+    def _table(self, more: str = "") -> str:
+        columns = "".join(f", c{i} UINTEGER" for i in self._columns)
+        return self._store.new_table(f"{more}r BIGINT, h UBIGINT, l UBIGINT{columns}")
+
+    def _sampled(self) -> tuple[str, int, int]:
+        """The sample, how much of it lies in small blocks, and how many such blocks there are."""
+        spec, store = self._spec, self._store
+        usual, most = draw_limit(spec.rate), draw_limit(max(spec.rate, spec.small_block_rate or 0.0))
+        table = self._table()
+        self._loaded(lambda draws: draws < most, table, "SELECT * FROM incoming")
+        if spec.small_block_rate is None:
+            return table, 0, 0
+        area = spec.area(spec.geography[-1])
+        labels, counts = self._counts[area]
+        small = labels[counts < spec.small_block_units]
+        blocks = store.new_table(", ".join(f"c{i} UINTEGER" for i in self._places(area)))
+        store.insert(blocks, unnamed(list(small.T)))
+        inside = f"EXISTS (SELECT 1 FROM {blocks} b WHERE {self._same('t', 'b', area)})"  # noqa: S608
+        sampled = store.table_of(f"SELECT * FROM {table} t WHERE h < {usual} OR {inside}")  # noqa: S608
+        number = store.number(f"SELECT count(*) FROM {sampled} t WHERE {inside}")  # noqa: S608
+        store.drop(table)
+        store.drop(blocks)
+        return sampled, number, len(small)
+
+    def _walked(self, sampled: str) -> str:
+        """Per sampled record its group g, its place n in it, and the row p of its partner, or −1."""
+        table = self._store.new_table("r BIGINT, g BIGINT, n BIGINT, p BIGINT")
+        first = 0
+        for rows, matched, areas in self._groups(sampled):
+            begins = np.r_[True, (matched[1:] != matched[:-1]).any(axis=1)]
+            bounds = np.append(np.flatnonzero(begins), len(rows))
+            group = np.cumsum(begins) - 1
+            partner = pair_groups(bounds, areas)
+            taken = np.where(partner < 0, -1, rows[partner])
+            self._store.insert(table, unnamed([rows, group + first, np.arange(len(rows)) - bounds[group], taken]))
+            first += len(bounds) - 1
+        return table
+
+    def _groups(self, sampled: str) -> Iterator[tuple[Counts, Counts, npt.NDArray[np.uint32]]]:
+        """Rows, codes that partners share, and areas, in the order of codes and draws; no group is torn apart."""
+        width = len(self._spec.matched)
+        order = self._listed("s", self._spec.matched)
+        query = f"SELECT s.r, {order}, {self._listed('s', self._across)} FROM {sampled} s ORDER BY {order}, h, l"  # noqa: S608
+        held = np.zeros((0, 1 + width + len(self._across)), dtype=np.int64)
+        for batch in self._store.batches(query):
+            fresh = np.stack([column.to_numpy().astype(np.int64) for column in batch.columns], axis=1)
+            held = np.concatenate([held, fresh])
+            codes = held[:, 1 : 1 + width]
+            last = np.flatnonzero((codes != codes[-1]).any(axis=1))
+            cut = int(last[-1]) + 1 if len(last) else 0
+            yield from _parted(held[:cut], width)
+            held = held[cut:]
+        yield from _parted(held, width)
+
+    def _offered(self, groups: str, sampled: str) -> str:
+        """Households from outside by rank: those elsewhere, as many as are looked for, and one in the same area.
+
+        First from the reserve of the highest draws; from all others only where that is not enough.
+        """
+        store = self._store
+        found = self._table("g BIGINT, elsewhere BOOLEAN, ")
+        wanted = groups
+
+        def offer() -> str:
+            differs = f"NOT ({self._same('i', 'q', self._across)})"
+            columns = ", ".join(f"i.{name}" for name in ("r", "h", "l", *(f"c{i}" for i in self._columns)))
+            return (
+                f"SELECT q.g, {differs}, {columns} FROM incoming i JOIN {wanted} q "  # noqa: S608
+                f"ON {self._same('i', 'q', self._spec.matched)} WHERE i.r NOT IN (SELECT r FROM {sampled})"
+            )
+
+        self._loaded(lambda draws: draws >= RESERVED_FROM, found, offer())
+        wanted = store.table_of(
+            f"SELECT q.* FROM {groups} q LEFT JOIN (SELECT g, count(*) AS s FROM {found} WHERE elsewhere GROUP BY g) f "  # noqa: S608
+            f"USING (g) WHERE coalesce(s, 0) < w"
+        )
+        if store.number(f"SELECT count(*) FROM {wanted}"):  # noqa: S608
+            self._loaded(lambda draws: draws < RESERVED_FROM, found, offer())
+        ranked = store.table_of(
+            f"SELECT f.*, row_number() OVER (PARTITION BY f.g, f.elsewhere ORDER BY f.h DESC, f.l DESC) AS k "  # noqa: S608
+            f"FROM {found} f JOIN {groups} q USING (g) QUALIFY k <= CASE WHEN f.elsewhere THEN q.w ELSE 1 END"
+        )
+        store.drop(found)
+        store.drop(wanted)
+        return ranked
+
+    def _opened(self, groups: str, offered: str, walked: str, sampled: str) -> str:
+        """Pairs (a, b) to be opened: for one left over, z, whose every possible partner from outside lies in its area.
+
+        Of each such group the first pair of which neither lies in that area.
+        """
+        elsewhere = " AND ".join(f"NOT ({self._same(side, 'q', self._across)})" for side in ("x", "y"))
+        return self._store.table_of(
+            f"SELECT v.g, arg_min(v.r, v.n) AS a, arg_min(v.p, v.n) AS b FROM {walked} v "  # noqa: S608
+            f"JOIN {groups} q USING (g) JOIN {sampled} x ON x.r = v.r JOIN {sampled} y ON y.r = v.p "
+            f"WHERE q.w = 1 AND (x.h, x.l) < (y.h, y.l) AND {elsewhere} "
+            f"AND v.g IN (SELECT g FROM {offered}) AND v.g NOT IN (SELECT g FROM {offered} WHERE elsewhere) "
+            f"GROUP BY v.g"
+        )
+
+    def _paired(self, sampled: str, walked: str, left: str, offered: str, opened: str) -> tuple[str, int]:
+        """All pairs, and how many of them lie inside the sample: these first, each part in the order of the draws."""
+        store = self._store
+        inside = (
+            f"SELECT 0 AS part, v.r AS a, v.p AS b FROM {walked} v WHERE v.p >= 0 "  # noqa: S608
+            f"AND v.r NOT IN (SELECT a FROM {opened}) AND v.r NOT IN (SELECT b FROM {opened}) "
+            f"UNION ALL SELECT 0, o.a, z.r FROM {opened} o JOIN {left} z USING (g) "
+            f"UNION ALL SELECT 0, z.r, o.a FROM {opened} o JOIN {left} z USING (g)"
+        )
+        outside = (
+            f"SELECT 1 AS part, z.r AS a, f.r AS b FROM {left} z JOIN {offered} f ON z.g = f.g AND z.k = f.k "  # noqa: S608
+            f"WHERE f.elsewhere UNION ALL SELECT 1, o.b, f.r FROM {opened} o JOIN {offered} f USING (g)"
+        )
+        columns = ["r", "h", "l", *(f"c{i}" for i in self._columns)]
+        anyone = f"SELECT {', '.join(columns)} FROM {sampled} UNION ALL SELECT {', '.join(columns)} FROM {offered}"  # noqa: S608
+        own = "".join(f", x.c{i} AS a{i}, y.c{i} AS b{i}" for i in self._columns)
+        table = store.table_of(
+            f"SELECT row_number() OVER (ORDER BY p.part, x.h, x.l) AS k, p.part, p.a, p.b{own} "  # noqa: S608
+            f"FROM ({inside} UNION ALL {outside}) p JOIN {sampled} x ON x.r = p.a JOIN ({anyone}) y ON y.r = p.b "
+            f"WHERE p.part = 1 OR (x.h, x.l) < (y.h, y.l)"
+        )
+        return table, store.number(f"SELECT count(*) FROM {table} WHERE part = 0")  # noqa: S608
+
+    def _agreeing(self, pairs: str, names: Names) -> int:
+        same = " AND ".join(f"a{i} = b{i}" for i in self._places(names))
+        return self._store.number(f"SELECT count(*) FROM {pairs} WHERE {same}")  # noqa: S608
+
+
+def _parted(rows: Counts, width: int) -> Iterator[tuple[Counts, Counts, npt.NDArray[np.uint32]]]:
+    if not len(rows):
+        return
+    areas = rows[:, 1 + width :]
+    if areas.shape[1] > 1:
+        areas = np.unique(areas, axis=0, return_inverse=True)[1].reshape(-1, 1)
+    yield np.ascontiguousarray(rows[:, 0]), rows[:, 1 : 1 + width], areas[:, 0].astype(np.uint32)
