@@ -97,7 +97,8 @@ def made(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata]:
 def _told(stages: list[Stage], after: Microdata) -> list[dict[str, Any]]:
     """Each step in plain words, with the number of records in which it changed something."""
     told = []
-    for stage, following in zip(stages, [*(each.data for each in stages[1:]), after], strict=True):
+    afters = [*(each.data for each in stages[1:]), after]
+    for stage, following in zip(stages, afters, strict=False):  # without any step there is only the file
         changed = np.zeros(len(after), dtype=np.bool_)
         for name in stage.step.names:
             columns = (data.table.column(name) for data in (stage.data, following))
