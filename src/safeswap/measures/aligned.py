@@ -127,15 +127,16 @@ def recoded_names(comparison: Comparison, names: tuple[str, ...]) -> tuple[str, 
 
 
 def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
-    """Refuse to place a recoded candidate on a map whose measures of distortion do not see what recoding takes away."""
-    names = recoded_names(comparison, tuple(comparison.before.schema.names))
-    blind = [m.name for m in measures if m.axis is Axis.DISTORTION and m.name in BLIND_TO_RECODING]
-    if names and blind:
+    """Refuse to place a recoded candidate on a map whose sideways axis does not see what recoding takes away.
+
+    The axis is the first measure of distortion; others are told beside it.
+    """
+    axis = next((measure.name for measure in measures if measure.axis is Axis.DISTORTION), "")
+    if axis in BLIND_TO_RECODING and recoded_names(comparison, comparison.before.schema.names):
         raise SpecError(
-            f"{blind[0]} compares in the categories of the release and does not see what recoding took away",
+            f"{axis} compares in the categories of the release and does not see what recoding took away",
             code="blind-to-recoding",
-            hint="measure the distortion by information_loss",
-            attributes=list(names),
+            hint="let information_loss be the first measure of distortion",
         )
 
 
