@@ -39,6 +39,9 @@ COMMANDS = {
     "release": "Verify a masked file and write the bundle that may leave the building.",
     "verify": "Check a bundle from outside.",
     "undo": "Restore the original from a masked file and its audit record.",
+    "workbench": "Open a file in the browser, on this machine, for yourself.",
+    "serve": "Run the service: projects, jobs and the workbench for a team.",
+    "admin": "Set up and look after a service.",
     "datasets": "The data sets that come with safeswap.",
     "demo": "From a survey file to a release, on data that come with safeswap.",
 }

@@ -11,6 +11,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -231,7 +232,16 @@ def main(settings: Settings) -> None:
     worker = Worker(settings)
     signal.signal(signal.SIGTERM, worker.stop)
     signal.signal(signal.SIGINT, worker.stop)
+    if (server := os.environ.get("SAFESWAP_WORKER_OF")) is not None:
+        threading.Thread(target=_end_with, args=(int(server), worker), daemon=True).start()
     worker.run()
+
+
+def _end_with(server: int, worker: Worker) -> None:
+    """A worker that a server has started does not outlive it: the next server starts its own."""
+    while os.getppid() == server:
+        time.sleep(1.0)
+    worker.stop()
 
 
 if __name__ == "__main__":

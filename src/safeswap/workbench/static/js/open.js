@@ -8,7 +8,8 @@ guarded(async () => {
   history.replaceState(null, "", "/open");
   const token = stated.get("token");
   if (token) await logIn({ start_token: token });
-  const found = await get("/projects?limit=1");
+  const project = stated.get("project");
+  const found = await get("/projects?limit=200");
   byId("opening").textContent = "Open.";
-  location.replace(found.items.length ? `/projects/${found.items[0].id}/data` : "/");
+  location.replace(found.items.some((each) => each.id === project) ? `/projects/${project}/data` : "/");
 })();

@@ -1,0 +1,56 @@
+"""``safeswap serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from safeswap.cli.console import Console
+from safeswap.cli.options import command
+
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="TOML", help="settings of the service; see the page on administration"),
+]
+StoreFolder = Annotated[Path | None, typer.Option("--store", metavar="DIR", help="where projects are kept")]
+MasterKey = Annotated[
+    Path | None,
+    typer.Option("--master-key", metavar="FILE", help="the key to confidential records; outside the store"),
+]
+
+
+@command
+def serve(
+    console: Console,
+    settings: SettingsFile = None,
+    store: StoreFolder = None,
+    master_key: MasterKey = None,
+    *,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="loopback unless stated otherwise")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="8765 unless stated otherwise")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="worker processes beside the server")] = None,
+) -> None:
+    """Run the service: projects, jobs and the workbench for a team.
+
+    Made ready once by `safeswap admin init`. On another address than loopback it needs a TLS certificate in its
+    settings, or a trusted proxy in front of it. Ctrl-C ends it; jobs that run go on when it is started again.
+    """
+    from safeswap.service.running import require_extra
+
+    require_extra()
+    from safeswap.service.app import create_app
+    from safeswap.service.running import serve as run
+    from safeswap.service.settings import read_settings
+    from safeswap.workbench import add_workbench
+
+    stated = read_settings(settings, store=store, master_key_file=master_key, host=host, port=port, workers=workers)
+    app = create_app(stated)
+    add_workbench(app)
+    run(stated, app, ready=lambda address: _tell(console, address))
+
+
+def _tell(console: Console, address: str) -> None:
+    console.say(f"The workbench is at {address}, the interface for programs at {address}/api/docs. Ctrl-C ends it.")
+    console.result({"command": "serve", "address": address})
