@@ -6,6 +6,7 @@ it is, and at last what came of it. What libraries print goes nowhere: it might 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,9 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from safeswap.service import confine
+
+if TYPE_CHECKING:
+    from safeswap.errors import SafeswapError
 
 
 def main() -> None:
@@ -52,7 +56,7 @@ def _load() -> None:
 
 
 def _do(asked: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
-    from safeswap.errors import InternalError, SafeswapError
+    from safeswap.errors import SafeswapError
     from safeswap.service.durable import sync_folder
     from safeswap.service.jobs import Claim
     from safeswap.service.settings import Settings
@@ -78,27 +82,32 @@ def _do(asked: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
         _tell(answers, cancelled=True)
     except SafeswapError as error:
         _tell(answers, error=error.as_dict())
-    except MemoryError:
-        _tell(answers, error=_too_much_memory().as_dict())
     except Exception as error:  # noqa: BLE001  (its words may quote a record: only what it is goes further)
-        unknown = InternalError(
-            "the job broke in a way that nobody foresaw",
-            code="job-broke",
-            hint="please report it, with the kind of the job and the name of the error",
-            kind=job.kind,
-            exception=type(error).__name__,
-            place=_place(error),
+        _tell(answers, error=_as_ours(error, job.kind).as_dict())
+
+
+def _as_ours(error: Exception, kind: str) -> SafeswapError:
+    from safeswap.errors import InputError, InternalError, OutputError
+
+    if isinstance(error, MemoryError):
+        return InputError(
+            "the job needs more memory than it may take",
+            code="too-much-memory",
+            hint="use a smaller file or fewer attributes, or ask the administrator to raise the limit",
         )
-        _tell(answers, error=unknown.as_dict())
-
-
-def _too_much_memory() -> Any:
-    from safeswap.errors import InputError
-
-    return InputError(
-        "the job needs more memory than it may take",
-        code="too-much-memory",
-        hint="use a smaller file or fewer attributes, or ask the administrator to raise the limit",
+    if isinstance(error, OSError) and error.errno in {errno.EFBIG, errno.ENOSPC, errno.EDQUOT}:
+        return OutputError(
+            "the job wrote more than it may write, or the disk is full",
+            code="disk-full",
+            hint="ask the administrator to make room",
+        )
+    return InternalError(
+        "the job broke in a way that nobody foresaw",
+        code="job-broke",
+        hint="please report it, with the kind of the job and the name of the error",
+        kind=kind,
+        exception=type(error).__name__,
+        place=_place(error),
     )
 
 

@@ -29,7 +29,8 @@ class JobProcess:
         try:
             # What it prints is thrown away: a library that complains may quote the file that it complains of.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "safeswap.service.child", str(os.getpid()), str(theirs)],
+                [sys.executable, "-P", "-m", "safeswap.service.child", str(os.getpid()), str(theirs)],
+                env=_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -100,6 +101,11 @@ class JobProcess:
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         return self.kill()
+
+
+def _environment() -> dict[str, str]:
+    """What the process may know of the worker's environment: not how to reach the database."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SAFESWAP_", "PG"))}
 
 
 def error_of(told: Mapping[str, Any]) -> SafeswapError:

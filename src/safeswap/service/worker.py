@@ -118,9 +118,9 @@ class Worker:
                 row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().first()
                 return dict(row) if row is not None else {}
 
-        settings = self._settings.model_dump(mode="json")
+        settings = self._settings.model_copy(update={"database_url": ""})  # it may hold a password
         return {
-            "settings": settings,
+            "settings": settings.model_dump(mode="json"),
             "job": dict(vars(claim)),
             "project": self._patiently(project),
             "packages": self._packages,

@@ -1,4 +1,4 @@
-"""The kinds of jobs, one file each: a module of this package that holds a ``TASK`` is found by its being here."""
+"""The kinds of jobs, one file each: a module of this package with a ``TASK`` is found by its being here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def kinds(packages: Sequence[str] = PACKAGES) -> tuple[str, ...]:
 @cache
 def _tasks(packages: tuple[str, ...]) -> dict[str, Task]:
     modules = [module for package in packages for module in _modules(import_module(package))]
-    found = [module.TASK for module in modules if hasattr(module, "TASK")]
+    found: list[Task] = []
+    for module in modules:
+        found += [module.TASK] if hasattr(module, "TASK") else getattr(module, "TASKS", ())
     return {task.name: task for task in found}
 
 
