@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.errors import InternalError
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.model.microdata import Coded, Codes, code_column, smallest_code_type
 
@@ -37,50 +38,62 @@ def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]
         return dict(zip(names, threads.map(lambda name: coded_column(files, name), names), strict=True))
 
 
-def coded_column(files: ParquetFiles, name: str) -> Coded:
-    """One column, coded batch by batch; one that holds what this cannot code is read as a whole instead."""
+def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = None) -> Coded:
+    """One column, coded batch by batch; one that holds what this cannot code is read as a whole instead.
+
+    Levels that are ``known`` come first, as they stand: columns of two files are then coded alike.
+    """
     kind = files.schema.field(name).type
     try:
         if pa.types.is_signed_integer(kind):
-            return _integers(files, name, kind)
+            return _integers(files, name, known=known)
         if name in files.dictionaries or pa.types.is_dictionary(kind):
-            return _dictionaries(files, name)
+            return _dictionaries(files, name, known=known)
     except _CannotCode:
         pass
     return code_column(files.table([name]).column(0))
+
+
+def as_column(coded: Coded) -> pa.ChunkedArray:
+    """Codes and levels as an Arrow column that takes no more memory; there must be no missing value."""
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(coded.codes), coded.levels)])
 
 
 class _CannotCode(Exception):  # noqa: N818  (not an error: the column is then read as a whole)
     """The column holds missing values, or more levels than this is made for."""
 
 
-def _integers(files: ParquetFiles, name: str, kind: pa.DataType) -> Coded:
+def _integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
     from safeswap.kernels.integer_codes import IntegerCodes
 
-    numbers = IntegerCodes()
+    kind = files.schema.field(name).type
+    numbers = IntegerCodes(None if known is None else known.to_numpy())
     codes = _Growing(len(files))
     for start, batch in files.batches([name], rows=_BATCH):
         column = batch.column(0)
         if column.null_count:
             raise _CannotCode
-        found = numbers.code(column.to_numpy())
+        values = column.to_numpy()
+        found = numbers.code(values)
+        if known is not None and not np.array_equal(numbers.levels[found], values):
+            raise InternalError("a column was coded wrongly", code="coding", column=name)
         codes.put(start, found, len(numbers.levels))
     return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
 
 
-def _dictionaries(files: ParquetFiles, name: str) -> Coded:
-    number_of: dict[Any, int] = {}
+def _dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
+    number_of: dict[Any, int] = {} if known is None else {value: n for n, value in enumerate(known.to_pylist())}
     codes = _Growing(len(files))
-    known, places = None, np.zeros(0, np.uint32)
+    levels, places = None, np.zeros(0, np.uint32)
     for start, batch in files.batches([name], rows=_BATCH):
         column = batch.column(0)
         if not pa.types.is_dictionary(column.type) or column.null_count or column.dictionary.null_count:
             raise _CannotCode
-        if known is None or not column.dictionary.equals(known):
-            known = column.dictionary
-            places = np.array([number_of.setdefault(value, len(number_of)) for value in known.to_pylist()], np.uint32)
+        if levels is None or not column.dictionary.equals(levels):
+            levels = column.dictionary
+            places = np.array([number_of.setdefault(value, len(number_of)) for value in levels.to_pylist()], np.uint32)
         codes.put(start, places[column.indices.to_numpy()], len(number_of))
-    kind = pa.string() if known is None else known.type
+    kind = pa.string() if levels is None else levels.type
     return Coded(codes.array, pa.array(list(number_of), type=kind), has_missing=False)
 
 

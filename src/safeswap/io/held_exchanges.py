@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.io.coded_columns import coded_columns
+from safeswap.engines.memory import MemoryEngine
+from safeswap.io.coded_columns import as_column, coded_column, coded_columns
 from safeswap.io.counted_cells import ChangingColumn, at_rows, cell_attributes, counted_cells, net_change, packed
 from safeswap.io.identifiers import check_identifier
 from safeswap.io.parquet_files import ParquetFiles
+from safeswap.kernels import pairing
 from safeswap.kernels.cells import MOST_CELLS, joint_counts
 from safeswap.model.audit import Audit, Exchange, Rows
 from safeswap.model.invariant import Finding, Invariant, verify
@@ -36,10 +38,39 @@ def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
     for name in named - set(schema.names):
         schema[name]  # an unknown attribute gets its own clear error
     names = [name for name in schema.names if name in named or (own is not None and name == own.name)]
-    data = Microdata(files.table(names), part_of(schema, names))
+    coded = _short(coded_columns(files, [name for name in names if schema[name].kind.is_categorical]))
+    columns = {name: as_column(each) for name, each in coded.items()}
+    whole = files.table([name for name in names if name not in coded])
+    columns |= dict(zip(whole.column_names, whole.columns, strict=True))
+    data = Microdata(pa.table({name: columns[name] for name in names}), part_of(schema, names), None, coded)
     if own is not None:
         check_identifier(data.table.column(own.name), name=own.name, missing=own.missing, file=str(files.root))
     return data
+
+
+def _short(coded: dict[str, Coded]) -> dict[str, Coded]:
+    """The columns that can be held as their codes alone, each value to the bit."""
+    kinds = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_large_string)
+    return {n: c for n, c in coded.items() if not c.has_missing and any(is_kind(c.levels.type) for is_kind in kinds)}
+
+
+class CodedEngine(MemoryEngine):
+    """The engine in memory, for columns of which nothing but the codes is held."""
+
+    def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+        """Exchange the codes, in the column and in its coded form at once."""
+        coded: dict[str, Coded] = {}
+        others = []
+        for name in attributes:
+            before = data.coded(name)
+            if before.has_missing or not pa.types.is_dictionary(data.table.column(name).type):
+                others.append(name)
+                continue
+            codes = before.codes.copy()
+            pairing.exchange(codes, pairs)
+            coded[name] = Coded(codes, before.levels, has_missing=False)
+        data = data.with_columns({name: as_column(each) for name, each in coded.items()}, coded)
+        return super().exchange(data, tuple(others), pairs) if others else data
 
 
 class HeldExchanges:
@@ -69,7 +100,7 @@ class HeldExchanges:
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """The changed columns of some records."""
-        return {name: self.after.table.column(name).slice(start, stop - start) for name in self.names}
+        return {name: _stored(self.after.table.column(name).slice(start, stop - start)) for name in self.names}
 
     def pairs(self) -> Iterator[tuple[int, Rows]]:
         """The pairs of each stage as row numbers, in the order in which they were drawn."""
@@ -124,9 +155,16 @@ class HeldExchanges:
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
         """Every promise, checked on what was read back from disk."""
-        columns = {name: written.table([name]).column(0) for name in self.names}
+        columns = {name: self._read_back(written, name) for name in self.names}
         after = self.before.with_columns(columns, {})
         return verify(self._promises(), before=self.before, after=after, audit=self._audit())
+
+    def _read_back(self, written: ParquetFiles, name: str) -> pa.ChunkedArray:
+        before = self.before.table.column(name)
+        if not pa.types.is_dictionary(before.type) or before.null_count:
+            return written.table([name]).column(0)
+        coded = coded_column(written, name, known=before.chunk(0).dictionary)
+        return as_column(coded) if not coded.has_missing else written.table([name]).column(0)
 
     def _promises(self) -> tuple[Invariant, ...]:
         raise NotImplementedError
@@ -146,6 +184,16 @@ class HeldExchanges:
             algorithm="",
             facts=self.facts,
         )
+
+
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as Parquet takes it: text with its dictionary, numbers without one."""
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) and _is_integer(kind.value_type) else column
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind))
 
 
 def _coded(column: Coded) -> ChangingColumn:

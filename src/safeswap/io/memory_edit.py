@@ -5,12 +5,9 @@ The method itself is the one of :func:`safeswap.mask`: it is given the columns t
 
 from __future__ import annotations
 
-from safeswap.engines.memory import MemoryEngine
-from safeswap.io.held_exchanges import HeldExchanges, Names, held
+from safeswap.io.held_exchanges import CodedEngine, HeldExchanges, Names, held
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.methods.base import Method
-from safeswap.methods.edit_1990 import Edit1990
-from safeswap.methods.edit_targeted import EditTargeted
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.invariant import Invariant
@@ -26,9 +23,10 @@ class MemoryEdit(HeldExchanges):
     def __init__(self, files: ParquetFiles, schema: Schema, spec: EditSpec, *, key: Key, replicate: int) -> None:
         super().__init__(files, schema, held(files, schema, looked_at(schema, spec)))
         self.spec = spec
-        masked = _method(spec).apply(self.before, spec, key=key, engine=MemoryEngine(), replicate=replicate)
+        masked = _method(spec).apply(self.before, spec, key=key, engine=CodedEngine(), replicate=replicate)
         self.plan, self.after = masked.plan, masked.data
-        self.exchanges, self.facts = masked.audit.exchanges, masked.audit.facts
+        self.exchanges = masked.audit.exchanges
+        self.facts = dict(masked.audit.facts)  # all of them now: finding them later would need what can be let go
 
     @property
     def names(self) -> Names:
@@ -68,4 +66,6 @@ def exchanged(schema: Schema, spec: EditSpec) -> Names:
 
 
 def _method(spec: EditSpec) -> Method:
-    return Edit1990() if isinstance(spec, Edit1990Spec) else EditTargeted()
+    from safeswap import registry
+
+    return registry.method(spec.method)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from safeswap.engines.memory import MemoryEngine
-from safeswap.io.held_exchanges import HeldExchanges, Names, held, part_of
+from safeswap.io.held_exchanges import CodedEngine, HeldExchanges, Names, held, part_of
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.methods.swap import Swap
 from safeswap.model.audit import Exchange
@@ -36,7 +35,7 @@ class MemorySwap(HeldExchanges):
     def __init__(self, files: ParquetFiles, schema: Schema, spec: SwapSpec, *, key: Key, replicate: int) -> None:
         super().__init__(files, schema, held(files, schema, _named(schema, spec)))
         self.spec = spec
-        engine = MemoryEngine()
+        engine = CodedEngine()
         self.plan, drawn = Swap().drawn(self.before, spec, key=key, engine=engine, replicate=replicate)
         self.exchanges = tuple(Exchange(attributes=n, pairs=p) for n, p in zip(spec.stages, drawn, strict=True))
         for exchange in self.exchanges:

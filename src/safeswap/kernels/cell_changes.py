@@ -131,57 +131,66 @@ def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]
 def _count_partitions(first, last, records, left, entered, stayed, out, small):  # type: ignore[no-untyped-def]
     begins, found, names, before, after = out
     limit = small.shape[1]
-    keys = np.empty(_FIRST_TABLE, np.uint64)
-    counts = np.zeros((_FIRST_TABLE, 4), np.int32)  # records, left, entered, took part and stayed
+    slots = np.zeros(_FIRST_TABLE, np.int32)  # number + 1, so that 0 is an empty slot
+    keys, counts = np.empty(_FIRST_TABLE // 2, np.uint64), np.zeros(_FIRST_TABLE // 2, np.int32)
+    changes = np.zeros((_FIRST_TABLE // 2, 3), np.int32)  # left, entered, took part and stayed
     for part in range(first, last):
+        slots[:] = 0
         used = 0
-        counts[:] = 0
-        for kind in range(4):
-            source = records if kind == 0 else left if kind == 1 else entered if kind == 2 else stayed
+        for i in range(records[1][part], records[1][part + 1]):
+            key = records[0][i]
+            slot = _place(slots, keys, key)
+            if slots[slot] == 0:
+                if used == keys.size:
+                    slots, keys, counts, changes = _grown(keys, counts, changes)
+                    slot = _place(slots, keys, key)
+                keys[used], counts[used] = key, 0
+                used += 1
+                slots[slot] = used
+            counts[slots[slot] - 1] += 1
+        changes[:used] = 0
+        for kind in range(3):
+            source = left if kind == 0 else entered if kind == 1 else stayed
             for i in range(source[1][part], source[1][part + 1]):
                 key = source[0][i]
-                slot = _place(keys, counts, key)
-                if _is_free(counts, slot):
+                slot = _place(slots, keys, key)
+                if slots[slot] == 0:
+                    if used == keys.size:
+                        slots, keys, counts, changes = _grown(keys, counts, changes)
+                        slot = _place(slots, keys, key)
+                    keys[used], counts[used] = key, 0
+                    changes[used] = 0
                     used += 1
-                    keys[slot] = key
-                counts[slot, kind] += 1
-                if 2 * used > keys.size:
-                    keys, counts = _grown(keys, counts)
+                    slots[slot] = used
+                changes[slots[slot] - 1, kind] += 1
         put = begins[part]
-        for slot in range(keys.size):
-            if _is_free(counts, slot):
-                continue
-            now = counts[slot, 0] - counts[slot, 1] + counts[slot, 2]
+        for j in range(used):
+            now = counts[j] - changes[j, 0] + changes[j, 1]
             if 0 < now < limit:
                 small[0, now] += 1
-                small[1, now] += counts[slot, 0] - counts[slot, 1] - counts[slot, 3]
-            if counts[slot, 1] + counts[slot, 2] > 0:
-                names[put], before[put], after[put] = keys[slot], counts[slot, 0], now
+                small[1, now] += counts[j] - changes[j, 0] - changes[j, 2]
+            if changes[j, 0] + changes[j, 1] > 0:
+                names[put], before[put], after[put] = keys[j], counts[j], now
                 put += 1
         found[part] = put - begins[part]
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _is_free(counts, slot):  # type: ignore[no-untyped-def]
-    # Whatever is in the table was counted: as a record, or as one that entered.
-    return counts[slot, 0] == 0 and counts[slot, 2] == 0
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _place(keys, counts, key):  # type: ignore[no-untyped-def]
-    mask = np.uint64(keys.size - 1)
+def _place(slots, keys, key):  # type: ignore[no-untyped-def]
+    mask = np.uint64(slots.size - 1)
     slot = key & mask
-    while not _is_free(counts, slot) and keys[slot] != key:
+    while slots[slot] != 0 and keys[slots[slot] - 1] != key:
         slot = (slot + _ONE) & mask
     return slot
 
 
 @numba.njit(cache=True, nogil=True)
-def _grown(keys, counts):  # type: ignore[no-untyped-def]
-    more_keys, more_counts = np.empty(2 * keys.size, np.uint64), np.zeros((2 * keys.size, 4), np.int32)
-    for slot in range(keys.size):
-        if not _is_free(counts, slot):
-            place = _place(more_keys, more_counts, keys[slot])
-            more_keys[place] = keys[slot]
-            more_counts[place] = counts[slot]
-    return more_keys, more_counts
+def _grown(keys, counts, changes):  # type: ignore[no-untyped-def]
+    """Room for twice as many keys, with those that there are in their places."""
+    more = 2 * keys.size
+    slots, more_keys = np.zeros(2 * more, np.int32), np.empty(more, np.uint64)
+    more_counts, more_changes = np.zeros(more, np.int32), np.zeros((more, 3), np.int32)
+    more_keys[: keys.size], more_counts[: keys.size], more_changes[: keys.size] = keys, counts, changes
+    for j in range(keys.size):
+        slots[_place(slots, more_keys, keys[j])] = j + 1
+    return slots, more_keys, more_counts, more_changes

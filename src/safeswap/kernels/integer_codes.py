@@ -26,10 +26,12 @@ class IntegerCodes:
     [7, -2, 5]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
         self._slots = np.zeros(_FIRST_TABLE, np.int64)  # number + 1, so that 0 is an empty slot
         self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
         self._found = 0
+        if known is not None:  # these, which are distinct, have their numbers already
+            self.code(known)
 
     @property
     def levels(self) -> Int64s:

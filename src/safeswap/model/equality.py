@@ -56,12 +56,22 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
     if any(chunk.dictionary.null_count for side in (before, after) for chunk in side.chunks):
         return None
     before, after = before.unify_dictionaries(), after.unify_dictionaries()
+    first, second = before.chunk(0), after.chunk(0)
+    if first.type == second.type and first.dictionary.equals(second.dictionary) and _is_plain(first.dictionary):
+        return tuple(pa.chunked_array([chunk.indices for chunk in side.chunks]) for side in (before, after))
     levels, others = (bitwise(pa.chunked_array([side.chunk(0).dictionary])) for side in (before, after))
     if levels.type != others.type or any(len(each.unique()) != len(each) for each in (levels, others)):
         return None
     place = pc.index_in(others, value_set=levels.combine_chunks()).fill_null(-1).combine_chunks()
     codes = pa.chunked_array([place.take(chunk.indices) for chunk in after.chunks])
     return pa.chunked_array([chunk.indices.cast(codes.type) for chunk in before.chunks]), codes
+
+
+def _is_plain(levels: pa.Array) -> bool:
+    """Whether different places of a dictionary mean different bits, and the same place the same."""
+    kind = levels.type
+    known = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return known and len(levels.unique()) == len(levels)
 
 
 def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
