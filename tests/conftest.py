@@ -4,10 +4,25 @@ The everyday profile tries enough examples to catch a mistake and stays quick; b
 ``make test PYTEST_ARGS=--hypothesis-profile=thorough`` tries ten times as many.
 """
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, settings
+from tests.chromium import launched
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _SHARED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 
 settings.register_profile("safeswap", max_examples=30, **_SHARED)
 settings.register_profile("thorough", max_examples=300, **_SHARED)
 settings.load_profile("safeswap")
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """One browser for all tests of pages: Playwright starts only once in a process."""
+    with launched() as running:
+        yield running

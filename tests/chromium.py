@@ -2,9 +2,13 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -18,8 +22,10 @@ FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def launched() -> "Iterator[Browser]":
+    from playwright.sync_api import sync_playwright
+
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.fail(f"no browser found ({', '.join(NAMES)}); `make test` installs one", pytrace=False)
