@@ -1,0 +1,135 @@
+"""SAFE: how near the best a table comes in which time, and ten million records made safe in five tables.
+
+Prints seconds of the clock and of the processor, the proved gap, and the memory beyond the data as a multiple of the
+coded data. `python bench/bench_safe.py tables` and `… records 1000000` run a part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap import workflow
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Kind, Schema
+
+Q = 5
+LEVELS = {"Region": 50, "Age": 20, "Origin": 30, "Occupation": 40, "Sex": 2, "Education": 8, "Status": 5, "Tenure": 4}
+SKEW = {"Origin": 7.0, "Occupation": 3.0, "Age": 2.5, "Education": 2.0, "Region": 1.5}
+TABLES = (
+    ("Region", "Age", "Origin"),
+    ("Region", "Occupation", "Sex"),
+    ("Age", "Education", "Occupation"),
+    ("Origin", "Status", "Tenure"),
+    ("Region", "Education", "Origin"),
+)
+
+
+def timed(job: Callable[[], Any]) -> tuple[Any, float, float]:
+    wall, processor = time.perf_counter(), time.process_time()
+    found = job()
+    return found, time.perf_counter() - wall, time.process_time() - processor
+
+
+def counts(shape: tuple[int, ...], seed: int = 1) -> np.ndarray:
+    """A table with a third of its cells small and no small margin."""
+    rng = np.random.default_rng(seed)
+    small = rng.random(shape) < 1 / 3
+    return np.where(small, rng.integers(1, Q, shape), rng.integers(Q, 60, shape))
+
+
+def tables() -> None:
+    workflow.safe_table(counts((6, 6)), Q)  # compiled once
+    for shape, options in (
+        ((50, 50), {}),
+        ((20, 20, 20), {}),
+        ((1000, 1000), {"solver": "heuristic"}),
+        ((100, 100, 100), {"solver": "heuristic"}),
+    ):
+        table = counts(shape)
+        found, wall, processor = timed(lambda t=table, o=options: workflow.safe_table(t, Q, **o))
+        name = " × ".join(map(str, shape))
+        print(
+            f"{name}, {np.mean((table > 0) & (table < Q)):.0%} small: {wall:.1f} s ({processor:.1f} s of processor), "
+            f"{found.status}, change {found.value:,.0f}, at least {found.bound:,.0f}, gap {found.gap:.2%}",
+            flush=True,
+        )
+
+
+def persons(records: int) -> Microdata:
+    rng = np.random.default_rng(7)
+    columns: dict[str, Any] = {"id": pa.array(rng.permutation(records) + 10**9)}
+    for name, size in LEVELS.items():
+        share = rng.random(records, dtype=np.float32) ** SKEW.get(name, 1.0)
+        codes = np.minimum((share * size).astype(np.uint8), size - 1)
+        columns[name] = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([f"{name} {i}" for i in range(size)]))
+    kinds = {"id": Kind.IDENTIFIER, "Age": Kind.ORDINAL, "Education": Kind.ORDINAL, "Region": Kind.GEOGRAPHY}
+    attributes = tuple(Attribute(name=name, kind=kinds.get(name, Kind.NOMINAL)) for name in columns)
+    return Microdata(pa.table(columns), Schema(name="persons", attributes=attributes))
+
+
+class Peak:
+    """The most memory that the process held meanwhile, beyond what it held at first."""
+
+    def __enter__(self) -> Peak:
+        self.first = self.most = resident()
+        self._done = threading.Event()
+        self._watch = threading.Thread(target=self._look)
+        self._watch.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._done.wait(0.01):
+            self.most = max(self.most, resident())
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watch.join()
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def records(number: int) -> None:
+    key = Key(bytes(range(32)))
+    warm = persons(400_000)
+    for keep in ((), (("Region",), ("Age", "Sex"))):
+        workflow.safe_records(warm, TABLES, Q, keep=keep, key=key, search="quick")  # compiled once
+    data = persons(number)
+    coded = sum(data.coded(name).codes.nbytes for name in data.schema.categorical) + 8 * number
+    for keep in ((), (("Region",), ("Age", "Sex"))):
+        with Peak() as peak:
+            masked, wall, processor = timed(lambda k=keep: workflow.safe_records(data, TABLES, Q, keep=k, key=key))
+        facts = masked.audit.facts
+        small = sum(table["small_before"] for table in facts["tables"])
+        print(
+            f"{number:,} records, {len(TABLES)} tables, kept {len(keep)} margins: {wall:.1f} s "
+            f"({processor:.1f} s of processor); {small:,} small cells, {facts['records_changed']:,} records changed "
+            f"(at least {facts['fewest_records']:,} must), memory {(peak.most - peak.first) / coded:.2f} × the coded "
+            f"data of {coded / 1e6:,.0f} MB",
+            flush=True,
+        )
+        del masked
+
+
+def main() -> None:
+    part = sys.argv[1] if len(sys.argv) > 1 else "all"
+    print(f"load {os.getloadavg()[0]:.1f}")
+    if part in ("all", "tables"):
+        tables()
+    if part in ("all", "records"):
+        records(int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000)
+
+
+if __name__ == "__main__":
+    main()
