@@ -41,12 +41,20 @@ def write_recipe(
     ...     read_recipe(path) == recipe
     True
     """
+    with atomic_write(path, force=force, mode=mode) as part:
+        part.write_bytes(recipe_text(recipe).encode("utf-8"))
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """A recipe as the text of its file.
+
+    >>> "truncate" in recipe_text(Recipe.of({"step": "truncate", "attribute": "NACE"}))
+    True
+    """
     import tomli_w
 
-    content = {"format": FORMAT, "steps": recipe.as_dicts()}
     header = _HEADER.format(steps=", ".join(STEPS))
-    with atomic_write(path, force=force, mode=mode) as part:
-        part.write_bytes((header + tomli_w.dumps(content)).encode("utf-8"))
+    return header + tomli_w.dumps({"format": FORMAT, "steps": recipe.as_dicts()})
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.service.store import Store
 
@@ -38,19 +39,21 @@ class DataCache:
         with self._lock:
             return sum(self._sizes.values())
 
-    def data(self, store: Store, *, project_id: str, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+    def data(
+        self, store: Store, *, project_id: str, version: int, recipe: list[dict[str, Any]] | None, key: Key
+    ) -> Microdata:
         """The data of a project as its recipe leaves them; read once however many ask at the same time."""
         place = (project_id, version, json.dumps(recipe, sort_keys=True) if recipe else "")
         with self._lock:
             found = self._found(place)
+            if found is not None:
+                return found
             turn = self._reading.setdefault(place, threading.Lock())
-        if found is not None:
-            return found
         with turn:
             with self._lock:
                 found = self._found(place)
             if found is None:
-                found = self._read(store, project_id, version, recipe)
+                found = self._read(store, project_id, version, recipe, key)
                 self._keep(place, found)
         return found
 
@@ -60,14 +63,16 @@ class DataCache:
             for place in [place for place in self._kept if place[0] == project_id]:
                 self._drop(place)
 
-    def _read(self, store: Store, project_id: str, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+    def _read(
+        self, store: Store, project_id: str, version: int, recipe: list[dict[str, Any]] | None, key: Key
+    ) -> Microdata:
         from safeswap import workflow
         from safeswap.service.tasks.context import read_data
 
         if not recipe:
             return read_data(store, project_id, version)
-        plain = self.data(store, project_id=project_id, version=version, recipe=None)
-        return workflow.recode(plain, recipe).data
+        plain = self.data(store, project_id=project_id, version=version, recipe=None, key=key)
+        return workflow.recode(plain, recipe, key=key)
 
     def _found(self, place: Place) -> Microdata | None:
         if place in self._kept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from safeswap.service.routes import (
+    argus,
     audit_log,
     confidentiality,
     data,
@@ -16,6 +17,7 @@ from safeswap.service.routes import (
     projects,
     provider,
     releases,
+    safe_tables,
     scripts,
     session,
     session_log,
@@ -37,6 +39,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     maskings.router,
     studies.router,
     confidentiality.router,
+    argus.router,
+    safe_tables.router,
     scripts.router,
     session_log.router,
     releases.router,

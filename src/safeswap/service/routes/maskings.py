@@ -42,7 +42,9 @@ def data_of(request: Request, access: ProjectAccess) -> Microdata:
 def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
     """The project's data as they were for an earlier result: that version, after that recipe."""
     service = service_of(request)
-    return service.data_cache.data(service.store, project_id=access.id, version=version, recipe=recipe)
+    return service.data_cache.data(
+        service.store, project_id=access.id, version=version, recipe=recipe, key=service.vault.project_key(access.id)
+    )
 
 
 @router.post("/projects/{project_id}/plan")
@@ -65,7 +67,7 @@ def plan(request: Request, access: Reader, body: PlanRequest) -> PlanAnswer:
 def ask_for_masking(request: Request, response: Response, access: Worker, body: MaskingRequest) -> Job:
     """Mask the data by any method and measure the result; figures are kept, never masked records."""
     payload = checked(body.spec, body.measures)
-    payload |= {"replicate": body.replicate, "recipe": recipe_of(access)}
+    payload |= {"replicate": body.replicate, "recipe": recipe_of(access) if body.use_recipe else None}
     payload["attributes"] = None if body.attributes is None else list(body.attributes)
     return ask(request, response, access, "mask", payload)
 

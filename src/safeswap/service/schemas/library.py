@@ -87,6 +87,9 @@ class MaskingRequest(Wire):
     measures: tuple[str, ...] = Field(default=DEFAULT_MEASURES, min_length=1, max_length=50)
     attributes: tuple[str, ...] | None = Field(default=None, description="Cells are formed from these; all by default.")
     replicate: int = Field(default=0, ge=0, lt=1_000_000)
+    use_recipe: bool = Field(
+        default=True, description="Mask what the recipe leaves; no: the data as they came, e.g. to recode by `spec`."
+    )
 
 
 class AssessmentRequest(Wire):

@@ -77,8 +77,7 @@ def _data(context: Context, payload: Mapping[str, Any]) -> Microdata:
 
 def _source(context: Context, payload: Mapping[str, Any]) -> Path:
     if "upload" in payload:
-        folder = context.store.uploads(context.project_id)
-        source = folder / Path(str(payload["upload"])).name
+        source = context.store.upload(context.project_id, str(payload["upload"]))
     else:
         source = allowed(Path(str(payload["path"])), context.settings.folders)
     if not source.is_file():
@@ -150,7 +149,7 @@ def failed(connection: Connection, job: JobRow, error: dict[str, Any], store: St
 def clean(job: Claim, store: Store) -> None:
     """Erase the file as it came: its data are kept, or it could not be read."""
     if job.project_id is not None and "upload" in job.payload:
-        erase(store.uploads(job.project_id) / Path(str(job.payload["upload"])).name)
+        erase(store.upload(job.project_id, str(job.payload["upload"])))
 
 
 TASK = Task("ingest", run, finish=finish, failed=failed, clean=clean, limits="parse")

@@ -25,7 +25,7 @@ def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
         )
     data = context.data()
     recipe = payload.get("recipe")
-    return workflow.recode(data, recipe).data if recipe else data
+    return workflow.recode(data, recipe, key=context.key()) if recipe else data
 
 
 def masked_data(context: Context, payload: dict[str, Any]) -> Masked:

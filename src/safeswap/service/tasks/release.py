@@ -11,6 +11,8 @@ from safeswap import workflow
 from safeswap.errors import SpecError
 from safeswap.io.manifest import read_manifest
 from safeswap.service import auditlog
+from safeswap.service.durable import sync_folder
+from safeswap.service.erase import erase
 from safeswap.service.jobs import JobRow
 from safeswap.service.store import Store
 from safeswap.service.tables import releases
@@ -32,8 +34,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
     context.progress(0.4, "verifying and writing the bundle")
-    folder = context.store.release(context.project_id, payload["release_id"]) / f"attempt-{context.job.fence}"
-    folder.mkdir(mode=0o700)
+    folder = _new_folder(context.store.release(context.project_id, payload["release_id"]), context.job.fence)
     earlier = _open_earlier(context, payload["earlier"])
     published = workflow.release(
         masked,
@@ -46,6 +47,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     )
     context.progress(0.9, "sealing the confidential record")
     context.vault.seal_folder(published.audit, folder / AUDIT, record_context(payload["release_id"]))
+    sync_folder(folder)  # before anybody is told of it
     sums = read_manifest(published.public).files
     return {
         "kind": "release",
@@ -60,6 +62,15 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         },
         "differencing": _told(payload["earlier"], earlier, published.differencing),
     }
+
+
+def _new_folder(parent: Path, fence: int) -> Path:
+    """For this attempt; what earlier attempts have left is erased: nobody will be told of it."""
+    for left in parent.iterdir():
+        erase(left)
+    folder = parent / f"attempt-{fence}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def record_context(release_id: str) -> str:

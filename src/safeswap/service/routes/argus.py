@@ -1,0 +1,120 @@
+"""Risky combinations, the recipe that removes them step by step, and advice on the next step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Path, Request, Response
+from sqlalchemy import update
+
+from safeswap import workflow
+from safeswap.model.levels import level_texts
+from safeswap.model.microdata import Microdata
+from safeswap.model.recipe import Recipe
+from safeswap.service import auditlog
+from safeswap.service.asking import recipe_of, require_data
+from safeswap.service.database import now
+from safeswap.service.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.problems import Conflict
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.routes.maskings import data_as, data_of
+from safeswap.service.schemas.argus import (
+    AdviceAnswer,
+    AdviceRequest,
+    RecipeAnswer,
+    RecipeRequest,
+    RiskyAnswer,
+    RiskyRequest,
+)
+from safeswap.service.state import service_of
+from safeswap.service.tables import projects
+
+router = APIRouter(tags=["risk"])
+
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+
+@router.post("/projects/{project_id}/risky")
+def find_risky(request: Request, access: Reader, body: RiskyRequest) -> RiskyAnswer:
+    """Which combinations of keys too few records share, now and after each step of the recipe. Totals only."""
+    require_data(access)
+    plain = data_as(request, access, version=access.row.data_version, recipe=None)
+    key = service_of(request).vault.project_key(access.id)
+    session = workflow.argus_session(plain, body.combinations, recipe=recipe_of(access) or [], key=key)
+    found = session.now.risky
+    told = found.as_dict() if found is not None else _nothing_left(len(plain))
+    sentence = found.sentence if found is not None else "No combination of keys is left."
+    return RiskyAnswer(sentence=sentence, stages=tuple(stage.as_dict() for stage in session.stages), **told)
+
+
+@router.get("/projects/{project_id}/recipe")
+def get_recipe(response: Response, access: Reader) -> RecipeAnswer:
+    """The steps of the project's recipe, as values, in words and as TOML."""
+    set_etag(response, access.row.version)
+    return _answer(access.row.recipe, access.row.version)
+
+
+@router.put("/projects/{project_id}/recipe")
+def set_recipe(request: Request, response: Response, access: Worker, body: RecipeRequest) -> RecipeAnswer:
+    """Give the project other steps: all of them, in their order. They are tried on the data before they are kept."""
+    require_match(request, access.row.version)
+    steps = workflow.as_recipe(list(body.steps)).as_dicts()
+    if steps:
+        require_data(access)
+        data_as(request, access, version=access.row.data_version, recipe=steps)
+    return _keep(request, response, access, {"steps": steps, "undone": 0}, "recipe.set")
+
+
+@router.post("/projects/{project_id}/recipe/{way}")
+def step_through_recipe(
+    request: Request, response: Response, access: Worker, way: Annotated[Literal["undo", "redo"], Path()]
+) -> RecipeAnswer:
+    """Take back the last step, or make again the one that was taken back last."""
+    kept = access.row.recipe or {"steps": [], "undone": 0}
+    undone = kept["undone"] + (1 if way == "undo" else -1)
+    if not 0 <= undone <= len(kept["steps"]):
+        raise Conflict(f"there is nothing to {way}", code=f"nothing-to-{way}")
+    return _keep(request, response, access, {**kept, "undone": undone}, f"recipe.{way}")
+
+
+@router.post("/projects/{project_id}/advice")
+def give_advice(request: Request, access: Reader, body: AdviceRequest) -> AdviceAnswer:
+    """Which single recode removes most unsafe combinations for the information it costs. Nothing is changed."""
+    found = workflow.advice(data_of(request, access), body.combinations, most=body.most)
+    return AdviceAnswer(unsafe=found.unsafe, tried=found.tried, advice=tuple(each.as_dict() for each in found))
+
+
+def _keep(
+    request: Request, response: Response, access: ProjectAccess, recipe: dict[str, Any], action: str
+) -> RecipeAnswer:
+    version = access.row.version + 1
+    with service_of(request).database.write() as connection:
+        change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
+        if connection.execute(change.values(recipe=recipe, version=version, used_at=now())).rowcount != 1:
+            raise changed_meanwhile()
+        detail = {"steps": len(recipe["steps"]) - recipe["undone"]}
+        auditlog.record(connection, actor=access.user.name, action=action, project_id=access.id, detail=detail)
+    set_etag(response, version)
+    return _answer(recipe, version)
+
+
+def _answer(kept: dict[str, Any] | None, version: int) -> RecipeAnswer:
+    from safeswap.io.recipe_toml import recipe_text
+
+    steps: list[dict[str, Any]] = list((kept or {}).get("steps", []))
+    in_force = len(steps) - int((kept or {}).get("undone", 0))
+    recipe: Recipe = workflow.as_recipe(steps[:in_force])
+    return RecipeAnswer(
+        steps=tuple(steps[:in_force]),
+        undone=tuple(steps[in_force:]),
+        sentences=recipe.sentences,
+        toml=recipe_text(recipe) if len(recipe) else "",
+        version=version,
+    )
+
+
+def _nothing_left(records: int) -> dict[str, Any]:
+    none: dict[str, Any] = {"unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
+    return {**none, "records": records, "keys": (), "combinations": ()}

@@ -1,0 +1,62 @@
+"""Tables without small cells, and a check of tables that are to be published."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import FileResponse
+
+from safeswap import workflow
+from safeswap.service.asking import ask, recipe_of
+from safeswap.service.paging import Page, Paged
+from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.routes.maskings import data_of, page
+from safeswap.service.schemas.argus import CheckAnswer, TablesRequest
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.state import service_of
+from safeswap.service.tasks.safe_tables import REPORT
+
+router = APIRouter(tags=["tables"])
+
+ResultId = Annotated[str, Path(max_length=64)]
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+
+@router.post("/projects/{project_id}/table-checks")
+def check_tables(request: Request, access: Reader, body: TablesRequest) -> CheckAnswer:
+    """Which cells are below the tolerance, and how many of them subtraction gives back. Totals only."""
+    found = workflow.check_tables(data_of(request, access), [list(names) for names in body.tables], body.tolerance)
+    return CheckAnswer(sentence=found.sentence, **found.as_dict())
+
+
+@router.post("/projects/{project_id}/safe-tables", status_code=202)
+def ask_for_safe_tables(request: Request, response: Response, access: Worker, body: TablesRequest) -> Job:
+    """Change tables as little as possible so that every cell is 0 or large enough and the kept margins are exact."""
+    data = data_of(request, access)
+    for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
+        data.schema[name]  # an attribute that is not there is refused before a job is made
+    payload = {**body.model_dump(mode="json"), "recipe": recipe_of(access)}
+    return ask(request, response, access, "safe_tables", payload)
+
+
+@router.get("/projects/{project_id}/safe-tables")
+def list_safe_tables(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """The tables that were made safe, newest first."""
+    return result_page(request, access, "safe_tables", paging)
+
+
+@router.get("/projects/{project_id}/safe-tables/{result_id}")
+def get_safe_tables(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+    """One set of safe tables, with their cells."""
+    return result_of(find_result(request, access, result_id, "safe_tables"))
+
+
+@router.get("/projects/{project_id}/safe-tables/{result_id}/report.html", response_class=FileResponse)
+def get_safe_tables_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
+    """The tables before and after, for inside."""
+    row = find_result(request, access, result_id, "safe_tables")
+    return page(service_of(request).store.result(access.id, row.id) / REPORT)

@@ -1,0 +1,93 @@
+"""Risky combinations, recipes and advice as the contract shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from safeswap.service.schemas.common import Wire, example
+
+
+class RiskyRequest(Wire):
+    """Which combinations of keys are to be looked at; the parameters are those of `risky` in Python."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(combinations={"keys": ["Age", "Edu", "Race"], "up_to": 3, "tolerance": 3})
+    )
+
+    combinations: dict[str, Any]
+
+
+class RiskyAnswer(Wire):
+    """How many combinations too few records share: totals, never the values."""
+
+    sentence: str
+    records: int
+    unsafe_records: int
+    unsafe_combinations: int
+    by_dimension: dict[str, int]
+    keys: tuple[dict[str, Any], ...]
+    combinations: tuple[dict[str, Any], ...]
+    stages: tuple[dict[str, Any], ...] = Field(description="What became of the list after each step of the recipe.")
+
+
+class RecipeRequest(Wire):
+    """The steps of the project's recipe, all of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(steps=[{"step": "truncate", "attribute": "NACE", "characters": 2}])
+    )
+
+    steps: tuple[dict[str, Any], ...] = Field(max_length=1000)
+
+
+class RecipeAnswer(Wire):
+    """The project's recipe: what is in force, and what was undone and can be redone."""
+
+    steps: tuple[dict[str, Any], ...]
+    undone: tuple[dict[str, Any], ...]
+    sentences: tuple[str, ...]
+    toml: str
+    version: int
+
+
+class AdviceRequest(Wire):
+    """Which recode would help most."""
+
+    combinations: dict[str, Any]
+    most: int = Field(default=10, ge=1, le=100)
+
+
+class AdviceAnswer(Wire):
+    """Single recodes, the best first, with what each removes and what it costs."""
+
+    unsafe: int
+    tried: int
+    advice: tuple[dict[str, Any], ...]
+    hidden: int = Field(default=0, description="Recodes not shown: they would name levels that few records have.")
+
+
+class TablesRequest(Wire):
+    """Tables to be made safe, or to be checked."""
+
+    model_config = ConfigDict(json_schema_extra=example(tables=[["Race", "Edu"], ["Race", "Sex"]], tolerance=3))
+
+    tables: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=100)
+    tolerance: int = Field(default=3, ge=2, le=1_000_000)
+    keep: tuple[tuple[str, ...], ...] | None = Field(default=None, description="Margins that stay exact.")
+    objective: str = Field(default="total", pattern="^(total|largest)$")
+    soft: bool = False
+    time_limit: float = Field(default=30.0, gt=0, le=3600)
+
+
+class CheckAnswer(Wire):
+    """Which tables have small cells, and how many of them subtraction gives back."""
+
+    sentence: str
+    is_safe: bool
+    tolerance: int
+    small: int
+    derived: int
+    way: str
+    tables: tuple[dict[str, Any], ...]
