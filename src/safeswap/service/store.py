@@ -59,6 +59,10 @@ class Store:
         """Where files lie as they came, under names of ours, until they have been read."""
         return self._folder("projects", project_id, "uploads")
 
+    def upload(self, project_id: str, name: str) -> Path:
+        """One of these files."""
+        return self.uploads(project_id) / _checked(name)
+
     def result(self, project_id: str, result_id: str) -> Path:
         """The folder of what one job made."""
         return self._folder("projects", project_id, "results", result_id)
