@@ -82,8 +82,23 @@ def step_through_recipe(
 @router.post("/projects/{project_id}/advice")
 def give_advice(request: Request, access: Reader, body: AdviceRequest) -> AdviceAnswer:
     """Which single recode removes most unsafe combinations for the information it costs. Nothing is changed."""
-    found = workflow.advice(data_of(request, access), body.combinations, most=body.most)
-    return AdviceAnswer(unsafe=found.unsafe, tried=found.tried, advice=tuple(each.as_dict() for each in found))
+    data = data_of(request, access)
+    found = workflow.advice(data, body.combinations)
+    told = [each.as_dict() for each in found]
+    shown = [each for each in told if not _names_rare_levels(each["step"], data, access.row.tolerance)]
+    hidden = len(told) - len(shown)
+    return AdviceAnswer(unsafe=found.unsafe, tried=found.tried, advice=tuple(shown[: body.most]), hidden=hidden)
+
+
+def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) -> bool:
+    """Whether a step would tell a level that fewer records have than may be shown."""
+    groups = step.get("groups")
+    if not groups:
+        return False
+    coded = data.coded(step["attribute"])
+    counts = np.bincount(coded.codes, minlength=coded.cardinality)
+    rare = {text for text, count in zip(level_texts(coded.levels), counts, strict=False) if count < tolerance}
+    return any(level in rare for levels in groups.values() for level in levels)
 
 
 def _keep(
