@@ -12,7 +12,7 @@ from pydantic import Field
 from safeswap.errors import SpecError
 from safeswap.kernels import divergence
 from safeswap.measures.aligned import aligned
-from safeswap.measures.base import Names, left_out
+from safeswap.measures.base import Names, left_out, recoding_note
 from safeswap.measures.cross import CrossTable, cross_table
 from safeswap.measures.distortion.base import DistortionMeasure
 from safeswap.model.score import Comparison, Score
@@ -50,7 +50,7 @@ class Dissimilarity(DistortionMeasure):
         value = float(np.mean([row["value"] for row in rows]))
         detail = pa.Table.from_pylist(rows)
         sentence = self._meaning(value, names) + left_out(comparison, (*self.within, *names))
-        return self._score(value, sentence, names, detail)
+        return self._score(value, sentence + recoding_note(comparison, names), names, detail)
 
     def _row(self, comparison: Comparison, name: str) -> dict[str, object]:
         areas = (*self.within, name)

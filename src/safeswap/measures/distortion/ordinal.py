@@ -11,6 +11,7 @@ import pyarrow as pa
 from safeswap.errors import SpecError
 from safeswap.kernels import divergence
 from safeswap.measures.aligned import aligned, require_same_records
+from safeswap.measures.base import recoding_note
 from safeswap.measures.distortion.base import GOMATAM_KARR, DistortionMeasure
 from safeswap.measures.order import Order, level_order
 from safeswap.model.score import Comparison, Score
@@ -51,6 +52,7 @@ class OrdinalDisplacement(DistortionMeasure):
         sentence = f"A record moved by {value:.4f} of the scale's length on average, over {', '.join(orders)}." + (
             f" Without an order, and left out: {', '.join(unordered)}." if unordered else ""
         )
+        sentence += recoding_note(comparison, tuple(orders))
         return self._score(value, sentence, tuple(orders), pa.Table.from_pylist(rows))
 
 

@@ -1,0 +1,86 @@
+"""``safeswap recode`` and ``safeswap advice``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from safeswap import datasets, workflow
+
+RECIPE = """
+[[steps]]
+step = "recode"
+attribute = "Edu"
+otherwise = "keep"
+groups = { "Bachelor or more" = ["Bach", "Bach+"] }
+
+[[steps]]
+step = "drop"
+attributes = ["Sex"]
+"""
+KEYS = ("--keys", "Age,Edu,EmpTyp,MS,Race,Sex", "--up-to", "4")
+
+
+@pytest.fixture
+def cps(tmp_path: Path) -> tuple[Path, Path]:
+    file, recipe = tmp_path / "cps.csv", tmp_path / "recipe.toml"
+    workflow.write(datasets.cps8d(), file)
+    recipe.write_text(RECIPE)
+    return file, recipe
+
+
+def test_recode_shows_the_risk_after_each_step_and_writes_the_file(safeswap, cps, tmp_path: Path) -> None:
+    file, recipe = cps
+    done = safeswap("recode", file, "--recipe", recipe, *KEYS, "--output", tmp_path / "out.csv", "--json")
+    assert done.code == 0, done.said
+    unsafe = [stage["unsafe_combinations"] for stage in done.document["stages"]]
+    assert len(unsafe) == 3
+    assert unsafe == sorted(unsafe, reverse=True)
+    assert "Sex" not in (tmp_path / "out.csv").read_text().splitlines()[0]
+
+
+def test_a_recoded_file_can_be_released(safeswap, cps, tmp_path: Path) -> None:
+    file, recipe = cps
+    places = ("--audit", tmp_path / "audit", "--key", tmp_path / "k.key")
+    assert safeswap("keygen", tmp_path / "k.key").code == 0
+    outputs = ("--output", tmp_path / "out.parquet", "--report", tmp_path / "report.html")
+    done = safeswap("recode", file, "--recipe", recipe, *places, *outputs)
+    assert done.code == 0, done.said
+    assert "Information lost" in (tmp_path / "report.html").read_text()
+    released = safeswap("release", file, tmp_path / "out.parquet", *places, "--output", tmp_path / "public")
+    assert released.code == 0, released.said
+    assert "Sex" not in (tmp_path / "public" / "data.csv").read_text().splitlines()[0]
+
+
+def test_recode_by_a_file_of_argus(safeswap, cps, tmp_path: Path) -> None:
+    (tmp_path / "edu.grc").write_text('low: "<HS", HS\n')
+    written = tmp_path / "written.toml"
+    done = safeswap("recode", cps[0], "--grc", f"Edu={tmp_path / 'edu.grc'}", "--write-recipe", written)
+    assert done.code == 0, done.said
+    assert len(workflow.read_recipe(written)[0].spans) == 2
+
+
+def test_advice_ranks_recodes_and_writes_the_best(safeswap, cps, tmp_path: Path) -> None:
+    done = safeswap("advice", cps[0], *KEYS, "--take", tmp_path / "next.toml", "--most", "3", "--json")
+    assert done.code == 0, done.said
+    assert len(done.document["advice"]) == 3
+    shown = safeswap("recode", cps[0], "--recipe", tmp_path / "next.toml", *KEYS, "--json").document["stages"]
+    assert shown[1]["unsafe_combinations"] == done.document["advice"][0]["unsafe"]
+    told = safeswap("advice", cps[0], *KEYS, "--recipe", tmp_path / "next.toml")
+    assert "removed per percent lost" in told.said
+
+
+def test_what_is_wrong_is_said(safeswap, cps, tmp_path: Path) -> None:
+    file, recipe = cps
+    assert safeswap("recode", file).code == 4
+    assert safeswap("recode", file, "--recipe", tmp_path / "gone.toml").code == 3
+    assert safeswap("recode", file, "--recipe", recipe, "--audit", tmp_path / "a").code == 2
+    assert safeswap("recode", file, "--grc", "Edu").code == 4
+    assert safeswap("advice", file, "--keys", "Nowhere").code == 4
+    assert safeswap("advice", file, "--keys", "Race", "--take", tmp_path / "t.toml").code == 5
+    assert not (tmp_path / "t.toml").exists()
+    recipe.write_text('[[steps]]\nstep = "recode"\nattribute = "Race"\nmap = { Zanzibar = "x" }\n')
+    refused = safeswap("recode", file, "--recipe", recipe)
+    assert refused.code == 4
+    assert "White" not in refused.said

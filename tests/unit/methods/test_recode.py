@@ -1,0 +1,103 @@
+"""Recoding as a masking: what is promised is checked, kept, taken up again and released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from safeswap import Key, workflow
+from safeswap.engines.memory import MemoryEngine
+from safeswap.errors import SpecError
+from safeswap.methods.recode import RecodeMethod
+from safeswap.model.invariant import verify
+from safeswap.model.microdata import Microdata
+from safeswap.model.recode_spec import RecodeSpec
+
+STEPS = [
+    {"step": "ranges", "attribute": "Age", "equal_count": 4},
+    {"step": "truncate", "attribute": "Town", "characters": 2},
+    {"step": "round", "attribute": "Income", "base": 100},
+    {"step": "drop", "attributes": ["Name"]},
+]
+
+
+def table() -> pa.Table:
+    rng = np.random.default_rng(3)
+    return pa.table(
+        {
+            "id": np.arange(200),
+            "Age": rng.integers(0, 99, 200),
+            "Town": rng.choice(["1101", "1102", "2201"], 200),
+            "Income": rng.random(200) * 1e4,
+            "Name": [f"n{i % 7}" for i in range(200)],
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_recoded_file_is_kept_taken_up_again_undone_and_released(tmp_path: Path, suffix: str) -> None:
+    parquet.write_table(table(), tmp_path / "in.parquet")
+    data, key = workflow.read(tmp_path / "in.parquet", identifier="id"), Key.generate()
+    masked = workflow.mask(data, RecodeSpec(steps=STEPS), key=key)
+    output = tmp_path / f"out.{suffix}"
+    workflow.keep(masked, output, audit=tmp_path / "audit", reading={"identifier": "id"})
+    again = workflow.recall(tmp_path / "in.parquet", output, audit=tmp_path / "audit")
+    assert again.data.schema == masked.data.schema
+    assert again.data.table["Age"].to_pylist() == masked.data.table["Age"].to_pylist()
+    assert workflow.undo(again).table.equals(data.table)
+    published = workflow.release(again, tmp_path / "public", audit=tmp_path / "audit", key=key)
+    header = (published.public / "data.csv").read_text().splitlines()[0]
+    assert header == "id,Age,Town,Income"
+
+
+def test_a_wrong_value_and_a_value_that_became_two_are_found() -> None:
+    data, spec = workflow.read(table(), identifier="id"), RecodeSpec(steps=STEPS[1:2])
+    masked = RecodeMethod().apply(data, spec, key=Key.generate(), engine=MemoryEngine())
+    promises = RecodeMethod().invariants(data, spec)
+    towns = masked.data.table["Town"].to_pylist()
+    for wrong, said in ((["99"] * len(towns), "not what the recoding says"), (["99", *towns[1:]], "more than one")):
+        position = masked.data.table.column_names.index("Town")
+        kind = masked.data.table["Town"].type
+        column = pa.chunked_array([pa.array(wrong, kind.value_type if pa.types.is_dictionary(kind) else kind)])
+        spoilt = Microdata(masked.data.table.set_column(position, "Town", column), masked.data.schema)
+        found = verify(promises, before=data, after=spoilt, audit=masked.audit)
+        assert any(said in finding.problem for finding in found)
+        assert "99" not in str([finding.problem for finding in found])
+
+
+def test_recoded_records_are_still_at_risk() -> None:
+    masked = workflow.mask(workflow.read(table(), identifier="id"), RecodeSpec(steps=STEPS), insecure_seed=1)
+    assert masked.audit.touched().all()
+    assert not masked.audit.perturbed().any()
+    assert (
+        "none is left"
+        not in workflow.assess(masked, measures=["n_rule:keys=Age+Town"])["n_rule:keys=Age+Town"].sentence
+    )
+
+
+def test_a_specification_says_what_it_is_again() -> None:
+    from safeswap import registry
+
+    spec = RecodeSpec(steps=STEPS)
+    assert registry.make_spec(spec.as_dict()) == spec
+    assert spec.replace(steps=STEPS[:1]).names == ("Age",)
+    with pytest.raises(SpecError, match="step 2 names 'Name', which a step before it drops"):
+        RecodeSpec(steps=[STEPS[3], {"step": "truncate", "attribute": "Name"}])
+
+
+def test_a_map_takes_a_recoded_candidate_by_information_loss_and_says_why_not_otherwise() -> None:
+    from safeswap import datasets
+
+    step = {"step": "recode", "attribute": "Edu", "groups": {"B": ["Bach", "Bach+"]}, "otherwise": "keep"}
+    asked = {"attributes": ["Race"], "rates": [0.05], "others": [{"method": "recode", "steps": [step]}]}
+    blind = workflow.study(datasets.cps8d(), distortion=["hellinger"], insecure_seed=1, **asked).table.to_pydict()
+    seeing = workflow.study(
+        datasets.cps8d(), distortion=["information_loss"], insecure_seed=1, **asked
+    ).table.to_pydict()
+    assert "does not see what recoding took away" in blind["reason"][1]
+    assert seeing["reason"] == ["", ""]
+    assert 0 < seeing["information_loss"][1] < 1
