@@ -33,6 +33,11 @@ CAPABILITIES: Mapping[str, Capability] = {
     "positions": Capability(what="files without an identifier", engines=("memory", "duckdb")),
     "repair": Capability(what='pairing="repaired" beyond one random pass', engines=("memory", "duckdb", "spark")),
     "targeting": Capability(what="targeting of records at risk", engines=("memory", "duckdb", "spark")),
+    "counts": Capability(
+        what="n-rule, Hellinger distance, total variation and entropy of files, over all attributes together",
+        engines=("memory", "duckdb", "spark"),
+    ),
+    "other measures": Capability(what="every other measure of files", engines=("memory",)),
     "row order": Capability(what="records in the order of the source", engines=("memory", "duckdb")),
     "other methods": Capability(what="every other method", engines=()),
 }
@@ -46,13 +51,28 @@ def check_supported(engine: str, spec: MaskSpec, *, identified: bool = True) -> 
     Traceback (most recent call last):
     safeswap.errors.EngineError: the engine 'duckdb' cannot do this: the targeted Confidentiality Edit of a Parquet file
     """
+    _check_known(engine)
+    for need in _needs(spec, identified=identified):
+        if engine not in CAPABILITIES[need].engines:
+            raise not_supported(engine, CAPABILITIES[need])
+
+
+def check_countable(engine: str, *, by_counts: bool) -> None:
+    """Refuse measures that need the records themselves on an engine that gives counts only.
+
+    >>> check_countable("spark", by_counts=True)
+    """
+    _check_known(engine)
+    need = CAPABILITIES["counts" if by_counts else "other measures"]
+    if engine not in need.engines:
+        raise not_supported(engine, need)
+
+
+def _check_known(engine: str) -> None:
     if engine not in ENGINES:
         raise SpecError(
             f"there is no engine {engine!r}", code="unknown-engine", hint="the engines are: " + ", ".join(ENGINES)
         )
-    for need in _needs(spec, identified=identified):
-        if engine not in CAPABILITIES[need].engines:
-            raise not_supported(engine, CAPABILITIES[need])
 
 
 def not_supported(engine: str, capability: Capability) -> EngineError:

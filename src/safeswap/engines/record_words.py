@@ -20,6 +20,9 @@ def record_words(columns: Sequence[pa.Array], key: bytes) -> keyed.Words:
     >>> one, two, three = record_words([pa.array(["a", "a", "b"]), pa.array([1, 1, None])], bytes(32)).tolist()
     >>> one == two, one == three
     (True, False)
+    >>> same = record_words([pa.array(["a", "a", "b"]).dictionary_encode(), pa.array([1, 1, None])], bytes(32))
+    >>> same[2].tolist() == three
+    True
     """
     words = np.zeros((len(columns[0]), 2), dtype=np.uint64)
     for column in columns:
@@ -28,6 +31,11 @@ def record_words(columns: Sequence[pa.Array], key: bytes) -> keyed.Words:
 
 
 def _blocks(column: pa.Array, key: bytes) -> keyed.Words:
+    if pa.types.is_dictionary(column.type) and not column.dictionary.null_count:
+        # Values are few: each is looked at once, and the one after the last stands for what is missing.
+        table = np.append(_blocks(column.dictionary, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
+        codes = column.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
+        return np.ascontiguousarray(table[codes])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     missing = np.asarray(column.is_null())

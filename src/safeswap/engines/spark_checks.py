@@ -21,10 +21,19 @@ def fingerprints(frame: Any, *column_sets: Sequence[str]) -> tuple[Print, ...]:
 
     sums = [f.count("*")]
     for columns in column_sets:
-        sums.append(f.sum(f.xxhash64(*columns).cast("decimal(38,0)")))
-        sums.append(f.bit_xor(f.xxhash64(f.lit(1), *columns)))
+        added, mixed = words_of([f.col(column) for column in columns])
+        sums.append(f.sum(added.cast("decimal(38,0)")))
+        sums.append(f.bit_xor(mixed))
     records, *rest = (int(value or 0) for value in frame.agg(*sums).head())
     return tuple((records, added, mixed) for added, mixed in zip(rest[::2], rest[1::2], strict=True))
+
+
+def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
+    """Two hashes of the values of some columns; Spark skips what is missing, so that where it is is hashed too."""
+    from pyspark.sql import functions as f
+
+    absent = [column.isNull() for column in columns]
+    return f.xxhash64(*columns, *absent), f.xxhash64(f.lit(1), *columns, *absent)
 
 
 def combined(*parts: tuple[Print, int]) -> Print:

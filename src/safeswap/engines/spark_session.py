@@ -20,7 +20,6 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "8",
 }
 NEEDED = {"spark.sql.caseSensitive": "true", "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED"}
 """What must hold while files are masked, also in a session of the caller's."""
@@ -35,8 +34,11 @@ exec {java} "$@"
 """
 
 
-def own_session(*, master: str = "local[*]", **settings: str) -> Any:
-    """A new session; the caller stops it."""
+def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) -> Any:
+    """A new session with as many partitions and as much memory as a file of so many records needs.
+
+    The caller stops it.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used here
@@ -51,9 +53,36 @@ def own_session(*, master: str = "local[*]", **settings: str) -> Any:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need safeswap too
     builder: Any = SparkSession.builder.master(master).appName("safeswap")
-    for name, value in {**SETTINGS, **settings}.items():
+    sizes = {"spark.sql.shuffle.partitions": str(partitions(records))}
+    if master.startswith("local["):
+        # Driver and workers are one process, whose heap is 1 GB if nothing is said: at some millions of records it
+        # spends its time collecting garbage, and then dies.
+        sizes["spark.driver.memory"] = f"{heap(_memory())}m"
+    for name, value in {**SETTINGS, **sizes, **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def partitions(records: int) -> int:
+    """Into how many parts records are dealt: some 400,000 in each, a task that takes seconds and fits in memory.
+
+    >>> partitions(1_000), partitions(10_000_000), partitions(10**9)
+    (8, 25, 2500)
+    """
+    return max(8, records // 400_000)
+
+
+def heap(memory: int) -> int:
+    """The heap in MB for Spark in one process of a machine with so much memory: a third, the rest is for Python.
+
+    >>> heap(24 * 2**30), heap(2 * 2**30)
+    (8192, 1024)
+    """
+    return max(1024, min(16 * 1024, memory // 3 // 2**20))
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _find_java() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +37,16 @@ def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
     check_supported("spark", job.spec, identified=schema.identifier is not None)
-    with _session(session, job.threads) as spark:
+    with spark_session(session, job.threads, records=len(files)) as spark:
         engine = SparkEngine(spark)
         try:
             return _masked(job, job.spec, files, schema, engine)
-        except Exception as error:
-            said = _in_our_words(error)
-            if said is error:
-                raise
-            raise said from None
         finally:
             engine.close()
 
 
 def _masked(job: Job, spec: SwapSpec, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
-    data = _opened(engine.session, files, schema)
+    data = opened(engine.session, files, schema)
     _check_identifier(data)
     with (
         both_or_neither(job.audit, job.target),
@@ -84,7 +79,8 @@ def _masked(job: Job, spec: SwapSpec, files: ParquetFiles, schema: Schema, engin
     )
 
 
-def _opened(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
+def opened(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
+    """The records of the files as Spark holds them, their columns under internal names."""
     paths = [str(part.path.absolute()) for part in files.parts if part.records]
     frame = session.read.parquet(*paths).select("*")
     if list(frame.columns) != files.schema.names:
@@ -245,15 +241,29 @@ def _note(job: Job, schema: Schema, drawn: tuple[SparkPairs, ...], totals: dict[
 
 
 @contextmanager
-def _session(session: Any, threads: int | None) -> Iterator[Any]:
-    spark = own_session(master=f"local[{threads or '*'}]") if session is None else session
+def spark_session(session: Any, threads: int | None, *, records: int) -> Iterator[Any]:
+    """The caller's session, or one of our own that ends with the block; what Spark says is put in our words."""
+    spark = own_session(master=f"local[{threads or '*'}]", records=records) if session is None else session
     before = {name: spark.conf.get(name, None) for name in NEEDED}
     try:
         for name, value in NEEDED.items():
             spark.conf.set(name, value)
         yield spark
+    except Exception as error:
+        said = _in_our_words(error)
+        if said is error:
+            raise
+        raise said from None
     finally:
-        if session is None:
+        _let_go(spark, before, own=session is None)
+
+
+def _let_go(spark: Any, before: dict[str, str | None], *, own: bool) -> None:
+    from py4j.protocol import Py4JError
+
+    # A session that has died cannot be set back, and what it died of is being told already.
+    with suppress(Py4JError, ConnectionError):
+        if own:
             spark.stop()
         else:
             for name, value in before.items():
@@ -265,7 +275,7 @@ def _in_our_words(error: Exception) -> Exception:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    if not isinstance(error, Py4JError | PySparkException):
+    if not isinstance(error, Py4JError | PySparkException | ConnectionError):
         return error
     return EngineError(
         "Spark could not do its part; nothing was written",

@@ -54,6 +54,10 @@ def assess_file(
     *,
     measures: Sequence[str] = ("n_rule", "hellinger", "total_variation", "entropy_change"),
     attributes: Sequence[str] | None = None,
+    engine: str = "memory",
+    memory_limit: str = "1GB",
+    threads: int | None = None,
+    spark: Any = None,
     **reading: Any,
 ) -> Assessment:
     """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
@@ -61,6 +65,9 @@ def assess_file(
     Only the columns from which cells are formed are held, those that did not change once; the figures are those of
     :func:`assess`. From a million records on the tables of two attributes behind a figure are no longer listed with it,
     unless a measure asks for tables. ``reading`` says what the columns are, as for :func:`mask_file`.
+
+    On the engines ``"duckdb"`` (within ``memory_limit``) and ``"spark"`` (in the session ``spark``, or one of its own)
+    cells are counted where the records are, for measures to which counts suffice.
 
     >>> import tempfile, pathlib
     >>> from safeswap import SwapSpec, datasets, workflow
@@ -79,11 +86,38 @@ def assess_file(
 
     chosen = [registry.measure(name) for name in measures]
     files = Path(before), Path(after)
+    if engine != "memory":
+        elsewhere = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
+        return scored(chosen, _counted_elsewhere(files, chosen, attributes, reading, **elsewhere))
     counted = _counted(files, chosen, attributes=attributes, reading=reading)
     if counted is not None:
         return scored(chosen, counted)
     comparison = compare_files(*files, attributes=attributes, reading=reading)
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
+
+
+def _counted_elsewhere(
+    files: tuple[Path, Path],
+    measures: Sequence[Any],
+    attributes: Sequence[str] | None,
+    reading: Mapping[str, Any],
+    *,
+    engine: str,
+    memory_limit: str,
+    threads: int | None,
+    spark: Any,
+) -> CountedCells:
+    """The cells as counts, made by another engine."""
+    from safeswap.engines.capabilities import check_countable
+    from safeswap.io.engine_cells import count_in_duckdb, count_in_spark
+    from safeswap.measures.base import most_small
+
+    limit = most_small(measures)
+    check_countable(engine, by_counts=limit is not None)
+    asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading, "threads": threads}
+    if engine == "spark":
+        return count_in_spark(*files, session=spark, **asked)
+    return count_in_duckdb(*files, memory_limit=memory_limit, **asked)
 
 
 def _counted(

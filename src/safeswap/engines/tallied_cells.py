@@ -1,0 +1,50 @@
+"""Cells counted by an engine: how many have which counts before and after; of no cell is it known which it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.kernels.cells import JointCounts
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TalliedCells:
+    """What becomes of the cells in counts: from these come all measures that are sums over cells."""
+
+    joint: JointCounts
+    small_cells: Int64s
+    small_untouched: Int64s
+
+
+def tallied(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> TalliedCells:
+    """From kinds of cells as (count before, count after, untouched records, how many such cells).
+
+    Cells whose count did not change are thrown together; small ones are listed by their size up to ``limit``.
+
+    >>> found = tallied([(2, 3, 1, 5), (4, 4, 16, 4)], limit=5)
+    >>> found.joint.before.tolist(), found.joint.after.tolist()
+    ([2, 2, 2, 2, 2, 16], [3, 3, 3, 3, 3, 16])
+    >>> found.small_cells.tolist(), found.small_untouched.tolist()
+    ([0, 0, 0, 5, 4, 0], [0, 0, 0, 1, 16, 0])
+    """
+    before, after, untouched, number = np.array(sorted(kinds), dtype=np.int64).reshape(-1, 4).T
+    moved = before != after
+    rest = int((before * number)[~moved].sum())
+    small = (after > 0) & (after <= limit)
+    sizes = {"minlength": limit + 1}
+    return TalliedCells(
+        joint=JointCounts(
+            codes=np.arange(number[moved].sum() + 1, dtype=np.uint64),
+            before=np.append(np.repeat(before[moved], number[moved]), rest),
+            after=np.append(np.repeat(after[moved], number[moved]), rest),
+            cells=int(number.sum()),
+        ),
+        small_cells=np.bincount(after[small], weights=number[small], **sizes).astype(np.int64),
+        small_untouched=np.bincount(after[small], weights=untouched[small], **sizes).astype(np.int64),
+    )

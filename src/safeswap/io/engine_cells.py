@@ -1,0 +1,160 @@
+"""Two Parquet files side by side as counts of cells, counted in DuckDB or in Spark."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.engines.duckdb_cells import StoredCells
+from safeswap.engines.duckdb_store import Store
+from safeswap.engines.record_words import record_words
+from safeswap.engines.tallied_cells import TalliedCells
+from safeswap.io.compare_files import changed_columns, check_alike, files_differ
+from safeswap.io.counted_cells import cell_attributes
+from safeswap.io.mask_files import described_files
+from safeswap.io.parquet_files import ParquetFiles, open_parquet
+from safeswap.model.equality import aligned_columns, different
+from safeswap.model.schema import Schema
+from safeswap.model.score import CountedCells
+
+Names = tuple[str, ...]
+_ROWS = 1 << 18
+
+
+def count_in_duckdb(
+    before: Path,
+    after: Path,
+    *,
+    attributes: Sequence[str] | None,
+    limit: int,
+    reading: Mapping[str, Any],
+    memory_limit: str = "1GB",
+    threads: int | None = None,
+) -> CountedCells:
+    """The cells of ``attributes``, by default all categorical ones; records correspond by their position.
+
+    What does not fit in memory is spilt to a directory of its own among the system's temporary files.
+    """
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    check_alike(first, second)
+    names = cell_attributes(schema, attributes)
+    changed = tuple(changed_columns(first, second, schema.names))
+    seen = _Seen(schema, names, changed)
+    with tempfile.TemporaryDirectory(prefix="safeswap-") as work:
+        store = Store(Path(work), memory_limit=memory_limit, threads=threads)
+        try:
+            cells = StoredCells(store)
+            for mine, theirs in _together(first, second, names, changed):
+                cells.add(*seen.look(mine, theirs))
+            found = cells.tallied(limit=limit)
+        finally:
+            store.close()
+    first.check_unchanged()
+    second.check_unchanged()
+    return counted(schema, names, found, untouched=seen.untouched, moved=seen.moved, changed=frozenset(seen.differ))
+
+
+def count_in_spark(
+    before: Path,
+    after: Path,
+    *,
+    attributes: Sequence[str] | None,
+    limit: int,
+    reading: Mapping[str, Any],
+    session: Any = None,
+    threads: int | None = None,
+) -> CountedCells:
+    """The same by a Spark cluster; records correspond by their identifier."""
+    from safeswap.engines.capabilities import CAPABILITIES, not_supported
+    from safeswap.engines.spark_cells import compared
+    from safeswap.io.spark_files import opened, spark_session
+
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    _check_same_columns(first, second)
+    names = cell_attributes(schema, attributes)
+    if schema.identifier is None:
+        raise not_supported("spark", CAPABILITIES["positions"])
+    with spark_session(session, threads, records=len(first)) as spark:
+        found = compared(opened(spark, first, schema), opened(spark, second, schema), names, limit=limit)
+    first.check_unchanged()
+    second.check_unchanged()
+    if found.records != len(first):
+        raise files_differ("the records of the second file have other identifiers")
+    told = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
+    return counted(schema, names, found.cells, **told)
+
+
+def counted(schema: Schema, names: Names, found: TalliedCells, **told: Any) -> CountedCells:
+    """The cells as measures look at them."""
+    return CountedCells(
+        schema=schema,
+        attributes=names,
+        joint=found.joint,
+        small_cells=found.small_cells,
+        small_untouched=found.small_untouched,
+        **told,
+    )
+
+
+class _Seen:
+    """Records of both files as they pass by: which took part, and the words of their cells."""
+
+    def __init__(self, schema: Schema, names: Names, changed: Names) -> None:
+        self._own = None if schema.identifier is None else schema.identifier.name
+        self._names, self._changed = names, changed
+        self._key = secrets.token_bytes(32)  # words have a meaning within this call only
+        self.untouched = self.moved = 0
+        self.differ: set[str] = set()
+
+    def look(self, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> tuple[Any, npt.NDArray[np.bool_], Any]:
+        """Cells before, who took part, and their cells after."""
+        touched = np.zeros(mine.num_rows, dtype=np.bool_)
+        for name in self._changed:
+            sides = (pa.chunked_array([side.column(name)]) for side in (mine, theirs))
+            flags = different(*aligned_columns(*sides))
+            if flags.any():
+                if name == self._own:
+                    raise files_differ("the records of the second file have other identifiers, or another order")
+                self.differ |= {name} & set(self._names)
+                touched |= flags
+        rows = pa.array(np.flatnonzero(touched))
+        before = record_words([mine.column(name) for name in self._names], self._key)
+        now = [(theirs if name in self._changed else mine).column(name).take(rows) for name in self._names]
+        after = record_words(now, self._key)
+        self.untouched += mine.num_rows - len(rows)
+        self.moved += int((before[touched] != after).any(axis=1).sum())
+        return before, touched, after
+
+
+def _together(
+    first: ParquetFiles, second: ParquetFiles, names: Names, changed: Names
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """The same records of two files, whatever the batches in which each comes; of the second what changed only."""
+    theirs = second.batches(changed, rows=_ROWS) if changed else iter(())
+    held = pa.RecordBatch.from_arrays([], names=[])
+    for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=_ROWS):
+        done = 0
+        while done < mine.num_rows:
+            if not changed:
+                yield mine, held
+                break
+            if not held.num_rows:
+                held = next(theirs)[1]
+            number = min(mine.num_rows - done, held.num_rows)
+            yield mine.slice(done, number), held.slice(0, number)
+            held, done = held.slice(number), done + number
+
+
+def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
+    """Spark writes types in its own way, so that names and numbers of records are all that can be compared."""
+    if len(first) != len(second) or first.schema.names != second.schema.names:
+        raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
