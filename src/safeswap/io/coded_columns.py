@@ -69,12 +69,13 @@ def _integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Code
     kind = files.schema.field(name).type
     numbers = IntegerCodes(None if known is None else known.to_numpy())
     codes = _Growing(len(files))
+    out = np.empty(_BATCH, np.uint8 if kind.bit_width == 8 else np.uint32)
     for start, batch in files.batches([name], rows=_BATCH):
         column = batch.column(0)
         if column.null_count:
             raise _CannotCode
         values = column.to_numpy()
-        found = numbers.code(values)
+        found = numbers.code(values, out[: len(values)])
         if known is not None and not np.array_equal(numbers.levels[found], values):
             raise InternalError("a column was coded wrongly", code="coding", column=name)
         codes.put(start, found, len(numbers.levels))

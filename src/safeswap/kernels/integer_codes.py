@@ -30,6 +30,7 @@ class IntegerCodes:
         self._slots = np.zeros(_FIRST_TABLE, np.int64)  # number + 1, so that 0 is an empty slot
         self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
         self._found = 0
+        self._short: npt.NDArray[np.int32] | None = None
         if known is not None:  # these, which are distinct, have their numbers already
             self.code(known)
 
@@ -41,12 +42,22 @@ class IntegerCodes:
     def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """The number of each of some integers, of any width up to 64 bits with a sign; written to ``out`` if given."""
         codes = np.empty(values.size, np.uint32) if out is None else out
+        if values.dtype.itemsize <= 2:
+            return self._code_short(values, codes)
         done = 0
         while True:
             done, self._found = _number(values, codes, done, self._slots, self._levels, self._found)
             if done == values.size:
                 return codes
             self._grow()
+
+    def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Short integers are looked up, not hashed: a place for each possible value. All batches must be short then."""
+        if self._short is None:
+            self._short = np.full(1 << 16, -1, np.int32)
+            self._levels = np.empty(1 << 16, np.int64)
+        self._found = _number_short(values, codes, self._short, self._levels, self._found)
+        return codes
 
     def _grow(self) -> None:
         self._slots = np.zeros(4 * self._slots.size, np.int64)
@@ -76,6 +87,20 @@ def _number(values, codes, start, slots, levels, found):  # type: ignore[no-unty
             last, number = value, slots[slot] - 1
         codes[i] = number
     return values.size, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _number_short(values, codes, table, levels, found):  # type: ignore[no-untyped-def]
+    for i in range(values.size):
+        value = np.int64(values[i])
+        number = table[value & 0xFFFF]
+        if number < 0:
+            number = found
+            table[value & 0xFFFF] = number
+            levels[found] = value
+            found += 1
+        codes[i] = number
+    return found
 
 
 @numba.njit(cache=True, nogil=True)

@@ -67,11 +67,16 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
     return pa.chunked_array([chunk.indices.cast(codes.type) for chunk in before.chunks]), codes
 
 
+def means_bits(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary column has one dictionary, in which different places mean different bits."""
+    return column.num_chunks == 1 and _is_plain(column.chunk(0).dictionary)
+
+
 def _is_plain(levels: pa.Array) -> bool:
     """Whether different places of a dictionary mean different bits, and the same place the same."""
     kind = levels.type
     known = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return known and len(levels.unique()) == len(levels)
+    return bool(known) and not levels.null_count and len(levels.unique()) == len(levels)
 
 
 def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:

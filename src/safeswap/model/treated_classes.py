@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.model.equality import bitwise
+from safeswap.model.equality import bitwise, means_bits
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Invariant, Names
 
@@ -57,5 +57,7 @@ class TreatedClasses(Invariant):
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Small integers that are equal where the values are, to the bit; missing stays missing."""
+    if pa.types.is_dictionary(column.type) and means_bits(column):
+        return pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in column.chunks], type=pa.int32())
     encoded = bitwise(column).dictionary_encode().unify_dictionaries()
     return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())
