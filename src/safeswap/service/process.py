@@ -19,6 +19,7 @@ from safeswap.service.plain import as_json, public_error
 _CRASHED = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _GRACE = 5.0  # seconds between asking a process to stop and stopping it
 _PIECE = 1 << 16
+_LONGEST = 1 << 28  # bytes of one answer
 
 
 class JobProcess:
@@ -66,6 +67,8 @@ class JobProcess:
             piece = os.read(self._answers, _PIECE)
             self._open = bool(piece)
             self._unread += piece
+            if len(self._unread) > _LONGEST:
+                raise ValueError("a line without an end")
         *lines, self._unread = self._unread.split(b"\n")
         yield from (json.loads(line) for line in lines)
 

@@ -6,6 +6,7 @@ database and the store; the clocks of these machines should agree to within a fe
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import signal
@@ -22,7 +23,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from safeswap.errors import InternalError, SafeswapError
-from safeswap.service import logs
+from safeswap.service import logs, retention
 from safeswap.service.database import Database, open_database
 from safeswap.service.erase import erase
 from safeswap.service.jobs import Claim, Queue
@@ -37,6 +38,7 @@ from safeswap.service.tasks import PACKAGES, find, hooks, kinds
 _LOOK = 0.25  # seconds between two looks at a running job
 _SHOW = 1.0  # seconds between two words about its progress
 _REST = 0.5  # seconds between two looks at an empty queue
+_HOUR = 3600.0
 _AWAY = (OperationalError, InterfaceError)  # the database does not answer: it may come back
 T = TypeVar("T")
 
@@ -60,17 +62,15 @@ class Worker:
         self._queue = Queue(self._database, settings, ended=self._task_failed)
         self._spare: JobProcess | None = None
         self._stopping = False
+        self._looked = self._swept = -math.inf  # when house was last kept
 
     def run(self) -> None:
         """Do jobs until :meth:`stop` is called, or a signal does."""
         self._patiently(lambda: check(self._database))
         logs.event("worker-start", worker=self.name)
-        house_kept = 0.0
         try:
             while not self._stopping:
-                if time.monotonic() - house_kept > self._settings.lease_seconds / 2:
-                    self._patiently(self._queue.expire)
-                    house_kept = time.monotonic()
+                self._keep_house()
                 self._spare = self._spare or JobProcess()
                 if not self._step():
                     time.sleep(_REST)
@@ -78,6 +78,17 @@ class Worker:
             if self._spare is not None:
                 self._spare.kill()
             logs.event("worker-stop", worker=self.name)
+
+    def _keep_house(self) -> None:
+        """Take jobs from workers that fell silent; now and then, clear away what has had its day."""
+        at = time.monotonic()
+        if at - self._looked > self._settings.lease_seconds / 2:
+            self._patiently(self._queue.expire)
+            self._looked = at
+        if at - self._swept > _HOUR:
+            self._patiently(lambda: retention.sweep(self._database, self._store, self._settings))
+            self._patiently(lambda: self._store.sweep(self._database))
+            self._swept = at
 
     def run_until_idle(self) -> int:
         """Do what waits, then come back; how many jobs were begun."""
@@ -108,6 +119,9 @@ class Worker:
             if last is None:
                 return self._stopped(claim, process)
             return self._concluded(claim, process, last)
+        except (ValueError, KeyError, TypeError):  # not what a process of ours says: whatever it read has taken it over
+            garbled = InternalError("the process that did the job said what makes no sense", code="job-garbled")
+            return self._failed(claim, garbled, retry=False)
         finally:
             process.kill()
             self._store.clear(claim.id, claim.fence)
@@ -200,9 +214,12 @@ class Worker:
 
     def _cleaned(self, claim: Claim) -> None:
         clean = find(claim.kind, self._packages).clean
-        if clean is not None:
-            clean(claim, self._store)
-        self._store.clear(claim.id)
+        try:
+            self._store.clear(claim.id)
+            if clean is not None:
+                clean(claim, self._store)
+        except (SafeswapError, OSError) as error:  # the next sweep tries again
+            logs.event("clean-failed", **_told(claim), exception=type(error).__name__)
 
     def _task_failed(self, connection: Any, job: Any) -> None:
         hooks.failed(connection, job, self._settings, self._packages)
