@@ -20,6 +20,7 @@ HOW_TO: tuple[str, ...] = (
     "constraints",
     "measures",
     "numeric-methods",
+    "recode",
     "release",
     "secret-keys",
     "suppress",
