@@ -1,0 +1,300 @@
+"""A release takes two people, one manifest hash, and a place in the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from tests.service.at_work import SPEC, do_jobs, project_with_data, survey
+from tests.service.serving import Running, running
+
+from safeswap import workflow
+from safeswap.errors import InputError
+from safeswap.service import auditlog
+from safeswap.service.tables import jobs, ledger, members, projects, releases, results
+from safeswap.service.tasks.release import record_context
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("office")) as here:
+        yield here
+
+
+def _masking(here: Running, client: httpx.Client, project: str, **changes: object) -> str:
+    asked = client.post(f"/api/v1/projects/{project}/maskings", json={"spec": {**SPEC, **changes}})
+    assert asked.status_code == 202, asked.text
+    do_jobs(here.service)
+    made = client.get(asked.headers["location"]).json()
+    assert made["state"] == "succeeded", made
+    return str(made["result"]["id"])
+
+
+def _request(here: Running, client: httpx.Client, project: str, masking: str, **terms: object) -> str:
+    address = f"/api/v1/projects/{project}/releases"
+    asked = client.post(address, json={"masking": masking, "terms": terms})
+    assert asked.status_code == 202, asked.text
+    assert asked.json()["state"] == "preparing"
+    do_jobs(here.service)
+    return asked.headers["location"]
+
+
+class Case:
+    """A project of its own with a release that waits to be decided."""
+
+    def __init__(self, here: Running, seed: int) -> None:
+        people = ("vera", "ana", "olga", "otto")
+        self.here, self.content = here, survey(seed=seed, records=60 + seed)
+        self.project = project_with_data(here, *people, content=self.content)
+        self.ana, self.olga, self.otto, self.vera = (here.client(each) for each in ("ana", "olga", "otto", "vera"))
+        self.masking = _masking(here, self.ana, self.project)
+        self.address = _request(here, self.ana, self.project, self.masking, title="Survey")
+
+    def shown(self, client: httpx.Client | None = None) -> dict[str, object]:
+        return dict((client or self.olga).get(self.address).json())
+
+    def approve(self, client: httpx.Client, **body: object) -> httpx.Response:
+        wanted = {"manifest_hash": self.shown()["manifest_hash"], **body}
+        return client.post(f"{self.address}/approval", json=wanted)
+
+
+SEEDS = iter(range(1, 100))
+
+
+@pytest.fixture
+def case(office: Running) -> Case:
+    return Case(office, next(SEEDS))
+
+
+@pytest.fixture(scope="module")
+def approved(office: Running) -> Case:
+    """A release that another person has approved; the tests only look at it."""
+    found = Case(office, next(SEEDS))
+    assert found.approve(found.olga).status_code == 200
+    return found
+
+
+def test_a_request_shows_what_would_leave_and_what_was_verified(approved: Case) -> None:
+    found = approved.shown()
+    assert found["requested_by"] == "ana"
+    assert found["checks"]
+    assert all(check["ok"] for check in found["checks"])
+    assert {each["name"] for each in found["files"]} == {"data.csv", "dictionary.csv", "dictionary.json", "report.html"}
+    page = approved.vera.get(f"{approved.address}/documents/report.html")
+    assert page.status_code == 200
+    assert page.headers["content-security-policy"].startswith("sandbox")
+    assert approved.olga.get(f"{approved.address}/documents/data.csv").status_code == 422
+
+
+def test_nothing_can_be_downloaded_before_somebody_else_has_approved_it(case: Case) -> None:
+    bundle = f"{case.address}/bundle.zip"
+    for client in (case.ana, case.olga, case.vera):
+        assert (client.get(bundle).status_code, client.get(bundle).json()["code"]) == (409, "not-approved")
+    assert case.approve(case.ana).status_code == 403
+    assert case.approve(case.olga, manifest_hash="0" * 64).json()["code"] == "other-manifest"
+    assert case.shown()["state"] == "requested"
+    done = case.approve(case.olga)
+    assert (done.status_code, done.json()["decided_by"]) == (200, "olga")
+    assert case.ana.get(bundle).status_code == 200
+    assert case.otto.get(bundle).status_code == 200
+    assert case.vera.get(bundle).status_code == 403
+    again = case.approve(case.otto)
+    assert (again.status_code, again.json()["code"]) == (409, "not-requested")
+
+
+def test_the_bundle_that_is_downloaded_is_the_one_that_was_approved(approved: Case, tmp_path: Path) -> None:
+    answer = approved.ana.get(f"{approved.address}/bundle.zip")
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    verified = workflow.verify(folder)
+    assert verified.records == approved.content.count(b"\n") - 1
+    assert hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest() == approved.shown()["manifest_hash"]
+
+
+def test_an_officer_cannot_approve_what_she_asked_for_herself(case: Case) -> None:
+    case.address = _request(case.here, case.olga, case.project, case.masking, title="Survey of Olga")
+    refused = case.approve(case.olga)
+    assert (refused.status_code, refused.json()["code"]) == (403, "four-eyes")
+    assert case.shown(case.olga)["may_approve"] is False
+    assert case.shown(case.otto)["may_approve"] is True
+    assert case.approve(case.otto).status_code == 200
+
+
+def test_a_rejected_release_stays_rejected(case: Case) -> None:
+    reason = {"reason": "too detailed"}
+    assert case.ana.post(f"{case.address}/rejection", json=reason).status_code == 403
+    assert case.olga.post(f"{case.address}/rejection", json=reason).json()["state"] == "rejected"
+    assert case.approve(case.otto).json()["code"] == "not-requested"
+    assert case.ana.get(f"{case.address}/bundle.zip").status_code == 409
+
+
+def test_a_bundle_that_was_changed_after_it_was_prepared_is_not_approved(case: Case) -> None:
+    found = case.shown()
+    (data,) = case.here.service.store.release(case.project, str(found["id"])).glob("*/bundle/data.csv")
+    data.write_bytes(data.read_bytes() + b"x\n")
+    refused = case.approve(case.olga)
+    assert (refused.status_code, refused.json()["code"]) == (409, "bundle-changed")
+    manifest = data.with_name("manifest.json")
+    manifest.write_bytes(manifest.read_bytes().replace(b"Survey", b"Surveys"))
+    assert case.approve(case.olga).status_code == 409
+    assert case.shown()["state"] == "requested"
+
+
+def test_a_bundle_that_was_changed_after_it_was_approved_is_not_handed_out(case: Case) -> None:
+    assert case.approve(case.olga).status_code == 200
+    (data,) = case.here.service.store.release(case.project, str(case.shown()["id"])).glob("*/bundle/data.csv")
+    data.write_bytes(data.read_bytes() + b"x\n")
+    assert case.ana.get(f"{case.address}/bundle.zip").status_code == 409
+
+
+def test_a_second_release_of_the_same_records_is_refused_with_what_it_would_tell(case: Case) -> None:
+    assert case.approve(case.olga).status_code == 200
+    first = str(case.shown()["id"])
+    # The same records in another project, under another name, in another order and with another key.
+    lines = case.content.splitlines(keepends=True)
+    other = project_with_data(
+        case.here, "ana", "olga", "otto", content=b"".join([lines[0], *sorted(lines[1:], reverse=True)])
+    )
+    case.masking = _masking(case.here, case.ana, other, rate=0.3)
+    case.address = _request(case.here, case.ana, other, case.masking)
+    shown = case.shown()["differencing"]
+    assert [each["release_id"] for each in shown] == [first]
+    refused = case.approve(case.olga)
+    assert (refused.status_code, refused.json()["code"]) == (409, "second-release")
+    assert shown[0]["sentence"] in refused.json()["detail"]
+    assert "Comparing this release" in shown[0]["sentence"]
+    assert case.approve(case.olga, override_reason="   ").status_code == 409
+    allowed = case.approve(case.olga, override_reason="The first one had the wrong title.")
+    assert allowed.status_code == 200
+    with case.here.service.database.read() as connection:
+        mine = select(ledger).where(ledger.c.release_id == allowed.json()["id"])
+        entry = connection.execute(mine).one()
+    assert (entry.number, entry.override_reason) == (2, "The first one had the wrong title.")
+
+
+def test_in_the_same_order_the_records_that_differ_are_counted(case: Case) -> None:
+    assert case.approve(case.olga).status_code == 200
+    masking = _masking(case.here, case.ana, case.project, rate=0.4)
+    case.address = _request(case.here, case.ana, case.project, masking)
+    (shown,) = case.shown()["differencing"]
+    assert shown["differ"] > 0
+    assert f"{shown['differ']:,} records with different values" in shown["sentence"]
+
+
+def test_of_two_that_were_prepared_together_only_one_leaves(case: Case) -> None:
+    first = case.address
+    second = _request(case.here, case.ana, case.project, _masking(case.here, case.ana, case.project, rate=0.3))
+    assert case.approve(case.olga).status_code == 200
+    case.address = second
+    refused = case.approve(case.otto, override_reason="both are good")
+    assert (refused.status_code, refused.json()["code"]) == (409, "differencing-unknown")
+    with case.here.service.database.read() as connection:
+        taken = connection.execute(select(ledger.c.release_id)).scalars().all()
+    assert first.rpartition("/")[2] in taken
+    assert second.rpartition("/")[2] not in taken
+
+
+def test_two_officers_at_the_same_moment_release_it_once(case: Case) -> None:
+    body = {"manifest_hash": case.shown()["manifest_hash"]}
+    clients = [case.here.client(name) for name in ("olga", "otto") * 3]
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda c: c.post(f"{case.address}/approval", json=body).status_code, clients))
+    assert sorted(answers) == [200, 409, 409, 409, 409, 409]
+    with case.here.service.database.read() as connection:
+        mine = select(ledger).where(ledger.c.release_id == str(case.shown()["id"]))
+        assert len(connection.execute(mine).all()) == 1
+
+
+def test_the_ledger_remembers_what_a_deleted_project_has_released(case: Case) -> None:
+    assert case.approve(case.olga).status_code == 200
+    with case.here.service.database.write() as connection:
+        for table in (releases, results, jobs, members):
+            connection.execute(delete(table).where(table.c.project_id == case.project))
+        connection.execute(delete(projects).where(projects.c.id == case.project))
+    case.here.service.store.delete(case.project)
+    project = project_with_data(case.here, "ana", "olga", content=case.content)
+    case.address = _request(case.here, case.ana, project, _masking(case.here, case.ana, project))
+    (shown,) = case.shown()["differencing"]
+    assert "cannot be counted" in shown["sentence"]
+    assert case.approve(case.olga).json()["code"] == "second-release"
+
+
+def test_data_that_were_replaced_meanwhile_are_not_released(case: Case) -> None:
+    with case.here.service.database.write() as connection:
+        mine = projects.c.id == case.project
+        connection.execute(update(projects).where(mine).values(data_version=projects.c.data_version + 1))
+    refused = case.ana.post(f"/api/v1/projects/{case.project}/releases", json={"masking": case.masking})
+    assert (refused.status_code, refused.json()["code"]) == (409, "old-data")
+
+
+def test_a_release_that_cannot_be_prepared_says_why(case: Case) -> None:
+    address = _request(case.here, case.ana, case.project, case.masking, drop=["no such column"])
+    found = case.olga.get(address).json()
+    assert found["state"] == "failed"
+    assert found["reason"]
+    body = {"manifest_hash": "0" * 64}
+    assert case.olga.post(f"{address}/approval", json=body).json()["code"] == "not-requested"
+
+
+def test_the_record_that_undoes_a_release_lies_sealed(approved: Case) -> None:
+    service = approved.here.service
+    folder = service.store.release(approved.project, str(approved.shown()["id"]))
+    sealed = [path for path in folder.glob("*/audit/**/*") if path.is_file()]
+    assert sealed
+    assert all(path.suffix == ".sealed" for path in sealed)
+    assert not any(b"PAR1" in path.read_bytes() or b"lineage" in path.read_bytes() for path in sealed)
+    left = [path for path in (service.settings.store / "scratch").rglob("*") if path.is_file()]
+    assert left == []
+    with pytest.raises(InputError):
+        service.vault.open_folder(sealed[0].parent, folder.parent / "opened", record_context("another"))
+
+
+def test_every_step_of_a_release_is_in_the_audit_log(approved: Case) -> None:
+    approved.ana.get(f"{approved.address}/bundle.zip")
+    entries = approved.olga.get(f"/api/v1/projects/{approved.project}/audit-log", params={"limit": 200}).json()["items"]
+    subject = approved.shown()["id"]
+    told = [(each["actor"], each["action"]) for each in reversed(entries) if each["subject"] == subject]
+    assert told[:3] == [("ana", "release.request"), ("worker", "release.prepared"), ("olga", "release.approve")]
+    assert ("ana", "release.download") in told
+    assert auditlog.verify(approved.here.service.database).ok
+
+
+def test_a_token_decides_only_with_the_scope_for_it(case: Case) -> None:
+    reading = case.here.token_client("olga", "read", "write")
+    assert case.approve(reading).json()["code"] == "scope"
+    deciding = case.here.token_client("olga", "release")
+    assert case.approve(deciding).status_code == 200
+
+
+def test_alone_on_ones_own_machine_one_approves_ones_own_and_the_log_says_so(tmp_path: Path) -> None:
+    with running(tmp_path, single_user=True, start_token="start") as here:
+        here.client().post("/api/v1/session", json={"start_token": "start"})
+        local = here.client("local")
+        project = project_with_data(here, "local", owner="local")
+        address = _request(here, local, project, _masking(here, local, project))
+        found = local.get(address).json()
+        assert found["may_approve"] is True
+        done = local.post(f"{address}/approval", json={"manifest_hash": found["manifest_hash"]})
+        assert done.status_code == 200
+        assert local.get(f"{address}/bundle.zip").status_code == 200
+        entries = local.get(f"/api/v1/projects/{project}/audit-log").json()["items"]
+        (approval,) = [each for each in entries if each["action"] == "release.approve"]
+        assert approval["detail"]["single_user"] is True
+
+
+def test_the_ledgers_key_refuses_a_place_that_is_taken(approved: Case) -> None:
+    """What decides between two servers at the same moment is the database."""
+    with approved.here.service.database.read() as connection:
+        entry = connection.execute(select(ledger)).mappings().first()
+    assert entry is not None
+    with pytest.raises(IntegrityError), approved.here.service.database.write() as connection:
+        connection.execute(insert(ledger).values({**entry, "release_id": "another"}))
