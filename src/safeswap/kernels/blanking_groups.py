@@ -68,6 +68,7 @@ class _Groups:
         taken = np.bincount(self.classes, minlength=problem.members.size)
         self.spare = np.maximum(0, problem.members - taken - keeps)
         self.given: list[tuple[int, int]] = []  # class and keys to blank
+        self._prices: dict[int, float] = {}
         self._index: dict[int, tuple[Int64s, Names, Int64s, Names]] = {}
 
     def filled(self) -> Blanking:
@@ -163,7 +164,10 @@ class _Groups:
         return int(loops.group_name(self.words[of_class], self.blank_words, pattern))
 
     def _price(self, mask: int) -> float:
-        return float(sum(cost for key, cost in enumerate(self.problem.costs.tolist()) if mask >> key & 1))
+        if mask not in self._prices:
+            costs = self.problem.costs.tolist()
+            self._prices[mask] = float(sum(cost for key, cost in enumerate(costs) if mask >> key & 1))
+        return self._prices[mask]
 
     def _add(self, name: int, size: float) -> None:
         self.sizes[name] = self.sizes.get(name, 0.0) + size

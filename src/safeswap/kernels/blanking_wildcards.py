@@ -35,6 +35,7 @@ _MOST_STEPS = 500
 _MOST_PRUNED = 400
 _SMALL = 600  # types of records; up to so many the whole problem is one programme
 _MOST_ENTRIES = 3_000_000
+_QUICKLY_PRICED = 2_000_000  # classes, sets of keys and combinations; beyond, a quick answer has a simple bound
 _MOST_CELLS = 2_000  # looked at in one step of the greedy answer, per combination
 _MOST_LOOKED_AT = 4_000_000  # cells and sets of keys in one step
 
@@ -47,7 +48,10 @@ def blank_least_wildcards(problem: Problem, *, seconds: float, gap: float = 0.0,
     if not greedy_cost:
         return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
     unit = 1.0 if (problem.costs == np.round(problem.costs)).all() else 0.0
-    found = cover_bound(problem, seconds=0.5 * seconds, enough=(1 - gap) * greedy_cost - unit + 1e-6)
+    found = float(problem.costs[list(positions(problem.allowed))].min())  # something must go
+    asked = problem.members.size * problem.candidates.size * len(problem.combinations)
+    if exact or asked <= _QUICKLY_PRICED:
+        found = max(found, cover_bound(problem, seconds=0.5 * seconds, enough=(1 - gap) * greedy_cost - unit + 1e-6))
     bound = rounded_up(found, problem.costs)
     if exact and best.cost(problem) - bound > gap * best.cost(problem) + 1e-9:
         best, bound = _whole(problem, best, bound, max(0.1, end - monotonic()), gap)
