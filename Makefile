@@ -77,7 +77,7 @@ check: lint types contracts docs test  ## everything that must hold before a cha
 
 .PHONY: bench
 bench: $(INSTALLED)  ## the benchmarks, each printed as a ratio
-	for benchmark in bench/bench_*.py; do $(BIN)/python "$$benchmark"; done
+	for benchmark in bench/bench_*.py bench/scale.py; do $(BIN)/python "$$benchmark"; done
 
 
 # --- The parts of check ----------------------------------------------------------------------------------------------
