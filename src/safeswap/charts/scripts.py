@@ -17,10 +17,10 @@ def chart_asset(name: str) -> str:
 
 
 def chart_modules() -> dict[str, str]:
-    """For each chart a module that exports ``start(root)``, and its style.
+    """For each chart a module that exports ``start(root, payload)``, and its style.
 
-    ``root`` is the chart's body (:func:`chart_body`) with an element ``script[type="application/json"]`` beside it that
-    holds the payload. Plotly is expected as a global name.
+    ``root`` is the chart's body (:func:`chart_body`); without a payload it is read from an element
+    ``script[type="application/json"]`` beside it. Plotly is expected as a global name.
 
     >>> sorted(chart_modules())
     ['css/confidentiality.css', 'css/map.css', 'js/confidentiality-view.js', 'js/map-view.js']

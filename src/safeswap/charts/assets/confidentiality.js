@@ -40,8 +40,8 @@ function layoutOf(data, state, colours, limits) {
     xaxis: axis(data.across, colours, [-0.015 * x, x]), yaxis: axis(data.up, colours, [-0.02 * y, y]) };
 }
 
-function start(root) {
-  const data = JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
+function start(root, given) {
+  const data = given ?? JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
   const parts = {};
   for (const part of root.querySelectorAll("[data-part]")) parts[part.dataset.part] = part;
   const state = { policy: { ...data.policy }, second: data.second && { ...data.second }, open: null,
@@ -150,7 +150,9 @@ function start(root) {
       if (point !== undefined) open(point);
     });
     parts.plot.on("plotly_relayout", handles);
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { draw(); densities(parts, data); });
+    const recolour = () => { draw(); densities(parts, data); };
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+    document.addEventListener("safeswap-theme", recolour);
     window.addEventListener("resize", () => setTimeout(handles, 250));
     densities(parts, data);
     root.dataset.ready = "true";

@@ -87,5 +87,7 @@ function tablesOf(data, point) {
   const own = point.kind === "draw" ? data.tables.draws[data.draws.candidate[point.index]] : null;
   const mean = data.tables.specs[data.specs.number[point.spec]];
   if (own) return { values: own, of: "of this draw" };
-  return mean ? { values: mean, of: data.replicates > 1 ? "mean of the draws" : "" } : null;
+  if (mean) return { values: mean, of: data.replicates > 1 ? "mean of the draws" : "" };
+  const fetched = data.tables.fetched?.[data.specs.number[point.spec]];
+  return fetched ? { values: fetched.values, of: "replicate " + fetched.replicate } : null;
 }

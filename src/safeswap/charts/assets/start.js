@@ -1,7 +1,8 @@
-// One map: its controls, and what happens when somebody uses them.
+// One map: its controls, and what happens when somebody uses them. A page around it gives the payload itself, hears
+// by the event "safeswap-detail" what is looked at, and moves the choice by what `start` returns.
 
-function start(root) {
-  const data = JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
+function start(root, given) {
+  const data = given ?? JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
   const parts = {};
   for (const part of root.querySelectorAll("[data-part]")) parts[part.dataset.part] = part;
   const state = {
@@ -18,6 +19,8 @@ function start(root) {
   };
   const showDetail = (focus) => {
     fillDetail(parts, data, state, colours, showDetail);
+    const detail = { point: state.open && described(data, state.open), panel: parts.detail };
+    root.dispatchEvent(new CustomEvent("safeswap-detail", { detail }));
     if (typeof focus === "string") parts.detail.querySelector(focus)?.focus();
   };
   const open = (point) => { state.open = point; showDetail(); parts.detail.focus({ preventScroll: false }); };
@@ -73,9 +76,30 @@ function start(root) {
       parts[mode].addEventListener("click", () => { setDrag(parts, state, mode); Plotly.relayout(parts.plot, { dragmode: mode }); });
     }
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    document.addEventListener("safeswap-theme", draw);
     window.addEventListener("resize", () => setTimeout(label, 250));
     root.dataset.ready = "true";
   });
+
+  // Of a specification by its number: the choice moves, and the panel with it if it showed the choice.
+  const choose = (number, candidate, sentence) => {
+    const spec = data.specs.number.indexOf(number), followed = state.open === null || state.open.spec === data.chosen?.spec;
+    data.chosen = spec < 0 ? null : { spec, candidate, sentence };
+    if (followed && spec >= 0) state.open = { kind: "mean", index: spec, spec };
+    return draw();
+  };
+  const look = (number) => {
+    const spec = data.specs.number.indexOf(number);
+    if (spec >= 0) open({ kind: "mean", index: spec, spec });
+  };
+  return { choose, look, axes: () => [state.risk, state.distortion], show: showDetail };
+}
+
+function described(data, point) {
+  const number = data.specs.number[point.spec], draw = point.kind === "draw";
+  const chosen = !draw && data.chosen?.spec === point.spec ? data.chosen.candidate : number;
+  const candidate = draw ? data.draws.candidate[point.index] : chosen;
+  return { number, candidate, replicate: Math.floor(candidate / data.all_specifications), single: draw, name: nameOf(data, point) };
 }
 
 function markSelection(shown, state) {

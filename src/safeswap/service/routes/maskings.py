@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from safeswap import registry, workflow
 from safeswap.model.microdata import Microdata
 from safeswap.service.asking import ask, recipe_of, require_data
+from safeswap.service.crosstabs import before_after
+from safeswap.service.headers import REPORT_POLICY
 from safeswap.service.paging import Page, Paged
-from safeswap.service.problems import NotFound
+from safeswap.service.problems import Conflict, NotFound
 from safeswap.service.results import find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.schemas.jobs import Job
@@ -23,6 +25,7 @@ from safeswap.service.schemas.library import (
     RelaxationAnswer,
     ResultAnswer,
 )
+from safeswap.service.schemas.studies import BeforeAfterAnswer
 from safeswap.service.state import service_of
 from safeswap.service.tasks.mask import REPORT
 
@@ -31,6 +34,9 @@ router = APIRouter(tags=["masking"])
 ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
+Tabulated = Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")]
+
+MOST_RECORDS_AT_ONCE = 2_000_000  # a table of more records takes too long for somebody who waits
 
 
 def data_of(request: Request, access: ProjectAccess) -> Microdata:
@@ -91,6 +97,29 @@ def get_masking_report(request: Request, access: Reader, result_id: ResultId) ->
     return page(service_of(request).store.result(access.id, row.id) / REPORT)
 
 
+@router.get("/projects/{project_id}/maskings/{result_id}/table")
+def get_masking_table(
+    request: Request, access: Reader, result_id: ResultId, attributes: Tabulated
+) -> BeforeAfterAnswer:
+    """A table of the original and of the masked data, side by side; counts below the tolerance are not shown."""
+    row = find_result(request, access, result_id, "masking")
+    return table_of(
+        request, access, row, row.spec["spec"], replicate=row.spec.get("replicate", 0), attributes=attributes
+    )
+
+
+def table_of(
+    request: Request, access: ProjectAccess, row: Any, spec: Any, *, replicate: int, attributes: list[str]
+) -> BeforeAfterAnswer:
+    """Mask once more, for one table: masked records are kept nowhere."""
+    data = data_as(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
+    if len(data) > MOST_RECORDS_AT_ONCE:
+        raise Conflict("the file is too large to be masked while you wait", code="too-large", hint="see the report")
+    key = service_of(request).vault.project_key(access.id)
+    masked = workflow.mask(data, spec, key=key, replicate=replicate)
+    return before_after(masked, tuple(attributes), tolerance=access.row.tolerance)
+
+
 @router.post("/projects/{project_id}/assessments", status_code=202)
 def ask_for_assessment(request: Request, response: Response, access: Worker, body: AssessmentRequest) -> Job:
     """Measure a masking again, by other measures or on other attributes."""
@@ -123,4 +152,5 @@ def page(path: Any) -> FileResponse:
     """A page that a job has written, shown under its own strict policy."""
     if not path.is_file():
         raise NotFound("there is no such page")
-    return FileResponse(path, media_type="text/html; charset=utf-8")
+    headers = {"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"}
+    return FileResponse(path, media_type="text/html; charset=utf-8", headers=headers)

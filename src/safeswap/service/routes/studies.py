@@ -6,18 +6,18 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse
 
 from safeswap import workflow
+from safeswap.charts.payload import Room, map_payload
 from safeswap.model.study import StudySpec
 from safeswap.service.asking import ask, recipe_of
-from safeswap.service.crosstabs import before_after
 from safeswap.service.paging import Page, Paged, write_cursor
-from safeswap.service.problems import Conflict, NotFound, Unprocessable
+from safeswap.service.problems import NotFound, Unprocessable
 from safeswap.service.results import find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import data_as, data_of, page
+from safeswap.service.routes.maskings import Tabulated, data_of, page, table_of
 from safeswap.service.schemas.jobs import Job
 from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.schemas.studies import (
@@ -43,7 +43,8 @@ Number = Annotated[int, Path(ge=0, le=2**31 - 1, description="Of the candidate."
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
-MOST_RECORDS_AT_ONCE = 2_000_000  # a table of more records takes too long for somebody who waits
+# A page that can ask again holds every candidate it can draw; tables and texts come when somebody looks at one.
+ROOM = Room(specifications=10_000, draws=30_000, tables=1_000_000, texts=500_000)
 
 
 @router.post("/projects/{project_id}/study-size")
@@ -84,11 +85,9 @@ def get_study(request: Request, access: Reader, result_id: ResultId) -> ResultAn
 @router.get("/projects/{project_id}/studies/{result_id}/map")
 def get_map(request: Request, access: Reader, result_id: ResultId) -> dict[str, Any]:
     """Everything that the risk-utility map shows, as the map's own script reads it."""
-    from safeswap.charts.payload import map_payload
-
     row, found = _study(request, access, result_id)
     choice = found.choose(row.spec["spec"]["objective"]) if row.summary["choice"] is not None else None
-    return map_payload(found, choice=choice)
+    return map_payload(found, choice=choice, room=ROOM)
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates")
@@ -135,17 +134,13 @@ def get_before_after(
     access: Reader,
     result_id: ResultId,
     number: Number,
-    attributes: Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")],
+    attributes: Tabulated,
 ) -> BeforeAfterAnswer:
     """A table of the original and of this candidate, side by side; counts below the tolerance are not shown."""
     row, found = _study(request, access, result_id)
     chosen = _row(found, number)
-    if found.facts["records"] > MOST_RECORDS_AT_ONCE:
-        raise Conflict("the file is too large to be masked while you wait", code="too-large", hint="ask for a masking")
-    data = data_as(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
-    key = service_of(request).vault.project_key(access.id)
-    masked = workflow.mask(data, found.specs[chosen["specification"]], key=key, replicate=chosen["replicate"])
-    return before_after(masked, tuple(attributes), tolerance=access.row.tolerance)
+    spec = found.specs[chosen["specification"]]
+    return table_of(request, access, row, spec, replicate=chosen["replicate"], attributes=attributes)
 
 
 @router.post("/projects/{project_id}/studies/{result_id}/choice")
