@@ -75,6 +75,7 @@ TABLE = {
     f"GET {PROJECT}/maskings": "project read",
     f"GET {PROJECT}/maskings/{{result_id}}": "project read",
     f"GET {PROJECT}/maskings/{{result_id}}/report.html": "project read",
+    f"GET {PROJECT}/maskings/{{result_id}}/table": "project read",
     f"POST {PROJECT}/assessments": "project work",
     f"GET {PROJECT}/assessments": "project read",
     f"GET {PROJECT}/assessments/{{result_id}}": "project read",
