@@ -39,8 +39,11 @@ def verify_log(
     anchor_hash: Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{64})?$")] = "",
 ) -> VerdictAnswer:
     """Whether the log is what was written, and reaches as far as an anchor that was kept elsewhere says."""
-    anchors = [Anchor(number=number, hash=anchor_hash)] if number and anchor_hash else []
-    found = auditlog.verify(service_of(request).database, anchors=anchors)
+    service = service_of(request)
+    anchors = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
+    if number and anchor_hash:
+        anchors.append(Anchor(number=number, hash=anchor_hash))
+    found = auditlog.verify(service.database, anchors=anchors)
     return VerdictAnswer(
         entries=found.entries,
         ok=found.ok,

@@ -54,9 +54,9 @@ async def send_data(
     await run_in_threadpool(_begin_reading, service, access)
     stored = service.store.uploads(access.id) / new_id()
     try:
-        await _to_disk(request, service, access, stored)
+        await to_disk(request, service, access, stored)
     except BaseException:
-        await run_in_threadpool(_abandon, service, access, stored)
+        await run_in_threadpool(abandon, service, access, stored)
         raise
     stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
     reading = {option: value for option, value in stated.items() if value is not None}
@@ -128,7 +128,8 @@ def _begin_reading(service: Service, access: ProjectAccess) -> None:
             raise Conflict("a file of this project is being read", code="busy", hint="wait for its job, or cancel it")
 
 
-def _abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
+def abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
+    """Forget a file that did not come whole; the project is as it was."""
     stored.unlink(missing_ok=True)
     state = "ready" if access.row.data_version else "empty"
     with service.database.write() as connection:
@@ -137,7 +138,8 @@ def _abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
         )
 
 
-async def _to_disk(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
+async def to_disk(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
+    """Write the body of a request to a file as it comes, up to the largest size allowed."""
     announced = int(request.headers.get("content-length", "0") or 0)
     most, written = service.settings.limits.upload_bytes, 0
     if announced > most:

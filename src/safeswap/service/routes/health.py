@@ -57,7 +57,7 @@ def _measure(service: Service) -> None:
     """What is not counted as it happens is looked up."""
     by_state = select(releases.c.state, func.count()).group_by(releases.c.state)
     with service.database.read() as connection:
-        found = {(row[0],): float(row[1]) for row in connection.execute(by_state)}
+        found: dict[tuple[str, ...], float] = {(row[0],): float(row[1]) for row in connection.execute(by_state)}
     METRICS.set_all("safeswap_releases", found)
     METRICS.set_all("safeswap_jobs", {key: float(count) for key, count in service.queue.counts().items()})
     METRICS.set("safeswap_cached_bytes", service.data_cache.used)

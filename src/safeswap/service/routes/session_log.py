@@ -15,7 +15,7 @@ from safeswap.service import auditlog
 from safeswap.service.paging import Page, Paged, page_of
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.schemas.common import Wire, moment
-from safeswap.service.state import service_of
+from safeswap.service.state import Service, service_of
 from safeswap.service.tables import audit_log
 
 router = APIRouter(tags=["session log"])
@@ -53,10 +53,7 @@ def read_log(
 @router.get("/projects/{project_id}/log.txt", response_class=PlainTextResponse)
 def save_log(request: Request, access: Annotated[ProjectAccess, Depends(project("read"))]) -> PlainTextResponse:
     """The whole log as text, oldest first, to be saved."""
-    statement = select(audit_log).where(audit_log.c.project_id == access.id).order_by(audit_log.c.number)
-    with service_of(request).database.read() as connection:
-        entries = [_entry(row) for row in connection.execute(statement)]
-    text = "".join(_line(entry) for entry in entries)
+    text = log_text(service_of(request), access.id)
     return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="session.log"'})
 
 
@@ -68,6 +65,13 @@ def add_note(request: Request, access: Annotated[ProjectAccess, Depends(project(
             connection, actor=access.user.name, action=NOTE, project_id=access.id, detail={"text": body.text}
         )
         return _entry(connection.execute(select(audit_log).where(audit_log.c.number == number)).one())
+
+
+def log_text(service: Service, project_id: str) -> str:
+    """The whole log of a project, a line for each entry."""
+    statement = select(audit_log).where(audit_log.c.project_id == project_id).order_by(audit_log.c.number)
+    with service.database.read() as connection:
+        return "".join(_line(_entry(row)) for row in connection.execute(statement))
 
 
 def _entry(row: Row[Any]) -> LogEntry:

@@ -129,7 +129,9 @@ class Context:
 
 def read_data(store: Store, project_id: str, version: int) -> Microdata:
     """The data of a project as a version of them was kept, with what is known about them."""
-    return read(store.data(project_id, version) / DATA, schema=read_schema(store, project_id, version))
+    schema = read_schema(store, project_id, version)
+    # Under the name of the file that was sent: it plays a part in the draws, and the owner's own run is to agree.
+    return read(store.data(project_id, version) / DATA, schema=schema, name=schema.name or None)
 
 
 def read_schema(store: Store, project_id: str, version: int) -> Schema:

@@ -35,6 +35,11 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Read the file (``upload``, ``path`` or ``from_version``), keep the data, describe them."""
     context.progress(0.05, "reading the file")
     data = _data(context, payload)
+    return keep(context, data, file_name=str(payload.get("name", "")))
+
+
+def keep(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]:
+    """Keep data in the one form in which the service has them, and tell what the project is to know of them."""
     context.progress(0.6, "keeping the data")
     folder = context.store.data(context.project_id, 0) / attempt_name(context.job.id, context.job.fence)
     erase(folder)
@@ -45,7 +50,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     context.progress(0.8, "describing the data")
     return {
         "part": folder.name,
-        "file_name": safe_name(str(payload.get("name", ""))),
+        "file_name": safe_name(file_name),
         "records": len(data),
         "fingerprint": _fingerprint(data),
         "description": workflow.describe(data, tolerance=int(context.project["tolerance"])).as_dict(),

@@ -1,0 +1,131 @@
+"""Projects as files: exported to be kept or moved, imported from our own archives or from WebSwap's files."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse
+from sqlalchemy import insert, select
+
+from safeswap.service import auditlog
+from safeswap.service.asking import ask, recipe_of
+from safeswap.service.callers import Caller
+from safeswap.service.database import new_id, now
+from safeswap.service.paging import Page, Paged
+from safeswap.service.problems import Conflict, NotFound
+from safeswap.service.results import find_result, result_page
+from safeswap.service.roles import ProjectAccess, allow, project, project_access
+from safeswap.service.routes.data import FileName, abandon, to_disk
+from safeswap.service.routes.session_log import log_text
+from safeswap.service.schemas.common import Wire
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.state import Service, service_of
+from safeswap.service.tables import members, projects, results
+from safeswap.service.tasks.export import FILE
+
+router = APIRouter(tags=["projects"])
+
+ResultId = Annotated[str, Path(max_length=64)]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+
+class ExportRequest(Wire):
+    """Which kind of files: our own archive, or WebSwap's `.orig`, `.desc`, `.specs` and `.log`."""
+
+    form: Literal["safeswap", "webswap"] = "safeswap"
+
+
+@router.post("/projects/{project_id}/exports", status_code=202)
+def ask_for_export(request: Request, response: Response, access: Worker, body: ExportRequest) -> Job:
+    """Pack a project into one file. It holds the confidential data: it is for inside. Keys and audit records stay."""
+    service = service_of(request)
+    payload: dict[str, Any] = {"form": body.form, "log": log_text(service, access.id)}
+    if body.form == "webswap":
+        payload["spec"] = _newest_swap(service, access)
+    else:
+        payload["facts"] = {
+            "name": access.row.name,
+            "tolerance": access.row.tolerance,
+            "file_name": access.row.file_name,
+            "recipe": recipe_of(access),
+            "results": _results(service, access),
+        }
+    return ask(request, response, access, "export", payload)
+
+
+@router.get("/projects/{project_id}/exports")
+def list_exports(request: Request, access: Worker, paging: Paged) -> Page[ResultAnswer]:
+    """The archives that were made of a project, newest first."""
+    return result_page(request, access, "export", paging)
+
+
+@router.get("/projects/{project_id}/exports/{result_id}/file", response_class=FileResponse)
+def get_export(request: Request, access: Worker, result_id: ResultId) -> FileResponse:
+    """The archive. That it was fetched stands in the log."""
+    row = find_result(request, access, result_id, "export")
+    service = service_of(request)
+    path = service.store.result(access.id, row.id) / FILE
+    if not path.is_file():
+        raise NotFound("there is no such archive")
+    with service.database.write() as connection:
+        auditlog.record(connection, actor=access.user.name, action="export.fetch", project_id=access.id, subject=row.id)
+    return FileResponse(path, media_type="application/zip", filename="project.zip")
+
+
+@router.put(
+    "/imports",
+    status_code=202,
+    openapi_extra={
+        "x-streamed": True,
+        "requestBody": {"required": True, "content": {"application/zip": {"schema": {"format": "binary"}}}},
+    },
+)
+async def import_project(
+    request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], name: FileName
+) -> Job:
+    """Make a project of an archive: one of ours, or the files of a WebSwap project packed into one."""
+    service = service_of(request)
+    access = await run_in_threadpool(_new_project, request, service, caller, name)
+    stored = service.store.uploads(access.id) / new_id()
+    try:
+        await to_disk(request, service, access, stored)
+    except BaseException:
+        await run_in_threadpool(abandon, service, access, stored)
+        raise
+    payload = {"upload": stored.name, "name": name}
+    return await run_in_threadpool(ask, request, response, access, "import_project", payload, data=False)
+
+
+def _new_project(request: Request, service: Service, caller: Caller, name: str) -> ProjectAccess:
+    at, project_id = now(), new_id()
+    row = {"id": project_id, "name": name.removesuffix(".zip")[:200], "created_by": caller.id, "state": "reading"}
+    with service.database.write() as connection:
+        tolerance = service.settings.tolerance
+        connection.execute(insert(projects).values(**row, tolerance=tolerance, created_at=at, used_at=at))
+        connection.execute(insert(members).values(project_id=project_id, user_id=caller.id, added_at=at))
+        auditlog.record(connection, actor=caller.name, action="project.import", project_id=project_id)
+    return project_access(request, caller, project_id, "work")
+
+
+def _newest_swap(service: Service, access: ProjectAccess) -> dict[str, Any]:
+    newest = select(results.c.spec).where(results.c.project_id == access.id, results.c.kind == "masking")
+    with service.database.read() as connection:
+        for (asked,) in connection.execute(newest.order_by(results.c.created_at.desc())):
+            spec: dict[str, Any] = asked["spec"]
+            if spec.get("method") == "swap" and spec.get("rate"):
+                return spec
+    raise Conflict(
+        "WebSwap's files hold a swap with its rate, and this project has none yet",
+        code="no-swap",
+        hint="mask by swap once, or export in our own form",
+    )
+
+
+def _results(service: Service, access: ProjectAccess) -> list[dict[str, Any]]:
+    kept = select(results.c.kind, results.c.spec, results.c.summary).where(results.c.project_id == access.id)
+    with service.database.read() as connection:
+        rows = connection.execute(kept.where(results.c.kind != "export").order_by(results.c.created_at)).all()
+    return [{"kind": row.kind, "spec": row.spec, "summary": row.summary} for row in rows]
