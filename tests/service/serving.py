@@ -95,7 +95,12 @@ class Running:
 
 @contextmanager
 def running(
-    folder: Path, *, change: Callable[[FastAPI], None] | None = None, start_token: str | None = None, **given: Any
+    folder: Path,
+    *,
+    change: Callable[[FastAPI], None] | None = None,
+    start_token: str | None = None,
+    people: bool = True,
+    **given: Any,
 ) -> Iterator[Running]:
     """A service in a folder, with the people above unless it is for one user."""
     settings = settings_in(folder, **given)
@@ -105,7 +110,7 @@ def running(
         change(app)
     with listening(app) as address:
         here = Running(app.state.service, address)
-        if not settings.single_user:
+        if people and not settings.single_user:
             for name, role in ROLES.items():
                 here.add_person(name, role)
         try:
@@ -128,6 +133,7 @@ def listening(app: FastAPI) -> Iterator[str]:
     while not server.started:
         thread.join(0.01)
         if not thread.is_alive():
+            listener.close()
             raise RuntimeError("the service did not start")
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, delete, insert, select, update
 from tests.service.installed import database_of, settings_in
-from tests.service.serving import Running
+from tests.service.serving import Running, running
 
 from safeswap.service import auditlog
 from safeswap.service.auditlog import Anchor
@@ -123,6 +123,27 @@ def test_many_writers_make_one_chain(database: Database) -> None:
         writer.join()
     found = auditlog.verify(database)
     assert (found.ok, found.entries) == (True, 26)
+
+
+def test_every_start_writes_an_anchor_down(tmp_path: Path) -> None:
+    with running(tmp_path) as here:
+        here.client("vera").delete("/api/v1/session")
+    with running(tmp_path, people=False) as here:
+        service = here.service
+        kept = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
+        assert [each.number for each in kept] == [0, 1]
+        assert (service.store.root / auditlog.ANCHORS).stat().st_mode & 0o077 == 0
+        with service.database.write() as connection:
+            connection.execute(delete(audit_log))
+            auditlog.record(connection, "eve", "act")
+        assert auditlog.verify(service.database).ok
+        found = here.client("adam").get("/api/v1/audit-log/verification").json()
+        assert (found["ok"], found["first_broken"]) == (False, 1)
+
+
+def test_a_line_of_the_anchors_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "anchors").write_text('{"hash":"00","number":1}\n{"hash":"0')
+    assert auditlog.kept_anchors(tmp_path / "anchors") == [Anchor(number=1, hash="00")]
 
 
 def test_an_administrator_asks_for_the_verdict_and_the_anchor(town: Running) -> None:

@@ -155,6 +155,18 @@ def test_who_has_the_newest_version_gets_no_body(town: Running) -> None:
     assert admin.get(address, headers={"If-None-Match": '"0"'}).status_code == 200
 
 
+def test_a_name_is_given_once_however_it_is_written(town: Running) -> None:
+    admin = town.client("adam")
+    first = admin.post("/api/v1/users", json={"name": "Nora", "role": "viewer"})
+    assert (first.status_code, first.json()["has_password"]) == (201, False)
+    assert admin.get(first.headers["location"]).json()["name"] == "nora"
+    again = admin.post("/api/v1/users", json={"name": " nORA", "role": "viewer"})
+    assert (again.status_code, again.json()["code"]) == (409, "name-taken")
+    weak = admin.post("/api/v1/users", json={"name": "nils", "role": "viewer", "password": "nils-nils-nils"})
+    assert (weak.status_code, weak.json()["code"]) == (422, "weak-password")
+    assert "nils-nils" not in weak.text
+
+
 def test_the_last_administrator_stays(town: Running) -> None:
     admin, address = town.client("adam"), f"/api/v1/users/{town.user_id('adam')}"
     for change in ({"active": False}, {"role": "viewer"}):

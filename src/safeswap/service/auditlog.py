@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, text
@@ -19,6 +21,9 @@ from safeswap.service.database import Database, now
 from safeswap.service.tables import audit_log
 
 FIRST = "0" * 64
+ANCHORS = "audit-anchors.jsonl"
+"""The file of a store in which anchors are kept; a copy of it elsewhere is worth more."""
+
 _LOCK = 0x5AFEA0D1  # the number by which two writers on one PostgreSQL database find each other
 
 
@@ -79,10 +84,10 @@ def end(database: Database) -> Anchor:
 def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
     """Go through the whole log and compare it with its own hashes and with the anchors that were kept."""
     with database.read() as connection:
-        kept = {anchor.number: anchor.hash for anchor in anchors}
+        kept = _by_number(anchors)
         last, count = Anchor(number=0, hash=FIRST), 0
         for row in connection.execute(select(audit_log).order_by(audit_log.c.number)):
-            problem = _problem(row, last, kept.pop(row.number, None))
+            problem = _problem(row, last, kept.pop(row.number, set()))
             if problem:
                 return Verdict(entries=count, ok=False, end=last, first_broken=row.number, problem=problem)
             last, count = Anchor(number=row.number, hash=row.hash), count + 1
@@ -94,14 +99,43 @@ def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
     return Verdict(entries=count, ok=True, end=last)
 
 
-def _problem(row: Row[Any], last: Anchor, anchored: str | None) -> str:
+def keep_anchor(database: Database, path: Path) -> None:
+    """Write down the end of the log, in a line of a file that only grows; done at every start of a service."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+        file.write(_canonical(asdict(end(database))) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def kept_anchors(path: Path) -> list[Anchor]:
+    """The anchors that were written down; a line that a crash has cut short is passed over."""
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(Anchor(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def _by_number(anchors: Iterable[Anchor]) -> dict[int, set[str]]:
+    kept: dict[int, set[str]] = {}
+    for anchor in anchors:
+        kept.setdefault(anchor.number, set()).add(anchor.hash)
+    return kept
+
+
+def _problem(row: Row[Any], last: Anchor, anchored: set[str]) -> str:
     if row.number != last.number + 1:
         return "entries are missing before this one"
     if row.previous != last.hash:
         return "it does not follow the entry before it"
     if row.hash != _hash({name: value for name, value in row._mapping.items() if name != "hash"}):
         return "it has been changed"
-    if anchored is not None and anchored != row.hash:
+    if anchored - {row.hash}:
         return "the log has been rewritten up to here"
     return ""
 

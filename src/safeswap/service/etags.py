@@ -22,9 +22,11 @@ def etag(version: int | str) -> str:
 
 
 def set_etag(response: Response, version: int | str) -> None:
-    """Tell the version that is sent; whoever has it already gets 304 and no body."""
+    """Tell the version that is sent; a program that has it already and says so gets 304 and no body.
+
+    Browsers are still told to store nothing: what is shown here is not to be found on a disk later.
+    """
     response.headers["ETag"] = etag(version)
-    response.headers["Cache-Control"] = "private, no-cache"
 
 
 def require_match(request: Request, version: int | str) -> None:

@@ -199,7 +199,7 @@ def unforeseen() -> tuple[str, Response]:
         type="urn:safeswap:problem:internal",
         title=HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
         status=500,
-        detail="something went wrong that nobody foresaw; nothing was changed",
+        detail="something went wrong that nobody foresaw",
         code="internal",
         hint="tell the administrator the incident number",
         fields={"incident": incident},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import Request
 
+from safeswap.service import auditlog
 from safeswap.service.database import Database, open_database
 from safeswap.service.datacache import DataCache
 from safeswap.service.settings import Settings
@@ -50,6 +51,7 @@ def open_service(settings: Settings, *, start_token: str | None = None) -> Servi
     database = open_database(settings.database)
     upgrade(database)
     store.sweep(database)
+    auditlog.keep_anchor(database, store.root / auditlog.ANCHORS)
     return Service(
         settings=settings,
         database=database,
