@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.masking import AuditDirectory, ReportFile
+from safeswap.cli.masking import INSIDE, AuditDirectory, ReportFile
 from safeswap.cli.options import OUTPUT, Force, KeyFile, command, reading_options, spec_options
 from safeswap.cli.outputs import check_outputs
 from safeswap.errors import SpecError
@@ -67,6 +67,7 @@ def recode(
     if report is not None and audit is None:
         raise typer.BadParameter("a report goes with --output FILE --audit DIR --key FILE")
     steps_made = stated_recipe(recipe, grc or ())
+    record: Path | None = None
     secret = None if key is None else workflow.read_key(key)
     with console.steps(3) as steps:
         steps.at("reading")
@@ -81,14 +82,17 @@ def recode(
             masked = workflow.mask(data, {"method": "recode", "steps": _recodes(steps_made)}, key=secret)
             if report is not None:
                 workflow.report(masked, report, force=force)
-            workflow.keep(masked, output, audit=audit, reading=reading, force=force)
+            record = workflow.keep(masked, output, audit=audit, reading=reading, force=force)
         elif output is not None:
             workflow.write(stages[-1].data, output, force=force)
     console.say(stage_table(stages, risk=bool(parameters)))
-    for path in outputs:
-        console.say(f"\nWrote {visible(str(path))}; it stays inside.")
+    places = {"recoded file": output, "audit record": record, "report": report, "recipe": write_recipe}
+    made = {what: str(path) for what, path in places.items() if path is not None}
+    if made:
+        console.say("")
+        console.say(table(["made", "where", ""], [(what, visible(path), INSIDE) for what, path in made.items()]))
     told = [stage.as_dict() for stage in stages]
-    console.result({"command": "recode", "stages": told, "outputs": [str(path) for path in outputs]})
+    console.result({"command": "recode", "stages": told, "made": made})
 
 
 def stated_recipe(recipe: Path | None, grc: list[str] | tuple[()]) -> Recipe:
