@@ -101,3 +101,13 @@ def test_a_map_takes_a_recoded_candidate_by_information_loss_and_says_why_not_ot
     assert "does not see what recoding took away" in blind["reason"][1]
     assert seeing["reason"] == ["", ""]
     assert 0 < seeing["information_loss"][1] < 1
+
+
+def test_what_is_undone_has_the_description_that_it_had(tmp_path: Path) -> None:
+    data = workflow.read(table(), identifier="id")
+    masked = workflow.mask(data, RecodeSpec(steps=STEPS), key=Key.generate())
+    assert workflow.undo(masked).schema == data.schema
+    record = workflow.keep(masked, tmp_path / "out.parquet", audit=tmp_path / "audit")
+    restored = workflow.undo(workflow.read(tmp_path / "out.parquet"), record)
+    assert restored.schema == data.schema
+    assert restored.table["Age"].to_pylist() == data.table["Age"].to_pylist()
