@@ -15,6 +15,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.masked_file import MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
+from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_spec, find_engine
 from safeswap.workflow.assessing import assess_file
@@ -162,14 +163,19 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     >>> undo(swap(data, swap=["Race"], rate=0.05, insecure_seed=1)).table.equals(data.table)
     True
     """
-    from safeswap.io.audit import read_audit
+    from safeswap.io.audit import read_audit, read_audit_json
     from safeswap.model.undo import undo as undone
 
     if isinstance(masked, Masked):
-        return undone(masked.data, masked.audit)
+        # A masking may describe attributes anew; the original has the description that it had.
+        return replace(undone(masked.data, masked.audit), schema=masked.original.schema)
     if audit is None:
         raise SpecError("the audit record is needed", code="no-audit", hint="undo(masked_file, audit_directory)")
-    return undone(read(masked), audit if isinstance(audit, Audit) else read_audit(Path(audit)))
+    if isinstance(audit, Audit):
+        return undone(read(masked), audit)
+    found = undone(read(masked), read_audit(Path(audit)))
+    described = Schema.model_validate(read_audit_json(Path(audit))["schema"])
+    return replace(found, schema=described) if described.names == found.attributes else found
 
 
 def keep(
