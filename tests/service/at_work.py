@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 
+import httpx
 from sqlalchemy import select
 from tests.service.serving import Running
 
@@ -70,3 +71,42 @@ def project_with_data(here: Running, *people: str, owner: str = "ana", content: 
     here.service.queue.enqueue("ingest", payload, project_id=project, created_by=here.user_id(owner))
     do_jobs(here.service)
     return project
+
+
+def masking_of(here: Running, client: httpx.Client, project: str, **changes: object) -> str:
+    """Mask the data of a project; the masking's id."""
+    asked = client.post(f"/api/v1/projects/{project}/maskings", json={"spec": {**SPEC, **changes}})
+    assert asked.status_code == 202, asked.text
+    do_jobs(here.service)
+    made = client.get(asked.headers["location"]).json()
+    assert made["state"] == "succeeded", made
+    return str(made["result"]["id"])
+
+
+def request_of(here: Running, client: httpx.Client, project: str, masking: str, **terms: object) -> str:
+    """Ask for a release and have it prepared; its address."""
+    address = f"/api/v1/projects/{project}/releases"
+    asked = client.post(address, json={"masking": masking, "terms": terms})
+    assert asked.status_code == 202, asked.text
+    assert asked.json()["state"] == "preparing"
+    do_jobs(here.service)
+    return asked.headers["location"]
+
+
+class Case:
+    """A project of its own with a release that waits to be decided."""
+
+    def __init__(self, here: Running, seed: int) -> None:
+        people = ("vera", "ana", "olga", "otto")
+        self.here, self.content = here, survey(seed=seed, records=60 + seed)
+        self.project = project_with_data(here, *people, content=self.content)
+        self.ana, self.olga, self.otto, self.vera = (here.client(each) for each in ("ana", "olga", "otto", "vera"))
+        self.masking = masking_of(here, self.ana, self.project)
+        self.address = request_of(here, self.ana, self.project, self.masking, title="Survey")
+
+    def shown(self, client: httpx.Client | None = None) -> dict[str, object]:
+        return dict((client or self.olga).get(self.address).json())
+
+    def approve(self, client: httpx.Client, **body: object) -> httpx.Response:
+        wanted = {"manifest_hash": self.shown()["manifest_hash"], **body}
+        return client.post(f"{self.address}/approval", json=wanted)

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from tests.service.at_work import SPEC, do_jobs, project_with_data, survey
+from tests.service.at_work import Case, masking_of, project_with_data, request_of
 from tests.service.serving import Running, running
 
 from safeswap import workflow
@@ -27,43 +26,6 @@ from safeswap.service.tasks.release import record_context
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("office")) as here:
         yield here
-
-
-def _masking(here: Running, client: httpx.Client, project: str, **changes: object) -> str:
-    asked = client.post(f"/api/v1/projects/{project}/maskings", json={"spec": {**SPEC, **changes}})
-    assert asked.status_code == 202, asked.text
-    do_jobs(here.service)
-    made = client.get(asked.headers["location"]).json()
-    assert made["state"] == "succeeded", made
-    return str(made["result"]["id"])
-
-
-def _request(here: Running, client: httpx.Client, project: str, masking: str, **terms: object) -> str:
-    address = f"/api/v1/projects/{project}/releases"
-    asked = client.post(address, json={"masking": masking, "terms": terms})
-    assert asked.status_code == 202, asked.text
-    assert asked.json()["state"] == "preparing"
-    do_jobs(here.service)
-    return asked.headers["location"]
-
-
-class Case:
-    """A project of its own with a release that waits to be decided."""
-
-    def __init__(self, here: Running, seed: int) -> None:
-        people = ("vera", "ana", "olga", "otto")
-        self.here, self.content = here, survey(seed=seed, records=60 + seed)
-        self.project = project_with_data(here, *people, content=self.content)
-        self.ana, self.olga, self.otto, self.vera = (here.client(each) for each in ("ana", "olga", "otto", "vera"))
-        self.masking = _masking(here, self.ana, self.project)
-        self.address = _request(here, self.ana, self.project, self.masking, title="Survey")
-
-    def shown(self, client: httpx.Client | None = None) -> dict[str, object]:
-        return dict((client or self.olga).get(self.address).json())
-
-    def approve(self, client: httpx.Client, **body: object) -> httpx.Response:
-        wanted = {"manifest_hash": self.shown()["manifest_hash"], **body}
-        return client.post(f"{self.address}/approval", json=wanted)
 
 
 SEEDS = iter(range(1, 100))
@@ -121,7 +83,7 @@ def test_the_bundle_that_is_downloaded_is_the_one_that_was_approved(approved: Ca
 
 
 def test_an_officer_cannot_approve_what_she_asked_for_herself(case: Case) -> None:
-    case.address = _request(case.here, case.olga, case.project, case.masking, title="Survey of Olga")
+    case.address = request_of(case.here, case.olga, case.project, case.masking, title="Survey of Olga")
     refused = case.approve(case.olga)
     assert (refused.status_code, refused.json()["code"]) == (403, "four-eyes")
     assert case.shown(case.olga)["may_approve"] is False
@@ -164,8 +126,8 @@ def test_a_second_release_of_the_same_records_is_refused_with_what_it_would_tell
     other = project_with_data(
         case.here, "ana", "olga", "otto", content=b"".join([lines[0], *sorted(lines[1:], reverse=True)])
     )
-    case.masking = _masking(case.here, case.ana, other, rate=0.3)
-    case.address = _request(case.here, case.ana, other, case.masking)
+    case.masking = masking_of(case.here, case.ana, other, rate=0.3)
+    case.address = request_of(case.here, case.ana, other, case.masking)
     shown = case.shown()["differencing"]
     assert [each["release_id"] for each in shown] == [first]
     refused = case.approve(case.olga)
@@ -183,8 +145,8 @@ def test_a_second_release_of_the_same_records_is_refused_with_what_it_would_tell
 
 def test_in_the_same_order_the_records_that_differ_are_counted(case: Case) -> None:
     assert case.approve(case.olga).status_code == 200
-    masking = _masking(case.here, case.ana, case.project, rate=0.4)
-    case.address = _request(case.here, case.ana, case.project, masking)
+    masking = masking_of(case.here, case.ana, case.project, rate=0.4)
+    case.address = request_of(case.here, case.ana, case.project, masking)
     (shown,) = case.shown()["differencing"]
     assert shown["differ"] > 0
     assert f"{shown['differ']:,} records with different values" in shown["sentence"]
@@ -192,7 +154,7 @@ def test_in_the_same_order_the_records_that_differ_are_counted(case: Case) -> No
 
 def test_of_two_that_were_prepared_together_only_one_leaves(case: Case) -> None:
     first = case.address
-    second = _request(case.here, case.ana, case.project, _masking(case.here, case.ana, case.project, rate=0.3))
+    second = request_of(case.here, case.ana, case.project, masking_of(case.here, case.ana, case.project, rate=0.3))
     assert case.approve(case.olga).status_code == 200
     case.address = second
     refused = case.approve(case.otto, override_reason="both are good")
@@ -222,7 +184,7 @@ def test_the_ledger_remembers_what_a_deleted_project_has_released(case: Case) ->
         connection.execute(delete(projects).where(projects.c.id == case.project))
     case.here.service.store.delete(case.project)
     project = project_with_data(case.here, "ana", "olga", content=case.content)
-    case.address = _request(case.here, case.ana, project, _masking(case.here, case.ana, project))
+    case.address = request_of(case.here, case.ana, project, masking_of(case.here, case.ana, project))
     (shown,) = case.shown()["differencing"]
     assert "cannot be counted" in shown["sentence"]
     assert case.approve(case.olga).json()["code"] == "second-release"
@@ -237,7 +199,7 @@ def test_data_that_were_replaced_meanwhile_are_not_released(case: Case) -> None:
 
 
 def test_a_release_that_cannot_be_prepared_says_why(case: Case) -> None:
-    address = _request(case.here, case.ana, case.project, case.masking, drop=["no such column"])
+    address = request_of(case.here, case.ana, case.project, case.masking, drop=["no such column"])
     found = case.olga.get(address).json()
     assert found["state"] == "failed"
     assert found["reason"]
@@ -280,7 +242,7 @@ def test_alone_on_ones_own_machine_one_approves_ones_own_and_the_log_says_so(tmp
         here.client().post("/api/v1/session", json={"start_token": "start"})
         local = here.client("local")
         project = project_with_data(here, "local", owner="local")
-        address = _request(here, local, project, _masking(here, local, project))
+        address = request_of(here, local, project, masking_of(here, local, project))
         found = local.get(address).json()
         assert found["may_approve"] is True
         done = local.post(f"{address}/approval", json={"manifest_hash": found["manifest_hash"]})

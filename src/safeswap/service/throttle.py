@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from safeswap.service.database import new_id, now
 from safeswap.service.problems import TooMany
@@ -20,6 +20,7 @@ from safeswap.service.tables import log_ins
 
 REMEMBERED_SECONDS = 3600.0
 LONGEST_PAUSE = 900.0
+_LOCK = 0x5AFE7071  # the number by which two attempts on one PostgreSQL database find each other
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def begin(service: Service, *, name: str, address: str) -> tuple[str, ...]:
     subjects = ((_subject(service, "name", name), BY_NAME), (_subject(service, "address", address), BY_ADDRESS))
     at = now()
     with service.database.write() as connection:
+        if service.database.dialect == "postgresql":  # SQLite has taken its only lock already
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         connection.execute(delete(log_ins).where(log_ins.c.at < at - REMEMBERED_SECONDS))
         wait = max(_wait(connection, subject, patience, at) for subject, patience in subjects)
         if wait > 0:

@@ -1,0 +1,103 @@
+"""People, rules and releases on PostgreSQL, where two writers really meet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from sqlalchemy import select
+from tests.service.at_work import Case, masking_of, request_of
+from tests.service.postgres import Cluster, programs
+from tests.service.serving import PASSWORD, Running, running
+
+from safeswap.service import auditlog, throttle
+from safeswap.service.tables import ledger, projects
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = programs()
+    if found is None:
+        pytest.skip("NOT TESTED ON POSTGRESQL: no initdb and pg_ctl on this machine; run tools/install-postgres")
+    cluster = Cluster.make(found)
+    try:
+        cluster.start()
+        with running(tmp_path_factory.mktemp("office"), database_url=cluster.address) as here:
+            yield here
+    finally:
+        cluster.remove()
+
+
+def test_log_in_throttling_and_pages_work_there_too(office: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "now", lambda: 1e9)
+    clients = [office.client() for _ in range(7)]
+
+    def attempt(client: httpx.Client) -> int:
+        return client.post("/api/v1/session", json={"name": "vera", "password": "wrong"}).status_code
+
+    with ThreadPoolExecutor(7) as pool:
+        answers = list(pool.map(attempt, clients))
+    assert (answers.count(401), answers.count(429)) == (5, 2)
+    opened = clients[0].post("/api/v1/session", json={"name": "Ana", "password": PASSWORD})
+    assert opened.status_code == 201
+    taken = office.client("adam").post("/api/v1/users", json={"name": "ana", "role": "viewer"})
+    assert taken.json()["code"] == "name-taken"
+    names, cursor = [], ""
+    while cursor is not None:
+        page = office.client("adam").get("/api/v1/users", params={"limit": 2, "cursor": cursor}).json()
+        names, cursor = names + [each["name"] for each in page["items"]], page["next"]
+    assert names == sorted(set(names))
+
+
+def test_many_writers_make_one_chain_there_too(office: Running) -> None:
+    before = auditlog.end(office.service.database).number
+
+    def write() -> None:
+        for _ in range(10):
+            with office.service.database.write() as connection:
+                auditlog.record(connection, "ada", "act", detail={"share": 0.1})
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    found = auditlog.verify(office.service.database)
+    assert (found.ok, found.entries) == (True, before + 40)
+
+
+def test_the_same_request_at_the_same_moment_is_carried_out_once_there_too(office: Running) -> None:
+    clients = [office.client("ana") for _ in range(5)]
+
+    def ask(client: httpx.Client) -> httpx.Response:
+        return client.post("/api/v1/projects", json={"name": "once"}, headers={"Idempotency-Key": "once"})
+
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(ask, clients))
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    with office.service.database.read() as connection:
+        made = connection.execute(select(projects.c.id).where(projects.c.name == "once")).scalars().all()
+    assert len(made) == 1
+    assert {answer.json()["id"] for answer in answers if answer.status_code == 201} == set(made)
+
+
+def test_of_two_releases_of_the_same_records_approved_at_the_same_moment_one_leaves(office: Running) -> None:
+    case = Case(office, 40)
+    second = request_of(office, case.ana, case.project, masking_of(office, case.ana, case.project, rate=0.3))
+    wanted = [(address, case.olga.get(address).json()["manifest_hash"]) for address in (case.address, second)]
+
+    def approve(place: int) -> int:
+        address, manifest_hash = wanted[place % 2]
+        client = office.client("olga" if place % 2 else "otto")
+        return client.post(f"{address}/approval", json={"manifest_hash": manifest_hash}).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = sorted(pool.map(approve, range(6)))
+    assert answers == [200, 409, 409, 409, 409, 409]
+    with office.service.database.read() as connection:
+        lineage = connection.execute(select(projects.c.fingerprint).where(projects.c.id == case.project)).scalar_one()
+        taken = connection.execute(select(ledger).where(ledger.c.lineage == lineage)).all()
+    assert [entry.number for entry in taken] == [1]
