@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from safeswap.service.settings import Settings
 from safeswap.service.store import Store
 from safeswap.service.tables import metadata, projects
 from safeswap.service.worker import Worker
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,30 @@ def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(setting
     running = start(settings, tmp_path, jobs=300, queue="naive", patience=3)
     with pytest.raises(AssertionError, match="handed out twice"):
         check_none_twice_none_lost(running, number=300)
+
+
+def test_a_worker_outlives_a_crash_of_the_server_in_the_middle_of_a_job(settings, cluster, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    database, store = database_of(settings), Store(settings)
+    user = add_user(database)
+    project = add_project(database, store, user=user)
+    queue = Queue(database, settings)
+    job = queue.enqueue("wait", {}, project_id=project, created_by=user)
+    worker = Worker(settings, database=database, packages=["tests.service.hard_jobs"])
+    doing = threading.Thread(target=worker.run_until_idle)
+    doing.start()
+    begun = store.checkpoint(job) / "pid"
+    while not begun.exists():
+        time.sleep(0.05)
+    cluster.stop("immediate")
+    time.sleep(1.5)  # long enough for a heartbeat to fail, shorter than the lease
+    cluster.start()
+    assert queue.get(job)["state"] == "running"
+    assert queue.cancel(job)
+    doing.join()
+    row = queue.get(job)
+    assert (row["state"], row["attempts"]) == ("cancelled", 1)
+    database.close()
 
 
 def test_a_file_is_read_in_by_a_worker_whose_process_reaches_no_database(settings):

@@ -30,7 +30,8 @@ PROGRAM = """
 import signal, sys
 from safeswap.service.settings import Settings
 from safeswap.service.worker import Worker
-worker = Worker(Settings.model_validate_json(sys.argv[1]), packages=["tests.service.hard_jobs"])
+parent = int(sys.argv[2]) if len(sys.argv) > 2 else None
+worker = Worker(Settings.model_validate_json(sys.argv[1]), packages=["tests.service.hard_jobs"], parent=parent)
 signal.signal(signal.SIGTERM, worker.stop)
 worker.run()
 """
@@ -160,6 +161,25 @@ def test_a_worker_that_is_asked_to_stop_gives_its_job_back(place):
     assert is_gone(child)
     row = place.queue.get(job)
     assert (row["state"], row["attempts"]) == ("queued", 0)
+
+
+def test_a_worker_whose_server_is_gone_gives_its_job_back_and_ends(place):
+    job = place.add("wait")
+    arguments = [sys.executable, "-c", PROGRAM, place.settings.model_dump_json()]
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, subprocess, sys; subprocess.run([*sys.argv[1:], str(os.getpid())])",
+            *arguments,
+        ],
+        cwd=ROOT,
+    )
+    child = place.pid_of(job)
+    server.kill()
+    server.wait()
+    until(lambda: is_gone(child))
+    assert until(lambda: place.queue.get(job)["state"] == "queued")
 
 
 def test_a_job_that_is_cancelled_stops(place):

@@ -12,7 +12,6 @@ import secrets
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,6 +52,7 @@ class Worker:
         database: Database | None = None,
         name: str | None = None,
         packages: Sequence[str] = PACKAGES,
+        parent: int | None = None,
     ) -> None:
         self.name = name or f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
@@ -61,7 +61,8 @@ class Worker:
         self._packages = tuple(packages)
         self._queue = Queue(self._database, settings, ended=self._task_failed)
         self._spare: JobProcess | None = None
-        self._stopping = False
+        self._parent = parent  # the server whose end is this worker's end
+        self._stopped_by_signal = False
         self._looked = self._swept = -math.inf  # when house was last kept
 
     def run(self) -> None:
@@ -99,7 +100,11 @@ class Worker:
 
     def stop(self, *_signal: int | FrameType | None) -> None:
         """Give back the job in hand, and take no other."""
-        self._stopping = True
+        self._stopped_by_signal = True
+
+    @property
+    def _stopping(self) -> bool:
+        return self._stopped_by_signal or (self._parent is not None and os.getppid() != self._parent)
 
     def _step(self) -> bool:
         claim = self._patiently(lambda: self._queue.claim(self.name, kinds(self._packages)))
@@ -246,19 +251,11 @@ def _told(claim: Claim) -> dict[str, Any]:
 def main(settings: Settings) -> None:
     """Run a worker in this process until a signal ends it."""
     logs.configure(settings)
-    worker = Worker(settings)
+    parent = os.environ.get("SAFESWAP_WORKER_OF", "")
+    worker = Worker(settings, parent=int(parent) if parent.isdigit() else None)
     signal.signal(signal.SIGTERM, worker.stop)
     signal.signal(signal.SIGINT, worker.stop)
-    if (server := os.environ.get("SAFESWAP_WORKER_OF")) is not None:
-        threading.Thread(target=_end_with, args=(int(server), worker), daemon=True).start()
     worker.run()
-
-
-def _end_with(server: int, worker: Worker) -> None:
-    """A worker that a server has started does not outlive it: the next server starts its own."""
-    while os.getppid() == server:
-        time.sleep(1.0)
-    worker.stop()
 
 
 if __name__ == "__main__":
