@@ -22,9 +22,9 @@ def growth_chart(grown: Mapping[str, Mapping[int, float]]) -> str:
         return across, HEIGHT - BOTTOM - (y - bottom) / (top - bottom) * (HEIGHT - TOP - BOTTOM)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="13" role="img" aria-label="Seconds of processor time against records, both in powers of ten">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
+        "<title>Seconds of processor time against records, both in powers of ten</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/><g font-size="13">',
     ]
     for power in range(low, high + 1):
         x, y = place(power, bottom)
@@ -47,7 +47,7 @@ def growth_chart(grown: Mapping[str, Mapping[int, float]]) -> str:
         parts.append(f'<rect x="{WIDTH - RIGHT + 16}" y="{y - 9}" width="12" height="12" fill="{colour}"/>')
         told = escape(name + _slope(series))
         parts.append(f'<text x="{WIDTH - RIGHT + 34}" y="{y + 2}" font-size="12">{told}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return "\n".join([*parts, "</g></svg>"]) + "\n"
 
 
 def _range(values: list[float]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from safeswap.engines.capabilities import check_supported
-from safeswap.errors import UnsafeRelease
+from safeswap.errors import InputError, UnsafeRelease
 from safeswap.io.atomic import atomic_directory, atomic_write
 from safeswap.io.audit import AUDIT, PAIRS, write_audit_json
 from safeswap.io.masking import both_or_neither, digest_of
@@ -100,7 +100,7 @@ def mask_files(job: Job) -> MaskedFile:
     check_supported(job.engine, job.spec)
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
-    with _output(job, files) as (part, work):
+    with _output(job, files) as (part, work), _unless_changed(files):
         swap = _drawn(job, files, schema, work)
         try:
             names = _changed(swap, schema, job.spec)
@@ -122,6 +122,16 @@ def mask_files(job: Job) -> MaskedFile:
         assessment=assessment,
         **{name: totals[name] for name in _TOLD},
     )
+
+
+@contextmanager
+def _unless_changed(files: ParquetFiles) -> Iterator[None]:
+    """Where the source is no longer what it was, that is the reason of every failure and is told as such."""
+    try:
+        yield
+    except (InputError, UnsafeRelease, ValueError):
+        files.check_unchanged()
+        raise
 
 
 def _assessed(job: Job, swap: FileSwap) -> Assessment | None:
