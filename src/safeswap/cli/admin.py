@@ -138,6 +138,45 @@ def check_log(
     console.result({"command": "check-log", "entries": found.entries, "end": found.end.hash})
 
 
+@admin.command(name="back-up")
+@command
+def back_up(
+    console: Console,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new folder for the copy")],
+    settings: SettingsFile = None,
+    store: StoreFolder = None,
+    master_key: MasterKey = None,
+) -> None:
+    """Copy database and projects to a new folder, while the service runs. The master key is not in it.
+
+    A database on PostgreSQL is left to `pg_dump`: run that first.
+    """
+    from safeswap.service.backup import back_up as copy_service
+
+    told = copy_service(_settings(settings, store, master_key), folder)
+    console.say(f"{told['files']:,} files are in {folder}.")
+    if not told["database"]:
+        console.warn("The database is on PostgreSQL and not in the copy: it has to have been saved by pg_dump before.")
+    console.result({"command": "back-up", **told})
+
+
+@admin.command()
+@command
+def restore(
+    console: Console,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="what `safeswap admin back-up` wrote")],
+    settings: SettingsFile = None,
+    store: StoreFolder = None,
+    master_key: MasterKey = None,
+) -> None:
+    """Make the store of a service anew from a backup. A store that is there is never overwritten."""
+    from safeswap.service.backup import restore as copy_back
+
+    files = copy_back(_settings(settings, store, master_key), folder)
+    console.say(f"{files:,} files are back. The service needs the master key with which it was made.")
+    console.result({"command": "restore", "files": files})
+
+
 def _settings(path: Path | None, store: Path | None, master_key: Path | None) -> Settings:
     from safeswap.service.running import require_extra
 
