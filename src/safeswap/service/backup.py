@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from safeswap.errors import InputError, OutputError
 from safeswap.io.atomic import atomic_directory
+from safeswap.service.auditlog import ANCHORS
 from safeswap.service.database import open_database
 from safeswap.service.migrate import check, newest
 from safeswap.service.settings import Settings
@@ -33,6 +34,9 @@ def back_up(settings: Settings, target: Path) -> dict[str, Any]:
     A database on PostgreSQL is not copied: its own tools do that (``pg_dump``), before this is called.
     """
     with atomic_directory(target) as part:
+        # Anchors before the log: one that is newer than the log would say that its end was cut off.
+        if (anchors := settings.store / ANCHORS).is_file():
+            shutil.copyfile(anchors, part / ANCHORS)
         if not settings.database_url:
             _copy_database(settings, part / _DATABASE)
         projects = settings.store / _PROJECTS

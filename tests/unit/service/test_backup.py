@@ -29,6 +29,7 @@ class Place:
         self.key = open_vault(self.settings).project_key(self.project)
         (self.store.data(self.project, 1) / "data.parquet").write_text("records")
         self.add_result("r0")
+        (self.store.root / "audit-anchors.jsonl").write_text("{}")
 
     def add_result(self, name: str) -> None:
         """As jobs do it: the files first, then the row."""
@@ -49,9 +50,9 @@ def elsewhere(place: Place, folder: Path) -> Settings:
 
 def test_a_service_can_be_made_again_from_its_backup_and_its_master_key(place, tmp_path):
     told = back_up(place.settings, tmp_path / "copy")
-    assert told == {"database": True, "files": 4}
+    assert told == {"database": True, "files": 5}
     again = elsewhere(place, tmp_path)
-    assert restore(again, tmp_path / "copy") == 4
+    assert restore(again, tmp_path / "copy") == 5
     database = open_database(again.database)
     check(database)
     store = Store(again)
@@ -59,6 +60,7 @@ def test_a_service_can_be_made_again_from_its_backup_and_its_master_key(place, t
     with database.read() as connection:
         assert connection.scalars(select(projects.c.name)).all() == ["survey"]
     assert open_vault(again).project_key(place.project) == place.key
+    assert (store.root / "audit-anchors.jsonl").read_text() == "{}"
     assert (store.data(place.project, 1) / "data.parquet").read_text() == "records"
     modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in store.root.rglob("*")}
     assert {mode for is_folder, mode in modes if is_folder} == {0o700}
