@@ -118,6 +118,7 @@ COMPILE := $(LOCK) pyproject.toml
 lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --output-file requirements/dev.txt --extra dev --constraints requirements/runtime.txt
+	$(COMPILE) --output-file requirements/service.txt --extra service --constraints requirements/dev.txt
 	for group in spark-build spark; do \
 		$(LOCK) --group pyproject.toml:$$group --output-file requirements/$$group.txt --constraints requirements/dev.txt; \
 	done
