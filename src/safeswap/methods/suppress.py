@@ -30,8 +30,11 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
+from safeswap.model.spec import Names
 from safeswap.model.suppress_invariants import NothingUnsafe, OnlyBlanks
 from safeswap.model.suppress_spec import SuppressSpec
+
+Combinations = tuple[tuple[Names, float], ...]
 
 UNSAFE, BLANKED = "unsafe_combinations", "blanked_by_attribute"
 """Facts of the audit that are tables: what was unsafe before and after, and what was blanked where."""
@@ -103,6 +106,7 @@ def problem_of(data: Microdata, spec: SuppressSpec) -> tuple[Problem, Rows]:
     """
     stated = check_combinations(spec, data.schema, records=len(data))
     names, costs = spec.names, spec.costs
+    decisive = stated if spec.missing == "none" else _not_implied(stated)
     found = key_classes(data, names, missing=spec.missing, weight=spec.weight)
     if spec.weight is not None:
         found = _by_weight(data, spec.weight, found)
@@ -110,12 +114,26 @@ def problem_of(data: Microdata, spec: SuppressSpec) -> tuple[Problem, Rows]:
     problem = Problem(
         classes=found,
         members=np.bincount(found.of_record, minlength=len(found)).astype(np.int64),
-        combinations=tuple((mask_of([place[key] for key in keys]), tolerance) for keys, tolerance in stated),
+        combinations=tuple((mask_of([place[key] for key in keys]), tolerance) for keys, tolerance in decisive),
         costs=np.array([costs[name] for name in names], np.float64),
         allowed=mask_of([place[name] for name in spec.blankable]),
         meaning=spec.missing,
     )
     return problem, found.of_record.astype(np.int64)
+
+
+def _not_implied(stated: Combinations) -> Combinations:
+    """The combinations that are not part of another one with at least their tolerance.
+
+    Who agrees in more keys agrees in fewer: where a blank is a value, or matches all, a combination is safe if one that
+    contains it is. Where a blank matches nothing that does not hold, for a record may be blank in the further keys.
+    """
+    sets = [(frozenset(keys), tolerance) for keys, tolerance in stated]
+    return tuple(
+        each
+        for each, (keys, tolerance) in zip(stated, sets, strict=True)
+        if not any(keys < others and tolerance <= theirs for others, theirs in sets)
+    )
 
 
 def _by_weight(data: Microdata, weight: str, found: Any) -> Any:
@@ -138,12 +156,12 @@ def _never_safe(data: Microdata, spec: SuppressSpec) -> tuple[str, ...]:
     whole, _, _ = blanking.after(problem, blanking.everything(problem))
     if not blanking.unsafe_classes(problem, whole).any():
         return ()
-    stated = spec.stated()
-    return tuple(
-        " × ".join(keys)
-        for (keys, _), combination in zip(stated, problem.combinations, strict=True)
-        if blanking.unsafe_classes(replace(problem, combinations=(combination,)), whole).any()
-    )
+    found = []
+    for keys, tolerance in spec.stated():
+        one = replace(problem, combinations=((mask_of([spec.names.index(key) for key in keys]), tolerance),))
+        if blanking.unsafe_classes(one, whole).any():
+            found.append(" × ".join(keys))
+    return tuple(found)
 
 
 def _answer(problem: Problem, spec: SuppressSpec) -> Answer:

@@ -118,6 +118,16 @@ def test_no_file_that_is_safe_costs_less(asked, missing):
     assert broken_promises(masked) == []
 
 
+@pytest.mark.parametrize("missing", ["own", "any"])
+def test_a_list_that_another_implies_costs_nothing(missing):
+    data = ss.datasets.cps8d()
+    small = Microdata(data.table.slice(0, 300), data.schema)
+    stated = {"keys": data.schema.categorical[:3], "missing": missing}
+    alone, with_parts = suppressed(small, **stated), suppressed(small, **stated, up_to=3)
+    assert blanks(alone) == blanks(with_parts) > 0
+    assert broken_promises(with_parts) == []
+
+
 def test_what_matters_more_is_kept():
     records = [(0, 0)] * 3 + [(1, 1)] * 3 + [(0, 1), (1, 0)]
     dear = suppressed(microdata(records, NAMES[:2]), keys=["A", "B"], importance={"A": 5})
