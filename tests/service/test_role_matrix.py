@@ -67,6 +67,10 @@ TABLE = {
     f"DELETE {PROJECT}/members/{{user_name}}": "project invite",
     f"PUT {PROJECT}/data": "project work",
     f"POST {PROJECT}/data-from-folder": "project work",
+    f"POST {PROJECT}/exports": "project work",
+    f"GET {PROJECT}/exports": "project work",
+    f"GET {PROJECT}/exports/{{result_id}}/file": "project work",
+    "PUT /api/v1/imports": "work",
     f"GET {PROJECT}/description": "project read",
     f"PATCH {PROJECT}/description": "project work",
     f"GET {PROJECT}/jobs": "project read",
@@ -94,6 +98,16 @@ TABLE = {
     f"GET {PROJECT}/confidentiality/{{result_id}}": "project read",
     f"GET {PROJECT}/confidentiality/{{result_id}}/plot": "project read",
     f"GET {PROJECT}/confidentiality/{{result_id}}/plot.html": "project read",
+    f"POST {PROJECT}/risky": "project read",
+    f"GET {PROJECT}/recipe": "project read",
+    f"PUT {PROJECT}/recipe": "project work",
+    f"POST {PROJECT}/recipe/{{way}}": "project work",
+    f"POST {PROJECT}/advice": "project read",
+    f"POST {PROJECT}/table-checks": "project read",
+    f"POST {PROJECT}/safe-tables": "project work",
+    f"GET {PROJECT}/safe-tables": "project read",
+    f"GET {PROJECT}/safe-tables/{{result_id}}": "project read",
+    f"GET {PROJECT}/safe-tables/{{result_id}}/report.html": "project read",
     f"POST {PROJECT}/script": "project read",
     f"GET {PROJECT}/log": "project read",
     f"POST {PROJECT}/log": "project work",
@@ -110,7 +124,14 @@ TABLE = {
     "DELETE /api/v1/jobs/{job_id}": "project work",
 }
 
-PARTS = {"number": "0", "name": "report.html", "user_name": "vera", "user_id": "none", "token_id": "none"}
+PARTS = {
+    "number": "0",
+    "way": "undo",
+    "name": "report.html",
+    "user_name": "vera",
+    "user_id": "none",
+    "token_id": "none",
+}
 
 
 def test_every_route_of_the_contract_is_in_the_table(town: Running) -> None:

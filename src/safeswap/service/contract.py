@@ -32,8 +32,15 @@ _HTML = """<!doctype html>
 </html>
 """
 
-_START = f"""SwaggerUIBundle({{
+_START = f"""const withToken = async (request) => {{
+  if (request.method === "GET") return request;
+  const session = await fetch("/api/v1/session");
+  if (session.ok) request.headers["X-CSRF-Token"] = (await session.json()).csrf_token;
+  return request;
+}};
+SwaggerUIBundle({{
   url: "{ADDRESS}", dom_id: "#contract", deepLinking: true, filter: true, validatorUrl: null, tryItOutEnabled: false,
+  requestInterceptor: withToken,
 }});
 """
 
