@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 
 from safeswap.model.levels import level_texts
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.service.problems import Unprocessable
+from safeswap.service.rare import MISSING, RARE, rare_texts
 from safeswap.service.schemas.studies import BeforeAfterAnswer, Cell
 
 MOST_CELLS = 20_000
-MISSING = "(missing)"
 
 
 def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int) -> BeforeAfterAnswer:
     """The table of some attributes before and after; of a count below ``tolerance`` only that it is one.
+
+    Levels that fewer records have go together under one name.
 
     >>> import safeswap
     >>> masked = safeswap.swap(safeswap.datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1)
@@ -25,7 +30,8 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int)
     for name in attributes:
         if not masked.original.schema[name].kind.is_categorical:
             raise Unprocessable("a table needs categorical attributes", code="not-categorical", attribute=name)
-    before, after = counted(masked.original, attributes), counted(masked.data, attributes)
+    rare = [rare_texts(masked.original, name, tolerance) for name in attributes]
+    before, after = (counted(data, attributes, rare) for data in (masked.original, masked.data))
     places = sorted({*before, *after})
     if len(places) > MOST_CELLS:
         raise Unprocessable(f"the table has more than {MOST_CELLS:,} cells", code="too-large", hint="fewer attributes")
@@ -33,18 +39,21 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int)
     return BeforeAfterAnswer(attributes=attributes, tolerance=tolerance, cells=cells)
 
 
-def counted(data: Microdata, attributes: tuple[str, ...]) -> dict[tuple[str, ...], int]:
-    """How many records each occupied cell has, by the texts of its levels."""
+def counted(data: Microdata, attributes: tuple[str, ...], rare: Sequence[frozenset[str]]) -> dict[tuple[str, ...], int]:
+    """How many records each occupied cell has, by the texts of its levels; rare ones under one name."""
     coded = [data.coded(name) for name in attributes]
-    texts = [[*level_texts(column.levels), MISSING] for column in coded]
+    texts = [
+        [*(RARE if text in hidden else text for text in level_texts(column.levels)), MISSING]
+        for column, hidden in zip(coded, rare, strict=True)
+    ]
     sizes = tuple(len(names) for names in texts)
     flat = np.ravel_multi_index(tuple(column.codes.astype(np.int64) for column in coded), sizes)
     cells, counts = np.unique(flat, return_counts=True)
     places = zip(*np.unravel_index(cells, sizes), strict=True)
-    return {
-        tuple(texts[i][code] for i, code in enumerate(place)): int(count)
-        for place, count in zip(places, counts, strict=True)
-    }
+    found: Counter[tuple[str, ...]] = Counter()
+    for place, count in zip(places, counts, strict=True):
+        found[tuple(texts[i][code] for i, code in enumerate(place))] += int(count)
+    return found
 
 
 def _cell(place: tuple[str, ...], before: int, after: int, tolerance: int) -> Cell:

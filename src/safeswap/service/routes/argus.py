@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import update
 
 from safeswap import workflow
-from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.recipe import Recipe
 from safeswap.service import auditlog
@@ -17,6 +15,7 @@ from safeswap.service.asking import recipe_of, require_data
 from safeswap.service.database import now
 from safeswap.service.etags import changed_meanwhile, require_match, set_etag
 from safeswap.service.problems import Conflict
+from safeswap.service.rare import rare_texts
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_as, data_of
 from safeswap.service.schemas.argus import (
@@ -95,9 +94,7 @@ def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) ->
     groups = step.get("groups")
     if not groups:
         return False
-    coded = data.coded(step["attribute"])
-    counts = np.bincount(coded.codes, minlength=coded.cardinality)
-    rare = {text for text, count in zip(level_texts(coded.levels), counts, strict=False) if count < tolerance}
+    rare = rare_texts(data, step["attribute"], tolerance)
     return any(level in rare for levels in groups.values() for level in levels)
 
 

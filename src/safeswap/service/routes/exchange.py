@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
+from pydantic import ConfigDict
 from sqlalchemy import insert, select
 
 from safeswap.service import auditlog
@@ -19,7 +20,7 @@ from safeswap.service.results import find_result, result_page
 from safeswap.service.roles import ProjectAccess, allow, project, project_access
 from safeswap.service.routes.data import FileName, abandon, to_disk
 from safeswap.service.routes.session_log import log_text
-from safeswap.service.schemas.common import Wire
+from safeswap.service.schemas.common import Wire, example
 from safeswap.service.schemas.jobs import Job
 from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.state import Service, service_of
@@ -34,6 +35,8 @@ Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
 class ExportRequest(Wire):
     """Which kind of files: our own archive, or WebSwap's `.orig`, `.desc`, `.specs` and `.log`."""
+
+    model_config = ConfigDict(json_schema_extra=example(form="safeswap"))
 
     form: Literal["safeswap", "webswap"] = "safeswap"
 
@@ -80,7 +83,7 @@ def get_export(request: Request, access: Worker, result_id: ResultId) -> FileRes
     status_code=202,
     openapi_extra={
         "x-streamed": True,
-        "requestBody": {"required": True, "content": {"application/zip": {"schema": {"format": "binary"}}}},
+        "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"format": "binary"}}}},
     },
 )
 async def import_project(

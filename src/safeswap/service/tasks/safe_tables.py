@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from safeswap import workflow
+from safeswap.service.rare import rare_texts
 from safeswap.service.tasks.context import Context, Task
 from safeswap.service.tasks.prepared import prepared_data
 
@@ -29,16 +31,22 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     )
     context.progress(0.9, "writing the report")
     workflow.safe_table_report(found, context.result_folder / REPORT)
-    summary = {**found.as_dict(), "sentence": found.sentence, "cells": [_cells(each) for each in found.tables]}
+    names = {name for names in asked for name in names}
+    hidden = {name: rare_texts(data, name, int(context.project["tolerance"])) for name in names}
+    summary = {**found.as_dict(), "sentence": found.sentence, "cells": [_cells(each, hidden) for each in found.tables]}
     named = ("tables", "tolerance", "keep", "objective", "soft", "time_limit", "recipe")
     spec = {name: payload[name] for name in named if payload.get(name) is not None}
     return {"kind": "safe_tables", "id": context.save_result("safe_tables", spec, summary)}
 
 
-def _cells(changed: Any) -> list[dict[str, Any]]:
-    """The safe table: what may be published. How it was before is in the report, for inside."""
-    rows = changed.long().slice(0, MOST_CELLS).to_pylist()
+def _cells(changed: Any, hidden: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    """The safe table: what may be published. How it was before, and which levels are rare, is in the report."""
     names = changed.before.names
+    rows = [
+        row
+        for row in changed.long().to_pylist()
+        if not any(str(row[name]) in hidden.get(name, frozenset()) for name in names)
+    ][:MOST_CELLS]
     return [
         {
             "levels": [str(row[name]) for name in names],
