@@ -81,12 +81,17 @@ def pinned_ranges(step: Ranges, values: Values) -> Ranges:
     >>> pinned_ranges(Ranges(attribute="Age", equal_count=2), age).labels
     ('<2', '>=2')
     """
-    numbers = numbers_of(values, values.known)
+    known = values.known
+    counts = np.array([values.counts[text] for text in known], dtype=np.int64)
+    numbers = numbers_of(values, known)
+    return pinned_to(step, numbers[counts > 0], counts[counts > 0])
+
+
+def pinned_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> Ranges:
+    """The ranges by their breaks and labels, from the numbers that occur and how often each does."""
     breaks = step.breaks
     if not breaks:
-        counts = np.array([values.counts[text] for text in values.known], dtype=np.int64)
-        occur = counts > 0
-        breaks = _breaks(step, numbers[occur], counts[occur])
+        breaks = _breaks(step, numbers, counts)
         if not breaks:
             raise InfeasibleError(
                 f"{step.attribute!r} has too few different values to be cut into ranges",

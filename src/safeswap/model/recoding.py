@@ -17,7 +17,9 @@ import pyarrow as pa
 from safeswap.errors import SpecError
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
-from safeswap.model.recode_rules import Values, pinned_ranges, targets
+from safeswap.model.numeric_column import Floats, finite_numbers
+from safeswap.model.range_breaks import places as range_places
+from safeswap.model.recode_rules import Values, pinned_ranges, pinned_to, targets
 from safeswap.model.recode_steps import (
     Blank,
     ByHierarchy,
@@ -54,6 +56,8 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     if isinstance(step, Drop):
         return _without(data, step)
     (name,) = step.names
+    if isinstance(step, Ranges) and _is_plain_number(data.schema[name]):
+        return _cut(data, step)
     values = values_of(data, name)
     step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
     target = _complete(targets(step, values), values)
@@ -63,7 +67,11 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
 def pinned(data: Microdata, step: Step) -> Step:
     """The step with all that it takes from the data written down, so that another file is treated exactly alike."""
     check_step(data.schema, step)
-    return pinned_ranges(step, values_of(data, step.attribute)) if isinstance(step, Ranges) else step
+    if not isinstance(step, Ranges):
+        return step
+    if _is_plain_number(data.schema[step.attribute]):
+        return pinned_to(step, *_numbers_that_occur(finite_numbers(data, step.attribute)))
+    return pinned_ranges(step, values_of(data, step.attribute))
 
 
 def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]:
@@ -186,6 +194,29 @@ def _without(data: Microdata, step: Drop) -> Microdata:
     return Microdata(data.table.select(names), schema, data.origin, coded)
 
 
+def _is_plain_number(attribute: Attribute) -> bool:
+    return attribute.kind is Kind.NUMERIC and not attribute.missing
+
+
+def _numbers_that_occur(numbers: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    found, counts = np.unique(numbers[~np.isnan(numbers)], return_counts=True)
+    return found, counts
+
+
+def _cut(data: Microdata, step: Ranges) -> Microdata:
+    """Ranges of a quantity, which may have as many values as there are records: by its numbers, not by their texts."""
+    numbers = finite_numbers(data, step.attribute)
+    step = pinned_to(step, *_numbers_that_occur(numbers))
+    places = np.where(np.isnan(numbers), len(step.labels), range_places(numbers, step.breaks, closed=step.closed))
+    codes = places.astype(smallest_code_type(len(step.labels) + 1))
+    made = _column(data.table.column(step.attribute).type, list(step.labels), codes)
+    before = data.schema[step.attribute]
+    attribute = Attribute(
+        name=before.name, kind=Kind.ORDINAL, label=before.label, letter=before.letter, levels=step.labels
+    )
+    return _described(data, attribute, made)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Column:
     column: pa.ChunkedArray
@@ -202,7 +233,12 @@ def _put(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
     place = {new: i for i, new in enumerate(news)}
     lookup = np.array([*(len(news) if target[t] is None else place[target[t] or ""] for t in texts), len(news)])
     made = _column(data.table.column(name).type, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes])
-    return replace(data.with_columns({name: made.column}, {name: made.coded}), schema=data.schema.replace(attribute))
+    return _described(data, attribute, made)
+
+
+def _described(data: Microdata, attribute: Attribute, made: _Column) -> Microdata:
+    columns, coded = {attribute.name: made.column}, {attribute.name: made.coded}
+    return replace(data.with_columns(columns, coded), schema=data.schema.replace(attribute))
 
 
 def _column(kind: pa.DataType, news: list[str], codes: npt.NDArray[Any]) -> _Column:
