@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from pprint import pformat
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from safeswap.model.schema import Schema
-from safeswap.service.schemas.common import Wire
+from safeswap.service.schemas.common import Wire, example
 
 
 class ScriptRequest(Wire):
     """What the screen shows at the moment; what is left out is left out of the script."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(spec={"method": "swap", "swap": ["Race"], "rate": 0.05}, release=True)
+    )
 
     recipe: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000, description="Steps of the recipe.")
     risky: dict[str, Any] | None = Field(default=None, description="Keys, up_to, tolerance, … as for POST …/risky.")

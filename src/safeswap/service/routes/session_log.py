@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from sqlalchemy import Row, select
 
 from safeswap.service import auditlog
 from safeswap.service.paging import Page, Paged, page_of
 from safeswap.service.roles import ProjectAccess, project
-from safeswap.service.schemas.common import Wire, moment
+from safeswap.service.schemas.common import Wire, example, moment
 from safeswap.service.state import Service, service_of
 from safeswap.service.tables import audit_log
 
@@ -36,6 +36,8 @@ class LogEntry(Wire):
 
 class Note(Wire):
     """A line that a person adds."""
+
+    model_config = ConfigDict(json_schema_extra=example(text="Rates above 5 % distort tenure too much."))
 
     text: str = Field(min_length=1, max_length=2000, description="No values of records: the log is kept.")
 

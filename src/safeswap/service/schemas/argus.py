@@ -55,6 +55,10 @@ class RecipeAnswer(Wire):
 class AdviceRequest(Wire):
     """Which recode would help most."""
 
+    model_config = ConfigDict(
+        json_schema_extra=example(combinations={"keys": ["region", "age", "sex"], "up_to": 3}, most=5)
+    )
+
     combinations: dict[str, Any]
     most: int = Field(default=10, ge=1, le=100)
 

@@ -95,6 +95,8 @@ class MaskingRequest(Wire):
 class AssessmentRequest(Wire):
     """Measure a masking again."""
 
+    model_config = ConfigDict(json_schema_extra=example(masking="6f1c2d9a", measures=["n_rule", "hellinger"]))
+
     masking: Identifier
     measures: tuple[str, ...] = Field(default=DEFAULT_MEASURES, min_length=1, max_length=50)
     attributes: tuple[str, ...] | None = None

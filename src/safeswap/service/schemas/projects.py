@@ -24,6 +24,8 @@ class ProjectRequest(Wire):
 class ProjectChange(Wire):
     """What may be changed of a project."""
 
+    model_config = ConfigDict(json_schema_extra=example(tolerance=5))
+
     name: Name | None = None
     tolerance: int | None = Field(default=None, ge=1, le=1000)
 
@@ -61,6 +63,8 @@ class ProjectAnswer(Wire):
 class FolderRequest(Wire):
     """Take a file from a folder on the server that the administrator allows."""
 
+    model_config = ConfigDict(json_schema_extra=example(path="surveys/2026.csv", reading={"identifier": "id"}))
+
     path: str = Field(min_length=1, max_length=4000, description="Below one of the allowed folders.")
     reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
 
@@ -77,6 +81,8 @@ class AttributeChange(Wire):
 
 class DescriptionChange(Wire):
     """Changes of the description; attributes that are not named stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra=example(attributes=[{"name": "age", "kind": "ordinal"}]))
 
     attributes: tuple[AttributeChange, ...] = Field(min_length=1, max_length=10_000)
 
