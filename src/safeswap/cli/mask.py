@@ -20,6 +20,7 @@ from safeswap.cli.masking import (
     Scores,
     mask_file,
 )
+from safeswap.cli.on_disk import EngineName, MemoryLimit
 from safeswap.cli.options import Force, InsecureSeed, KeyFile, command, reading_options, spec_options
 
 
@@ -74,6 +75,8 @@ def method_command(name: str) -> Any:
         output: MaskedFile = None,
         audit: AuditDirectory = None,
         report: ReportFile = None,
+        engine: EngineName = None,
+        memory_limit: MemoryLimit = "1GB",
         force: Force = False,
         reading: dict[str, Any],
     ) -> None:
@@ -89,6 +92,8 @@ def method_command(name: str) -> Any:
             replicate=replicate,
             plan_only=plan_only,
             scores=scores,
+            engine=engine,
+            memory_limit=memory_limit,
         )
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")

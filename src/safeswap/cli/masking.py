@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table
+from safeswap.cli.on_disk import mask_on_disk
 from safeswap.cli.options import OUTPUT, RANDOMNESS, randomness
 from safeswap.cli.outputs import check_outputs
 from safeswap.cli.scores import score_table
@@ -72,10 +73,31 @@ def mask_file(
     replicate: int,
     plan_only: bool,
     scores: bool,
+    engine: str | None = None,
+    memory_limit: str = "1GB",
 ) -> None:
     """Plan, or mask, measure and keep."""
     from safeswap import workflow
 
+    if engine is not None:
+        if plan_only or outputs.report is not None:
+            raise typer.BadParameter("a plan or a report needs the whole file in memory: leave it out, or --engine")
+        mask_on_disk(
+            console,
+            spec,
+            file,
+            engine=engine,
+            memory_limit=memory_limit,
+            output=outputs.output,
+            audit=outputs.audit,
+            force=outputs.force,
+            reading=reading,
+            key=key,
+            insecure_seed=insecure_seed,
+            replicate=replicate,
+            scores=scores,
+        )
+        return
     if plan_only:
         with console.steps(2) as steps:
             steps.at("reading")
@@ -117,7 +139,7 @@ def mask_file(
 def show_plan(console: Console, plan: Plan) -> None:
     """Whether it can be done; where not, what would make it possible."""
     console.say(plan.sentence + ("." if plan.is_feasible else ": it cannot be done."))
-    if not plan.is_feasible:
+    if plan.relaxations:
         rows = [(as_options(each.change), f"{each.feasible:,}") for each in plan.relaxations]
         console.say(table(["what would help", "pairs then feasible"], rows, right="lr"))
     relaxations = [{"change": each.change, "feasible": each.feasible} for each in plan.relaxations]

@@ -18,6 +18,7 @@ from safeswap.cli.masking import (
     Scores,
     mask_file,
 )
+from safeswap.cli.on_disk import EngineName, MemoryLimit
 from safeswap.cli.options import (
     Force,
     InsecureSeed,
@@ -49,6 +50,8 @@ def swap(
     output: MaskedFile = None,
     audit: AuditDirectory = None,
     report: ReportFile = None,
+    engine: EngineName = None,
+    memory_limit: MemoryLimit = "1GB",
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
@@ -80,4 +83,6 @@ def swap(
         replicate=replicate,
         plan_only=plan_only,
         scores=scores,
+        engine=engine,
+        memory_limit=memory_limit,
     )
