@@ -28,7 +28,9 @@ ENGINES: Mapping[str, str] = {
 CAPABILITIES: Mapping[str, Capability] = {
     "dataframes": Capability(what="dataframes and files of every format (mask, study, release)", engines=("memory",)),
     "swap": Capability(what="swap of a Parquet file or directory", engines=("memory", "duckdb", "spark")),
-    "edit_1990": Capability(what="the Confidentiality Edit of 1990 of a Parquet file", engines=("memory", "duckdb")),
+    "edit_1990": Capability(
+        what="the Confidentiality Edit of 1990 of a Parquet file", engines=("memory", "duckdb", "spark")
+    ),
     "edit_targeted": Capability(what="the targeted Confidentiality Edit of a Parquet file", engines=("memory",)),
     "positions": Capability(what="files without an identifier", engines=("memory", "duckdb")),
     "repair": Capability(what='pairing="repaired" beyond one random pass', engines=("memory", "duckdb", "spark")),

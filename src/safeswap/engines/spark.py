@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,9 +103,11 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, *, work: Path | None = None) -> None:
         self.session = session
+        self.work = work
         self._kept: list[Any] = []
+        self._settled = 0
 
     def close(self) -> None:
         """Let go of what was kept in memory and on the workers' disks."""
@@ -166,7 +169,7 @@ class SparkEngine:
         names = _names(request.constraint)
         threshold = min(int(share * 2.0**64), 2**64 - 1)
         drawn = data.through(drawing(request.draw_key, request.identity_key, threshold), names, ("h", "l"))
-        return self._keep(drawn.select("*", *data.labels(names)))
+        return self.keep(drawn.select("*", *data.labels(names)))
 
     def _raced(self, data: SparkRecords, request: PairRequest, targeting: Targeting) -> Any:
         """All records, with h and l by when they arrive in the race: sooner where their cell has fewer than n."""
@@ -184,7 +187,7 @@ class SparkEngine:
         sooner = f.when(f.col("count").isNotNull(), f.col("sooner")).otherwise(f.col("usual")).alias("h")
         width = range(len(names))
         columns = [_OWN, sooner, "l", *(f"v{j}" for j in width), *(f"g{j}" for j in width)]
-        return self._keep(raced.join(small, same, "left").select(*columns))
+        return self.keep(raced.join(small, same, "left").select(*columns))
 
     def _walk(self, drawn: Any, request: PairRequest, records: int) -> SparkPairs:
         from pyspark.sql import functions as f
@@ -192,7 +195,7 @@ class SparkEngine:
         names = _names(request.constraint)
         strata = [f"g{j}" for j in range(len(request.constraint.equal))]
         lead = _EXPONENT if request.targeting is not None else 0
-        numbered = self._numbered(drawn, strata, records, lead)
+        numbered = self.numbered(drawn, strata, records, lead)
         record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))), *(f"v{j}" for j in range(len(names))))
         both = (
             numbered.withColumn("p", ((f.col("n") - 1) / 2).cast("long"))
@@ -203,11 +206,11 @@ class SparkEngine:
         pairs = both.where(_differ(request.constraint)).select(
             "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
         )
-        placed = self._numbered(self._keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
-        frame = self._keep(placed.where(f.col("k") <= request.wanted))
+        placed = self.numbered(self.keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
+        frame = self.keep(placed.where(f.col("k") <= request.wanted))
         return SparkPairs(frame=frame, number=frame.count(), columns=names)
 
-    def _numbered(self, frame: Any, groups: Sequence[str], records: int, lead: int = 0) -> Any:
+    def numbered(self, frame: Any, groups: Sequence[str], records: int, lead: int = 0) -> Any:
         """Records numbered from 1 within their group in the order of h and l, as column n.
 
         A large group is cut into slices of draws that are numbered side by side; how many records lie in the slices
@@ -248,7 +251,7 @@ class SparkEngine:
             ["q long", *(f"q{j} {drawn.schema[label].dataType.simpleString()}" for j, label in enumerate(labels))]
         )
         numbers = f.broadcast(self.session.createDataFrame(named, kinds))
-        members = self._keep(self._with_class(self._members(found), labels, numbers).select("k", _OWN, "q"))
+        members = self.keep(self._with_class(self._members(found), labels, numbers).select("k", _OWN, "q"))
         first = _FirstPairs(members, found.number, len(classes.counts))
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first.counts)
         rest = drawn.join(members.where(f.col("k") <= decided.kept).select(_OWN), _OWN, "left_anti")
@@ -275,7 +278,7 @@ class SparkEngine:
         width = range(len(found.columns))
         columns = "z long, first long, last long, side long, pair long"
         intervals = f.broadcast(self.session.createDataFrame(decided.intervals.tolist(), columns))
-        numbered = self._numbered(rest, ["q"], 1)
+        numbered = self.numbered(rest, ["q"], 1)
         rank = f.col("n") - 1
         placed = numbered.join(
             intervals, (f.col("q") == f.col("z")) & (rank >= f.col("first")) & (rank < f.col("last"))
@@ -287,13 +290,27 @@ class SparkEngine:
             f.max(f.struct("h", "l")).alias("t"),
         )
         dealt = both.select("a", "b", f.col("t.h").alias("h"), f.col("t.l").alias("l"))
-        placed = self._numbered(self._keep(dealt), [], 1).withColumn("k", f.col("n") + decided.kept).drop("n")
+        placed = self.numbered(self.keep(dealt), [], 1).withColumn("k", f.col("n") + decided.kept).drop("n")
         kept = found.frame.where(f.col("k") <= decided.kept)
         total = decided.kept + decided.wanted
-        frame = self._keep(kept.unionByName(placed.where(f.col("k") <= total)))
+        frame = self.keep(kept.unionByName(placed.where(f.col("k") <= total)))
         return SparkPairs(frame=frame, number=total, columns=found.columns)
 
-    def _keep(self, frame: Any) -> Any:
+    def settle(self, frame: Any) -> Any:
+        """Write a frame to the job's own directory and read it from there: how it came about is forgotten.
+
+        For work of many steps: a plan that holds all of them several times over takes longer to make than to run. What
+        is on disk also outlasts a worker.
+        """
+        if self.work is None:
+            return self.keep(frame)
+        self._settled += 1
+        path = str(self.work / f"step-{self._settled}")
+        frame.write.parquet(path)
+        return self.session.read.schema(frame.schema).parquet(path)
+
+    def keep(self, frame: Any) -> Any:
+        """Hold a frame in memory and on the workers' disks until the engine is closed."""
         from pyspark import StorageLevel
 
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)

@@ -50,9 +50,7 @@ class DuckDBEdit1990(StoredExchanges):
         return Constraint(equal=self.spec.matched, unequal=(self.spec.differing,))
 
     def _kept(self, names: Names) -> Sequence[Names]:
-        keys = tuple(name for name in self.spec.keys if name not in self.spec.geography)
-        areas = [(*self.spec.area(level), *keys) for level in self.spec.geography]
-        return [kept for kept in (*areas, self.spec.exchanged) if set(kept) & set(names)]
+        return self.spec.kept
 
     def _promises(self) -> tuple[Invariant, ...]:
         return Edit1990().invariants(Attributes(self.part.names), self.spec)  # type: ignore[arg-type]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safeswap.engines.capabilities import check_supported
 from safeswap.engines.spark import SparkEngine, SparkPairs, SparkRecords
 from safeswap.engines.spark_checks import combined, compensating, fingerprints, moved_cells
+from safeswap.engines.spark_households import SparkHouseholds
 from safeswap.engines.spark_session import NEEDED, own_session
 from safeswap.errors import EngineError, InputError, UnsafeRelease
 from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
@@ -20,63 +23,121 @@ from safeswap.io.mask_files import Job, described_files
 from safeswap.io.masking import both_or_neither
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.kernels import keyed
+from safeswap.methods.edit_1990 import edited, sample_key
+from safeswap.methods.edit_1990_checks import check_counted
 from safeswap.methods.swap import Swap
+from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.invariant import Finding
 from safeswap.model.masked_file import MaskedFile
+from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import SwapSpec
 
 PAIRS_BY_IDENTIFIER = "pairs"
 FORMAT = "safeswap-audit-identifiers-1"
 
+Names = tuple[str, ...]
+
 
 def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
     """Mask the files in a session of the caller's, or in one of our own that ends with the job."""
     check_supported("spark", job.spec)
-    assert isinstance(job.spec, SwapSpec)  # noqa: S101  (the only method that is supported on files so far)
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
     check_supported("spark", job.spec, identified=schema.identifier is not None)
     with spark_session(session, job.threads, records=len(files)) as spark:
         engine = SparkEngine(spark)
         try:
-            return _masked(job, job.spec, files, schema, engine)
+            return _masked(job, files, schema, engine)
         finally:
             engine.close()
 
 
-def _masked(job: Job, spec: SwapSpec, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Stage:
+    """Attributes that are exchanged together, the pairs, what each record gets, and the counts that must stay."""
+
+    names: Names
+    pairs: SparkPairs
+    changes: Any
+    kept: tuple[Names, ...]
+
+
+def _masked(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
     data = opened(engine.session, files, schema)
     _check_identifier(data)
     with (
         both_or_neither(job.audit, job.target),
         atomic_directory(job.target, force=job.force, marker="_SUCCESS") as part,
+        _work(part) as engine.work,
     ):
-        plan, drawn = Swap().drawn(data, spec, key=job.key, engine=engine, replicate=job.replicate)
-        touched = [engine.changes(pairs, names) for names, pairs in zip(spec.stages, drawn, strict=True)]
-        after = _exchanged(data, spec, touched)
+        plan, stages, facts = _drawn(job, data, engine)
+        after = _exchanged(data, stages)
         after.toDF(*files.schema.names).write.mode("overwrite").parquet(str(part))
         written = engine.session.read.parquet(str(part)).toDF(*data.frame.columns)
-        findings = _verified(data, spec, touched, drawn, written)
+        findings = _verified(data, stages, written)
         files.check_unchanged()
         totals: dict[str, Any] = {
             "records": len(data),
             "asked": plan.asked,
             "feasible": plan.feasible,
-            "made": min(len(pairs) for pairs in drawn),
-            "compensating": _compensating(data, spec, touched, drawn, written),
+            "made": min(len(stage.pairs) for stage in stages),
+            "compensating": _compensating(data, stages, written),
             "releasable": job.key.releasable,
+            "facts": facts,
         }
-        record = _note(job, schema, drawn, totals)
+        record = _note(job, schema, stages, totals)
     return MaskedFile(
         target=job.target,
         audit=record,
         engine="spark",
-        method=spec.method,
-        spec=spec.as_dict(),
+        method=job.spec.method,
+        spec=job.spec.as_dict(),
         findings=findings,
         **totals,
     )
+
+
+@contextmanager
+def _work(part: Path) -> Iterator[Path]:
+    """A directory for what is needed in between, beside the target, where driver and workers see it."""
+    work = part.parent / f"{part.name}.work"
+    work.mkdir(mode=PRIVATE_DIRECTORY)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _drawn(job: Job, data: SparkRecords, engine: SparkEngine) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
+    """The plan, the stages of the exchange, and what is to be told besides."""
+    if isinstance(job.spec, Edit1990Spec):
+        return _edited(job, job.spec, data, engine)
+    spec = job.spec
+    assert isinstance(spec, SwapSpec)  # noqa: S101  (what is supported has been checked)
+    plan, drawn = Swap().drawn(data, spec, key=job.key, engine=engine, replicate=job.replicate)
+    stages = (
+        _Stage(names=names, pairs=pairs, changes=engine.changes(pairs, names), kept=((*names, *spec.fixed),))
+        for names, pairs in zip(spec.stages, drawn, strict=True)
+    )
+    return plan, tuple(stages), {}
+
+
+def _edited(
+    job: Job, spec: Edit1990Spec, data: SparkRecords, engine: SparkEngine
+) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
+    households = SparkHouseholds(
+        engine,
+        data,
+        spec,
+        draw_key=sample_key(data, job.key, replicate=job.replicate),
+        identity_key=keyed.derive(job.key.secret, "identity"),
+    )
+    check_counted(households, data.schema, spec)
+    found = households.partners()
+    plan = edited(found, spec, records=len(data))
+    changes = engine.changes(found.pairs, spec.exchanged)
+    return plan, (_Stage(names=spec.exchanged, pairs=found.pairs, changes=changes, kept=spec.kept),), found.facts()
 
 
 def opened(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
@@ -127,18 +188,18 @@ def _check_identifier(data: SparkRecords) -> None:
         )
 
 
-def _exchanged(data: SparkRecords, spec: SwapSpec, touched: list[Any]) -> Any:
-    """All records, those of the pairs with the values they get; and per stage whether a record took part."""
+def _exchanged(data: SparkRecords, stages: tuple[_Stage, ...]) -> Any:
+    """All records, those of the pairs with the values they get."""
     from pyspark.sql import functions as f
 
     assert data.schema.identifier is not None  # noqa: S101  (checked before)
     own = data.column(data.schema.identifier.name)
     frame = data.frame
-    for names, changes in zip(spec.stages, touched, strict=True):
-        gets = [f"n{j}" for j in range(len(names))]
-        given = changes.select(f.col("i").alias(own), f.lit(1).alias("took_part"), *gets)
+    for stage in stages:
+        gets = [f"n{j}" for j in range(len(stage.names))]
+        given = stage.changes.select(f.col("i").alias(own), f.lit(1).alias("took_part"), *gets)
         frame = frame.join(given, own, "left")
-        for name, new in zip(names, gets, strict=True):
+        for name, new in zip(stage.names, gets, strict=True):
             column = data.column(name)
             frame = frame.withColumn(
                 column, f.when(f.col("took_part").isNotNull(), f.col(new)).otherwise(f.col(column))
@@ -147,31 +208,30 @@ def _exchanged(data: SparkRecords, spec: SwapSpec, touched: list[Any]) -> Any:
     return frame.select(*data.frame.columns)
 
 
-def _verified(
-    data: SparkRecords, spec: SwapSpec, touched: list[Any], drawn: tuple[SparkPairs, ...], written: Any
-) -> tuple[Finding, ...]:
-    """Every record but for its swapped values as it was; these as the pairs say; counts by swapped and fixed kept."""
+def _verified(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> tuple[Finding, ...]:
+    """Every record but for its exchanged values as it was; these as the pairs say; counts that stay as they were."""
     assert data.schema.identifier is not None  # noqa: S101  (checked before)
     own = data.column(data.schema.identifier.name)
-    swapped = [data.column(name) for name in spec.swap]
-    others = [column for column in data.frame.columns if column not in swapped]
+    changed = [data.column(name) for stage in stages for name in stage.names]
+    others = [column for column in data.frame.columns if column not in changed]
     problems = []
-    staged = [[own, *(data.column(name) for name in names)] for names in spec.stages]
+    staged = [[own, *(data.column(name) for name in stage.names)] for stage in stages]
     first, *before = fingerprints(data.frame, others, *staged)
     second, *after = fingerprints(written, others, *staged)
     if first != second:
-        problems.append("columns that are not swapped are not as they were")
-    for stage, (names, changes, pairs) in enumerate(zip(spec.stages, touched, drawn, strict=True)):
-        old, new = (["i", *(f"{side}{j}" for j in range(len(names)))] for side in "on")
-        gone, come = fingerprints(changes, old, new)
-        if gone[0] != 2 * len(pairs) or changes.select("i").distinct().count() != 2 * len(pairs):
+        problems.append("columns in which nothing is exchanged are not as they were")
+    for number, stage in enumerate(stages):
+        old, new = (["i", *(f"{side}{j}" for j in range(len(stage.names)))] for side in "on")
+        gone, come = fingerprints(stage.changes, old, new)
+        records = 2 * len(stage.pairs)
+        if gone[0] != records or stage.changes.select("i").distinct().count() != records:
             problems.append("a record is in two pairs")
-        if after[stage] != combined((before[stage], 1), (gone, -1), (come, 1)):
-            problems.append(f"the pairs do not explain {' and '.join(names)}")
-        kept = [*names, *spec.fixed]
-        kinds = [data.arrow.field(name).type for name in kept]
-        if moved_cells(data.frame, written, [data.column(name) for name in kept], kinds):
-            problems.append(f"counts by {' and '.join(kept)} have moved")
+        if after[number] != combined((before[number], 1), (gone, -1), (come, 1)):
+            problems.append(f"the pairs do not explain {' and '.join(stage.names)}")
+        for kept in stage.kept:
+            kinds = [data.arrow.field(name).type for name in kept]
+            if moved_cells(data.frame, written, [data.column(name) for name in kept], kinds):
+                problems.append(f"counts by {' and '.join(kept)} have moved")
     if problems:
         raise UnsafeRelease(
             "the masked file does not keep what was promised; nothing was written: " + "; ".join(problems),
@@ -180,47 +240,46 @@ def _verified(
             findings=problems,
         )
     sentences = (
-        "Every column that is not swapped is in the new files as in the old ones.",
+        "Every column in which nothing was exchanged is in the new files as in the old ones.",
         "The pairs explain every change, and no record is in two pairs of a stage.",
-        "The counts by the attributes swapped together and the fixed ones are exactly as before.",
+        "The counts by what is exchanged together and what is the same within a pair are exactly as before.",
     )
     names_of = ("CopiedColumns", "ReplaysFromAudit", "KeptMargin")
     return tuple(Finding(invariant=n, sentence=s, ok=True) for n, s in zip(names_of, sentences, strict=True))
 
 
-def _compensating(
-    data: SparkRecords, spec: SwapSpec, touched: list[Any], drawn: tuple[SparkPairs, ...], written: Any
-) -> int:
+def _compensating(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> int:
     """Records that changed although the table did not. Records that did not take part cancel out."""
     from pyspark.sql import functions as f
 
     assert data.schema.identifier is not None  # noqa: S101  (checked before)
     own = data.column(data.schema.identifier.name)
-    rest = [name for name in data.schema.categorical if name not in spec.swap]
+    changed = [name for stage in stages for name in stage.names]
+    rest = [name for name in data.schema.categorical if name not in changed]
     others = [data.column(name) for name in rest]
-    had, has = ([f"{side}{j}" for j in range(len(spec.swap))] for side in "on")
-    kinds = [data.arrow.field(name).type for name in (*spec.swap, *rest)]
-    if len(touched) == 1:
-        changes = touched[0].withColumnRenamed("i", own)
+    had, has = ([f"{side}{j}" for j in range(len(changed))] for side in "on")
+    kinds = [data.arrow.field(name).type for name in (*changed, *rest)]
+    if len(stages) == 1:
+        changes = stages[0].changes.withColumnRenamed("i", own)
         both = data.frame.select(own, *others).join(changes, own)
-        # Each pair is a true swap: both its records change.
-        return compensating(both, had, has, others, kinds=kinds, changed=2 * len(drawn[0]))
-    swapped = [data.column(name) for name in spec.swap]
-    before = data.frame.select(own, *others, *(f.col(c).alias(old) for c, old in zip(swapped, had, strict=True)))
-    after = written.select(own, *(f.col(c).alias(new) for c, new in zip(swapped, has, strict=True)))
+        # The two of a pair always differ: both its records change.
+        return compensating(both, had, has, others, kinds=kinds, changed=2 * len(stages[0].pairs))
+    columns = [data.column(name) for name in changed]
+    before = data.frame.select(own, *others, *(f.col(c).alias(old) for c, old in zip(columns, had, strict=True)))
+    after = written.select(own, *(f.col(c).alias(new) for c, new in zip(columns, has, strict=True)))
     return compensating(before.join(after, own), had, has, others, kinds=kinds)
 
 
-def _note(job: Job, schema: Schema, drawn: tuple[SparkPairs, ...], totals: dict[str, Any]) -> Path:
+def _note(job: Job, schema: Schema, stages: tuple[_Stage, ...], totals: dict[str, Any]) -> Path:
     """The record: totals, and the pairs by their identifiers, written by the cluster and never collected."""
     from pyspark.sql import functions as f
 
     name = hashlib.sha256(f"{job.target.absolute()} {job.key.id} {job.replicate} {totals}".encode()).hexdigest()[:16]
     record = job.audit / f"masking-{name}"
     with atomic_directory(record, force=True, marker=AUDIT, mode=PRIVATE_DIRECTORY) as directory:
-        for stage, pairs in enumerate(drawn):
+        for number, stage in enumerate(stages):
             sides = [f.col("a.i").alias("id_a"), f.col("b.i").alias("id_b")]
-            pairs.frame.select("k", *sides).write.parquet(str(directory / f"{PAIRS_BY_IDENTIFIER}-{stage}"))
+            stage.pairs.frame.select("k", *sides).write.parquet(str(directory / f"{PAIRS_BY_IDENTIFIER}-{number}"))
         content = {
             "format": FORMAT,
             "confidential": "This record undoes the masking. Keep it where the original data are kept.",
