@@ -1,0 +1,129 @@
+// The third step: roles with live feasibility for a swap, or any other method by the form of its schema.
+
+import { all, get, guarded, post, Refused } from "./api.js";
+import { byId, el, figure, fill, name } from "./dom.js";
+import { schemaForm } from "./forms.js";
+import { underWay } from "./jobs.js";
+import { links, masked, specText, when } from "./masking.js";
+import { at, begin, projectId, python } from "./page.js";
+
+const ROLES = [["swap", "Swap"], ["fixed", "Fixed"], ["differ", "Differ"], ["other", "Other"]];
+const FIRST_MEASURES = ["n_rule", "hellinger", "total_variation", "share_changed"];
+const state = { attributes: [], roles: new Map(), methods: new Map(), form: null, more: null, mayWork: false };
+
+begin(async ({ project, may }) => {
+  byId("next").href = `/projects/${projectId}/map`;
+  if (project.data_version === 0) {
+    byId("method-form").hidden = true;
+    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
+    return;
+  }
+  state.mayWork = may("work");
+  const [description, methods, measures, recipe] = await Promise.all([get(at("/description")), get("/methods"), get("/measures"), get(at("/recipe"))]);
+  state.attributes = description.attributes;
+  state.methods = new Map(methods.map((method) => [method.name, method]));
+  byId("recipe-note").textContent = recipe.steps.length ? `On the data as the recipe of ${recipe.steps.length} step${recipe.steps.length > 1 ? "s" : ""} leaves them.` : "";
+  fill(byId("method"), methods.map((method) => el("option", { value: method.name }, method.title)));
+  fill(byId("measures"), measures.map((measure) => el("label", { title: `${measure.axis}. ${measure.sources.join("; ")}` },
+    el("input", { type: "checkbox", value: measure.name, checked: FIRST_MEASURES.includes(measure.name) }), " ", name(measure.title))));
+  const stated = new URLSearchParams(location.search).get("method");
+  if (state.methods.has(stated)) byId("method").value = stated;
+  roles();
+  connect();
+  choose();
+  await earlier();
+  const job = await underWay("mask");
+  if (job) { await masked(job, byId("job")); await earlier(); }
+});
+
+function roles() {
+  const categorical = state.attributes.filter((attribute) => attribute.levels !== null);
+  for (const attribute of categorical) state.roles.set(attribute.name, "other");
+  fill(byId("roles"), categorical.map((attribute, i) => el("tr", {}, el("th", { scope: "row" }, name(attribute.name)),
+    ROLES.map(([role, word]) => el("td", {}, el("input", { type: "radio", name: `role-${i}`, value: role, checked: role === "other", "aria-label": `${attribute.name}: ${word}`,
+      on: { change: () => { state.roles.set(attribute.name, role); changed(); } } }))))));
+}
+
+function choose() {
+  const method = state.methods.get(byId("method").value), isSwap = method.name === "swap";
+  fill(byId("about"), name(method.description), " ", method.sources.length ? el("span", {}, "Source: ", name(method.sources.join("; "))) : null);
+  byId("swap-part").hidden = !isSwap;
+  byId("other-part").hidden = isSwap;
+  const names = state.attributes.filter((attribute) => attribute.kind !== "identifier").map((attribute) => attribute.name);
+  if (isSwap && !state.more) {
+    state.more = schemaForm(method.spec_schema, { attributes: names, skip: ["swap", "fixed", "differ", "rate", "pairs"], changed });
+    fill(byId("swap-more"), state.more.element);
+  }
+  if (!isSwap) {
+    state.form = schemaForm(method.spec_schema, { attributes: names, changed });
+    fill(byId("fields"), state.form.element);
+  }
+  changed();
+}
+
+const named = (role) => [...state.roles].filter(([, each]) => each === role).map(([attribute]) => attribute);
+
+function spec() {
+  const method = byId("method").value;
+  if (method !== "swap") return { method, ...state.form.read() };
+  const roleLists = Object.fromEntries(["swap", "fixed", "differ"].map((role) => [role, named(role)]).filter(([, list]) => list.length));
+  return { method, ...roleLists, rate: Number(byId("rate").value), ...state.more.read() };
+}
+
+const measures = () => [...byId("measures").querySelectorAll("input:checked")].map((box) => box.value);
+
+let waiting = 0, asked = 0;
+function changed() {
+  refreshPython?.();
+  clearTimeout(waiting);
+  waiting = setTimeout(plan, 150);
+}
+
+// Asked of the service whenever something changes: it plans from counts, in a moment.
+async function plan() {
+  const wanted = spec(), own = ++asked, isSwap = wanted.method === "swap", line = byId(isSwap ? "plan" : "other-plan");
+  if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
+  try {
+    const found = await post(at("/plan"), { spec: wanted });
+    if (own !== asked) return;
+    show(line, found.sentence + ".", found.is_feasible, found.relaxations);
+  } catch (error) {
+    if (own !== asked) return;
+    show(line, error instanceof Refused ? `${error.message}${error.hint ? ` – ${error.hint}` : ""}` : "No plan can be made.", false, []);
+  }
+}
+
+function show(line, text, good, relaxations) {
+  line.className = good ? "good" : "warning";
+  line.textContent = text;
+  fill(byId("relaxations"), relaxations.map((each) => el("li", {}, name(each.change))));
+  byId("mask").disabled = !state.mayWork;
+}
+
+let refreshPython = null;
+function connect() {
+  refreshPython = python(() => ({ spec: spec(), measures: measures() }));
+  byId("method").addEventListener("change", choose);
+  byId("rate").addEventListener("input", () => { byId("rate-slider").value = byId("rate").value; changed(); });
+  byId("rate-slider").addEventListener("input", () => { byId("rate").value = byId("rate-slider").value; changed(); });
+  byId("measures").addEventListener("change", () => refreshPython());
+  byId("method-form").addEventListener("submit", (event) => { event.preventDefault(); mask(); });
+  byId("mask").disabled = !state.mayWork;
+}
+
+const mask = guarded(async () => {
+  const body = { spec: spec() };
+  if (measures().length) body.measures = measures();
+  // What the recipe says is what a recode makes: it begins from the file as it came.
+  if (body.spec.method === "recode") body.use_recipe = false;
+  await masked(await post(at("/maskings"), body, { once: true }), byId("job"));
+  await earlier();
+});
+
+async function earlier() {
+  const found = await all(at("/maskings"), 200);
+  byId("earlier").hidden = !found.length;
+  fill(byId("maskings"), found.map((each) => el("tr", {}, el("td", {}, when(each.created_at)), el("td", {}, name(each.created_by)),
+    el("td", {}, name(specText(each.spec.spec))), el("td", { class: "mono" }, each.summary.scores.slice(0, 4).map((score) => `${score.measure} ${figure(score.value)}`).join(" · ")),
+    el("td", {}, links(each.id)))));
+}
