@@ -178,5 +178,6 @@ def test_ready_says_so_only_with_a_database(tmp_path: Path) -> None:
         (here.service.settings.store / "safeswap.db").rename(tmp_path / "gone")
         answer = here.client().get("/health/ready")
         assert answer.status_code >= 500
+        assert answer.headers["content-type"] == MEDIA_TYPE
         assert here.client().get("/health/live").status_code == 200
     assert isinstance(answer, httpx.Response)

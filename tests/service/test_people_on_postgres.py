@@ -52,6 +52,14 @@ def test_log_in_throttling_and_pages_work_there_too(office: Running, monkeypatch
     assert names == sorted(set(names))
 
 
+def test_what_the_database_cannot_hold_is_refused(office: Running) -> None:
+    admin, ana = office.client("adam"), office.client("ana")
+    assert admin.get("/api/v1/users/%00").status_code == 422
+    assert ana.get("/api/v1/projects/%00/members").status_code == 422
+    added = admin.post("/api/v1/users", json={"name": "nul", "role": "viewer", "display_name": "a\x00b"})
+    assert (added.status_code, added.json()["code"]) == (422, "bad-value")
+
+
 def test_many_writers_make_one_chain_there_too(office: Running) -> None:
     before = auditlog.end(office.service.database).number
 

@@ -13,6 +13,7 @@ from tests.service.serving import Running, running
 
 from safeswap.service import idempotency
 from safeswap.service.callers import Caller
+from safeswap.service.paging import write_cursor
 from safeswap.service.problems import Conflict
 from safeswap.service.roles import allow
 from safeswap.service.tables import replies
@@ -199,7 +200,15 @@ def test_a_list_that_grows_meanwhile_shows_nothing_twice(town: Running) -> None:
     assert numbers == sorted(set(numbers), reverse=True)
 
 
-@pytest.mark.parametrize("cursor", ["x", "bnVsbA", "e30", "WzFd", "W251bGxd", "WyJhIiwiYiJd"])
+HUGE = write_cursor([10**30])
+
+
+def test_a_cursor_beyond_all_numbers_is_refused(town: Running) -> None:
+    for path in ("audit-log", "tokens"):
+        assert town.client("adam").get(f"/api/v1/{path}", params={"cursor": HUGE}).status_code == 422
+
+
+@pytest.mark.parametrize("cursor", ["x", "bnVsbA", "e30", "WzFd", "W251bGxd", "WyJhIiwiYiJd", HUGE])
 def test_a_cursor_of_somebody_elses_making_is_refused(town: Running, cursor: str) -> None:
     answer = town.client("adam").get("/api/v1/users", params={"cursor": cursor})
     assert (answer.status_code, answer.json()["code"]) == (422, "bad-cursor")

@@ -21,6 +21,7 @@ from safeswap.service.problems import Unprocessable
 Item = TypeVar("Item")
 
 DEFAULT = 50
+_LARGEST = 2**62  # a database has no larger numbers
 
 
 class Page(BaseModel, Generic[Item]):
@@ -105,6 +106,7 @@ def _fitting(paging: Paging, order: Sequence[ColumnElement[Any]]) -> tuple[Any, 
     types = [column.type.python_type for column in order]
     fits = len(after) == len(types) and all(
         isinstance(value, (int, float) if kind in {int, float} else kind)
+        and (isinstance(value, str) or abs(value) < _LARGEST)
         for value, kind in zip(after, types, strict=True)
     )
     if not fits:

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
 
 from safeswap.errors import SafeswapError
@@ -190,6 +191,9 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(SafeswapError, _of_ours)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(DataError, _of_values)
+    for kind in (OperationalError, InterfaceError):
+        app.add_exception_handler(kind, _of_database)
 
 
 def unforeseen() -> tuple[str, Response]:
@@ -210,6 +214,17 @@ def unforeseen() -> tuple[str, Response]:
 async def _of_ours(_request: Request, error: Exception) -> Response:
     assert isinstance(error, SafeswapError)  # noqa: S101  (registered for nothing else)
     return refusal_response(error)
+
+
+async def _of_values(_request: Request, _error: Exception) -> Response:
+    """PostgreSQL takes no NUL in a text and no number beyond its column."""
+    return refusal_response(Unprocessable("a value in the request is none that could be kept", code="bad-value"))
+
+
+async def _of_database(_request: Request, _error: Exception) -> Response:
+    refused = Unavailable("the database does not answer", hint="try again in a moment")
+    refused.headers = {"Retry-After": "2"}
+    return refusal_response(refused)
 
 
 async def _of_http(_request: Request, error: Exception) -> Response:
