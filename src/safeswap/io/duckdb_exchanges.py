@@ -160,13 +160,15 @@ class StoredExchanges:
         changes = [_Changes(self.engine.changes(pairs, names), len(names)) for names, pairs in self.exchanges]
         width = len(self.names)
         coders = [self.stream.coders[name] for name in self.names]
-        for start, batch in self.files.batches([*self.names, *others]):
+        # The more columns, the shorter the batches: what is held at a time stays about the same.
+        rows = max(1 << 16, (1 << 20) // (1 + len(others)))
+        for start, batch in self.files.batches([*self.names, *others], rows=rows):
             before = [coder.codes(column) for coder, column in zip(coders, batch.columns[:width], strict=True)]
             after = [column.copy() for column in before]
             for (names, _), change in zip(self.exchanges, changes, strict=True):
-                rows, codes = change.up_to(start + batch.num_rows)
+                places, codes = change.up_to(start + batch.num_rows)
                 for name, column in zip(names, codes, strict=True):
-                    after[self.names.index(name)][rows - start] = column
+                    after[self.names.index(name)][places - start] = column
             yield start, before, after, batch.columns[width:]
 
     def _check_identifier(self, identity_key: bytes) -> None:
