@@ -22,6 +22,7 @@ HOW_TO: tuple[str, ...] = (
     "numeric-methods",
     "recode",
     "release",
+    "safe-tables",
     "secret-keys",
     "suppress",
     "targeting",
