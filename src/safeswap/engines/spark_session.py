@@ -20,6 +20,8 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.log.level": "ERROR",
+    # Columns of few values take little room: a part of the usual 128 MB would hold ten million records.
+    "spark.sql.files.maxPartitionBytes": "16m",
 }
 NEEDED = {"spark.sql.caseSensitive": "true", "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED"}
 """What must hold while files are masked, also in a session of the caller's."""
