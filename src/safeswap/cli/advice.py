@@ -14,6 +14,8 @@ from safeswap.cli.recode import RecipeFile
 from safeswap.errors import InfeasibleError
 from safeswap.model.combination import Combinations
 
+_LARGE = 100
+
 
 @command
 @spec_options(Combinations)
@@ -59,7 +61,7 @@ def advice(
         workflow.write_recipe(made + found[0].step, take, force=force)
     console.say(f"{found.unsafe:,} combinations of values are unsafe; {found.tried:,} recodes were tried.")
     rows = [
-        [visible(each.step.sentence), f"{each.removed:,}", f"{each.unsafe:,}", f"{each.loss:.2%}", f"{each.worth:,.0f}"]
+        [visible(each.step.sentence), f"{each.removed:,}", f"{each.unsafe:,}", f"{each.loss:.2%}", _worth(each.worth)]
         for each in found
     ]
     if rows:
@@ -69,3 +71,14 @@ def advice(
     if take is not None:
         console.say(f"\nWrote {visible(str(take))}; it stays inside.")
     console.result({"command": "advice", **found.as_dict(), "output": str(take) if take else None})
+
+
+def _worth(value: float) -> str:
+    """With as many digits as tell.
+
+    >>> _worth(87474.1), _worth(0.1812), _worth(float("inf"))
+    ('87,474', '0.18', 'at no cost')
+    """
+    if value == float("inf"):
+        return "at no cost"
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:.2g}"

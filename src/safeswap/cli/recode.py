@@ -48,6 +48,10 @@ def recode(
             metavar="TOML", help="the steps with breaks written down, for next year's file", rich_help_panel=OUTPUT
         ),
     ] = None,
+    write_schema: Annotated[
+        Path | None,
+        typer.Option(metavar="TOML", help="what the columns are after all steps", rich_help_panel=OUTPUT),
+    ] = None,
     key: KeyFile = None,
     force: Force = False,
     reading: dict[str, Any],
@@ -55,14 +59,17 @@ def recode(
     """Make values coarser by a recipe, and show after each step what is still unsafe.
 
     Say what to protect with --keys, --combinations or --levels, as for safeswap risky. With --audit and --key the
-    recoded file can be released; without them it is a file that stays inside.
+    recoded file can be released; without them it is a file that stays inside. A recipe may hold maskings by other
+    methods, which need --key; mask such a file in two turns if it is to be released, the second time with the schema
+    written here.
     """
     from safeswap import workflow
+    from safeswap.io.schema_file import write_schema as write_description
 
-    outputs = [path for path in (output, report, write_recipe) if path is not None]
+    outputs = [path for path in (output, report, write_recipe, write_schema) if path is not None]
     inputs = [path for path in (file, recipe, key) if path is not None]
     check_outputs(outputs, inputs=inputs, force=force)
-    if (audit is None) != (key is None) or (audit is not None and output is None):
+    if audit is not None and (key is None or output is None):
         raise typer.BadParameter("for a release state all of --output FILE --audit DIR --key FILE")
     if report is not None and audit is None:
         raise typer.BadParameter("a report goes with --output FILE --audit DIR --key FILE")
@@ -78,6 +85,8 @@ def recode(
         steps.at("writing")
         if write_recipe is not None:
             workflow.write_recipe(steps_made, write_recipe, data=data, force=force)
+        if write_schema is not None:
+            write_description(stages[-1].data.schema, write_schema, force=force)
         if audit is not None and output is not None:
             masked = workflow.mask(data, {"method": "recode", "steps": _recodes(steps_made)}, key=secret)
             if report is not None:
@@ -87,6 +96,7 @@ def recode(
             workflow.write(stages[-1].data, output, force=force)
     console.say(stage_table(stages, risk=bool(parameters)))
     places = {"recoded file": output, "audit record": record, "report": report, "recipe": write_recipe}
+    places["schema"] = write_schema
     made = {what: str(path) for what, path in places.items() if path is not None}
     if made:
         console.say("")

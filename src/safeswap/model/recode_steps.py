@@ -274,7 +274,8 @@ class Truncate(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        return f"{self.attribute} without its last {_numbered(self.characters, 'character')}"
+        last = "character" if self.characters == 1 else f"{self.characters:,} characters"
+        return f"{self.attribute} without its last {last}"
 
 
 class TopBottomCode(Step):

@@ -176,7 +176,7 @@ def _complete(target: dict[str, str | None], values: Values) -> Target:
             f"the step says nothing about {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
             f"in {records:,} records",
             code="value-not-recoded",
-            hint='add them to the step, or state otherwise="keep" or otherwise="blank"',
+            hint='add them to the step, or let its otherwise be "keep" or "blank"',
             attribute=values.attribute.name,
             values=len(forgotten),
             records=records,

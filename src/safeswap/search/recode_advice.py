@@ -183,7 +183,7 @@ class _Trial:
             raise SpecError(
                 f"a candidate says nothing about {len(forgotten):,} of the values of {name!r}",
                 code="value-not-recoded",
-                hint='state otherwise="keep" or otherwise="blank"',
+                hint='let its otherwise be "keep" or "blank"',
                 attribute=name,
             )
         news: dict[str, int] = {}

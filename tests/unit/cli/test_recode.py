@@ -71,6 +71,24 @@ def test_advice_ranks_recodes_and_writes_the_best(safeswap, cps, tmp_path: Path)
     assert "removed per percent lost" in told.said
 
 
+def test_a_recipe_may_suppress_what_recoding_left(safeswap, cps, tmp_path: Path) -> None:
+    file, recipe = cps
+    keys = ["Age", "Edu", "EmpTyp", "MS", "Race"]
+    recipe.write_text(f'{RECIPE}\n[[steps]]\nmethod = "suppress"\nkeys = {keys}\nup_to = 4\n')
+    protect = ("--keys", ",".join(keys), "--up-to", "4")
+    assert safeswap("recode", file, "--recipe", recipe, *protect).code == 4
+    assert safeswap("keygen", tmp_path / "k.key").code == 0
+    secret = ("--key", tmp_path / "k.key")
+    outputs = ("--output", tmp_path / "out.csv", "--write-schema", tmp_path / "out.toml")
+    done = safeswap("recode", file, "--recipe", recipe, *protect, *secret, *outputs, "--json")
+    assert done.code == 0, done.said
+    assert done.document["stages"][-1]["unsafe_combinations"] == 0
+    counted = safeswap("risky", tmp_path / "out.csv", "--schema", tmp_path / "out.toml", *protect, "--json")
+    assert counted.document["unsafe_combinations"] == 0
+    refused = safeswap("recode", file, "--recipe", recipe, *secret, "--output", tmp_path / "b.csv", "--audit", tmp_path)
+    assert refused.code == 4
+
+
 def test_what_is_wrong_is_said(safeswap, cps, tmp_path: Path) -> None:
     file, recipe = cps
     assert safeswap("recode", file).code == 4
