@@ -6,8 +6,8 @@ model, with n records, c columns and k cores:
 
     time = start + n (records + columns × c) / (k × share of the time that cores are busy)
 
-``start`` is the processor time that does not grow with the file: Java starts and compiles, jobs are planned. It is taken
-to run on one core. Network and disks are not in the model: they are taken to keep up.
+``start`` is the processor time that does not grow with the file: Java starts and compiles, jobs are planned. It is
+taken to run on one core. Network and disks are not in the model: they are taken to keep up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from safeswap.engines.spark_session import own_session
 from safeswap.model.schema import Schema
 
 def spent(process):
-    total, parents = 0, {}
+    total, parents = 0, {{}}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
