@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from safeswap.errors import SpecError
 
@@ -81,6 +81,17 @@ class Settings(BaseModel):
     oidc: OpenIdConnect | None = None
     trusted_proxy: TrustedProxy | None = None
     log_format: Literal["json", "text"] = "json"
+
+    @field_validator("store", "master_key_file", "tls_certificate", "tls_key", mode="after")
+    @classmethod
+    def _whole_path(cls, path: Path | None) -> Path | None:
+        # A worker's process has a directory of its own: there a relative path would be another file.
+        return None if path is None else path.absolute()
+
+    @field_validator("folders", mode="after")
+    @classmethod
+    def _whole_paths(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(path.absolute() for path in paths)
 
     @model_validator(mode="after")
     def _coherent(self) -> Settings:
