@@ -42,6 +42,9 @@ async function load() {
 }
 
 function keep(recipe, etag) {
+  // Advice was given for the list as it was.
+  fill(byId("advice"));
+  byId("advice-note").textContent = "";
   state.recipe = recipe;
   state.etag = etag;
   byId("undo").disabled = !recipe.steps.length || !state.mayWork;

@@ -1,0 +1,102 @@
+// The last step: what leaves, what was checked on it, and two people who agree.
+
+import { all, get, guarded, post } from "./api.js";
+import { byId, count, el, fill, name } from "./dom.js";
+import { follow } from "./jobs.js";
+import { specText, when } from "./masking.js";
+import { at, begin, projectId, python, resultAt } from "./page.js";
+
+const WORDS = { preparing: "being prepared", requested: "waiting for approval", approved: "approved", rejected: "rejected", failed: "could not be prepared" };
+const state = { who: null, maskings: [], shown: null };
+
+begin(async ({ who, project, may }) => {
+  state.who = who;
+  if (project.data_version === 0) {
+    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
+    return;
+  }
+  if (who.single_user) byId("lead").textContent = "You are alone here: you ask and you approve. For a release that others rely on, let a second person look: safeswap serve.";
+  const [maskings, description] = await Promise.all([all(at("/maskings"), 500), get(at("/description"))]);
+  state.maskings = maskings;
+  byId("ask").hidden = !(may("work") && maskings.length);
+  if (may("work") && !maskings.length) fill(byId("job"), el("p", { class: "empty" }, "Nothing has been masked yet. ", el("a", { href: `/projects/${projectId}/method` }, "Mask the data"), " or choose a candidate on the ",
+    el("a", { href: `/projects/${projectId}/map` }, "map"), "."));
+  const wanted = new URLSearchParams(location.search).get("masking");
+  fill(byId("masking"), maskings.map((each) => el("option", { value: each.id, selected: each.id === wanted }, `${specText(each.spec.spec)} (${when(each.created_at)})`)));
+  fill(byId("drop"), description.attributes.map((attribute) => el("label", {}, el("input", { type: "checkbox", value: attribute.name }), " ", name(attribute.name))));
+  byId("title").value = project.name;
+  const refresh = python(script);
+  byId("masking").addEventListener("change", refresh);
+  connect();
+  const releases = await list();
+  const asked = new URLSearchParams(location.search).get("release");
+  const first = releases.find((each) => each.id === asked) ?? (wanted ? undefined : releases[0]);
+  if (first) await open(first);
+});
+
+function script() {
+  const chosen = state.maskings.find((each) => each.id === byId("masking").value);
+  return chosen ? { spec: chosen.spec.spec, replicate: chosen.spec.replicate ?? 0, recipe: chosen.spec.recipe ?? [], release: true } : {};
+}
+
+async function list() {
+  const found = await all(at("/releases"), 500);
+  byId("all").hidden = !found.length;
+  fill(byId("releases"), found.map((each) => el("tr", {}, el("td", {}, when(each.requested_at)), el("td", {}, name(each.requested_by)), el("td", {}, name(each.terms.title || "–")),
+    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", on: { click: guarded(() => open(each)) } }, "Look")))));
+  return found;
+}
+
+async function open(release) {
+  if (release.state === "preparing" && release.job_id) {
+    await follow(await get(`/jobs/${release.job_id}`), byId("job"), "Preparing and checking the release");
+    release = await get(at(`/releases/${release.id}`));
+  }
+  state.shown = release;
+  byId("one").hidden = false;
+  byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
+  byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
+  fill(byId("state"), `It is ${WORDS[release.state]}.`, release.reason ? [" ", name(release.reason)] : null, release.records ? ` ${count(release.records)} records.` : null);
+  fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
+    el("span", { class: "unseen" }, check.ok ? "Holds: " : "Does not hold: "), name(check.sentence))));
+  fill(byId("remarks"), release.remarks.map((text) => el("p", { class: "warning" }, name(text))));
+  fill(byId("differencing"), release.differencing.length ? [el("h3", {}, "These records have been released before"), ...release.differencing.map((each) => el("p", { class: "warning" }, name(each.sentence)))] : null);
+  fill(byId("files"), release.files.map((file) => el("tr", {}, el("td", {}, name(file.name)), el("td", { class: "n" }, count(file.size)), el("td", { class: "mono", title: file.sha256 }, `${file.sha256.slice(0, 16)}…`))));
+  byId("hash").textContent = release.manifest_hash || "not yet";
+  fill(byId("who-line"), "Asked for by ", name(release.requested_by), release.decided_by ? [", decided by ", name(release.decided_by)] : null, ".",
+    release.state === "requested" && !release.may_approve ? " Another person with the role of officer has to look at it." : null);
+  byId("decide").hidden = !release.may_approve;
+  byId("override-box").hidden = !release.differencing.length;
+  byId("looked").checked = false;
+  byId("approve").disabled = true;
+  byId("download").hidden = !release.may_download;
+  byId("download").href = resultAt(`/releases/${release.id}/bundle.zip`);
+  for (const [id, document_] of [["report", "report.html"], ["dictionary", "dictionary.csv"]]) {
+    byId(id).hidden = !release.files.length;
+    byId(id).href = resultAt(`/releases/${release.id}/documents/${document_}`);
+  }
+}
+
+function connect() {
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); request(); });
+  byId("looked").addEventListener("change", () => { byId("approve").disabled = !byId("looked").checked; });
+  byId("decide").addEventListener("submit", (event) => { event.preventDefault(); decide("approval", { manifest_hash: state.shown.manifest_hash, override_reason: byId("override").value }); });
+  byId("reject").addEventListener("click", () => decide("rejection", { reason: byId("reason").value }));
+}
+
+const request = guarded(async () => {
+  const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked,
+    drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value) };
+  byId("request").disabled = true;
+  try {
+    await open(await post(at("/releases"), { masking: byId("masking").value, terms }, { once: true }));
+  } finally {
+    byId("request").disabled = false;
+    await list();
+  }
+});
+
+const decide = guarded(async (way, body) => {
+  await open(await post(at(`/releases/${state.shown.id}/${way}`), body));
+  await list();
+});
