@@ -1,7 +1,8 @@
-"""The same records and totals from Spark: in one process, on two workers, and when one of them dies."""
+"""The same records, pairs and totals from Spark: on two workers, and when one of them dies."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import threading
@@ -12,21 +13,48 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.engines.specs import KEY, SCHEMA, census, records_of, spec_of, write_parts
 
-from safeswap import workflow
+from safeswap import registry, workflow
 from safeswap.engines.memory import MemoryEngine
 from safeswap.engines.spark_session import own_session
 from safeswap.errors import EngineError, InputError
 from safeswap.io import spark_files
 from safeswap.io.parquet_files import open_parquet
-from safeswap.methods.swap import Swap
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 
-pytest.importorskip("pyspark")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Spark's own
+if importlib.util.find_spec("pyspark") is None:
+    pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
+
+# All in one process of the test run: there is one cluster.
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("spark")]
+
+PARTS = {
+    "another rate": 1,
+    "a number of pairs": 7,
+    "no pairs": 1,
+    "one pair": 7,
+    "two attributes, any": 1,
+    "two attributes, all": 7,
+    "three attributes, all": 1,
+    "fixed": 7,
+    "fixed, many strata": 1,
+    "fixed twice": 7,
+    "all roles": 1,
+    "geography": 7,
+    "sequential, fixed": 7,
+    "uniform, all it gives": 1,
+    "repaired to the most there are": 1,
+    "targeted": 7,
+    "targeted, all keys": 1,
+    "targeted and repaired": 7,
+    "edit, small blocks": 1,
+    "edit, many keys": 7,
+}
+"""Twenty specifications, and the files in which the records of each come."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +76,7 @@ def cluster() -> Iterator[Any]:
                 # Few records and many plans: what compiling them gains is less than what it costs.
                 "spark.sql.codegen.wholeStage": "false",
                 "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
                 "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             },
         )
@@ -62,7 +90,8 @@ def cluster() -> Iterator[Any]:
 
 
 def expected(name: str) -> Any:
-    return Swap().apply(Microdata(census(), SCHEMA), spec_of(name), key=KEY, engine=MemoryEngine())
+    spec = spec_of(name)
+    return registry.method(spec.method).apply(Microdata(census(), SCHEMA), spec, key=KEY, engine=MemoryEngine())
 
 
 def masked(source: Path, spec: Any, session: Any, **options: Any) -> workflow.MaskedFile:
@@ -77,6 +106,8 @@ def check(folder: Path, result: Any, name: str) -> None:
     assert records_of(written) == records_of(reference.data.table)
     told = {key: value for key, value in result.as_dict().items() if key != "engine"}
     assert told == reference.as_dict()
+    known = {key: value for key, value in dict(reference.audit.facts).items() if key != "diagnosis"}
+    assert dict(result.facts) == known
 
 
 def shuffled(folder: Path, parts: int) -> Path:
@@ -84,12 +115,15 @@ def shuffled(folder: Path, parts: int) -> Path:
     return write_parts(census().take(pa.array(order)), folder / "census", parts)
 
 
-def test_two_workers_give_the_records_and_totals_of_the_reference(cluster: Any, tmp_path: Path) -> None:
-    spec = spec_of("sequential, fixed")
-    result = masked(shuffled(tmp_path, 7), spec, cluster)
-    check(tmp_path, result, "sequential, fixed")
-    pairs = [len(open_parquet(path)) for path in sorted(result.audit.glob("pairs-*"))]
-    assert pairs == [result.made] * len(spec.stages)
+@pytest.mark.parametrize("name", PARTS)
+def test_two_workers_give_the_records_and_totals_of_the_reference(name: str, cluster: Any, tmp_path: Path) -> None:
+    result = masked(shuffled(tmp_path, PARTS[name]), spec_of(name), cluster)
+    check(tmp_path, result, name)
+    stages = expected(name).audit.exchanges
+    pairs = [pq.read_table(path).sort_by("k") for path in sorted(result.audit.glob("pairs-*"))]
+    own = census()["HHID"].to_numpy()
+    told = [list(zip(table["id_a"].to_pylist(), table["id_b"].to_pylist(), strict=True)) for table in pairs]
+    assert told == [[tuple(own[pair].tolist()) for pair in stage.pairs] for stage in stages]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit", "census", "masked"]
 
 
@@ -103,6 +137,51 @@ def test_a_worker_that_is_killed_changes_nothing_nor_do_repairs_and_partitions(c
     killed.join()
     check(tmp_path, result, "repaired")
     assert workers[0] not in executors()
+
+
+def test_figures_are_those_of_the_reference(cluster: Any, tmp_path: Path) -> None:
+    source = shuffled(tmp_path, 7)
+    target = tmp_path / "masked"
+    workflow.mask_file(source, target, spec_of("fixed"), key=KEY, schema=SCHEMA, audit=tmp_path / "audit")
+    names = ["STATE", "ADULTS", "TENURE"]
+    asked: dict[str, Any] = {
+        "attributes": names,
+        "schema": SCHEMA,
+        "measures": ["n_rule", "hellinger", "entropy_change"],
+    }
+    found = workflow.assess_file(source, target, engine="spark", spark=cluster, **asked)
+    reference = workflow.assess_file(source, target, **asked)
+    assert [score.value for score in found] == pytest.approx([score.value for score in reference], rel=1e-12)
+
+
+def test_an_input_that_changes_underneath_leaves_nothing(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_parts(census(), tmp_path / "census", 1)
+    verify = spark_files._verified
+
+    def verified_late(*arguments: Any) -> Any:
+        found = verify(*arguments)
+        os.utime(next(source.glob("*.parquet")), ns=(1, 1))
+        return found
+
+    monkeypatch.setattr(spark_files, "_verified", verified_late)
+    with pytest.raises(InputError) as caught:
+        masked(source, spec_of("a number of pairs"), cluster)
+    assert caught.value.code == "input-changed"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
+
+
+def test_an_interrupted_write_leaves_nothing(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_parts(census(), tmp_path / "census", 1)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark_files, "_verified", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        masked(source, spec_of("a number of pairs"), cluster)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
 
 
 def test_a_job_that_fails_leaves_nothing(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
