@@ -26,7 +26,7 @@ def start(settings: Any, folder: Path, **given: Any) -> subprocess.Popen[str]:
         "kills": 0,
         "pause": 0.3,
         "lease": 2.0,
-        "patience": 120.0,
+        "patience": 900.0,
         **given,
     }
     process = subprocess.Popen([sys.executable, str(PROGRAM), json.dumps(order)], stdout=subprocess.PIPE, text=True)
