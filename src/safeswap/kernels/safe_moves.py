@@ -14,6 +14,7 @@ from safeswap.kernels.safe_journal import PER_WANT, make, take_back
 from safeswap.kernels.safe_state import NEVER, copy_levels, gain, move, price, slot_of, want
 
 _NOBODY = np.int64(-1)
+_PARTNER = 1100.0  # what a partner costs as a rule: a record with one value changed
 
 
 @njit(cache=True, nogil=True)
@@ -69,13 +70,13 @@ def _same_context(state, ties, v, r, other):  # type: ignore[no-untyped-def]
 def _with_partner(state, ties, journal, r, v, target, focus, looks, most):  # type: ignore[no-untyped-def]
     """Make a move of r in variable v, with a partner where v is tied; its cost, NEVER if it cannot be made for less.
 
-    A partner hardly ever costs nothing: a move that alone costs ``most`` is not tried.
+    A move that with the usual price of a partner costs ``most`` is not tried: looking for partners takes longest.
     """
     wants = gain(state, r, target, focus)
     if wants == NEVER:
         return NEVER
     cost = price(state, r, target) + PER_WANT * wants
-    if cost >= most:
+    if cost + _PARTNER * ties.tied[v] >= most:
         return NEVER
     length = journal.length[0]
     own = state.codes[r, v]
@@ -99,8 +100,9 @@ def _best_way_out(state, ties, journal, r, table, focus, variables, looks):  # t
     target = np.empty(state.levels.size, dtype=np.int32)
     copy_levels(state.codes[r], target)
     length = journal.length[0]
-    for v in range(state.levels.size):
-        if state.strides[table, v] == 0 or state.fixed[v]:
+    for turn in range(2 * state.levels.size):  # what needs no partner comes first and is a limit for what does
+        v = turn % state.levels.size
+        if state.strides[table, v] == 0 or state.fixed[v] or ties.tied[v] != (turn >= state.levels.size):
             continue
         own = state.codes[r, v]
         for new in range(state.levels[v]):
@@ -145,8 +147,11 @@ def _empty(state, ties, journal, table, slot, variables, looks):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def _fill(state, ties, journal, table, slot, looks):  # type: ignore[no-untyped-def]
-    """Bring records of neighbouring cells into a cell until it is safe; the cost of it, or NEVER with nothing moved."""
+def _fill(state, ties, journal, table, slot, looks, most):  # type: ignore[no-untyped-def]
+    """Bring records of neighbouring cells into a cell until it is safe; the cost of it, or NEVER with nothing moved.
+
+    It is given up as soon as it costs ``most``.
+    """
     start = journal.length[0]
     cost = 0.0
     inside = np.int64(state.heads[slot])
@@ -155,8 +160,9 @@ def _fill(state, ties, journal, table, slot, looks):  # type: ignore[no-untyped-
     target = np.empty(state.levels.size, dtype=np.int32)
     while state.counts[slot] < state.tolerance:
         best, donor, chosen = NEVER, _NOBODY, _NOBODY
-        for v in range(state.levels.size):
-            if state.strides[table, v] == 0 or state.fixed[v]:
+        for turn in range(2 * state.levels.size):
+            v = turn % state.levels.size
+            if state.strides[table, v] == 0 or state.fixed[v] or ties.tied[v] != (turn >= state.levels.size):
                 continue
             wanted = state.codes[inside, v]
             code = np.int64(0)
@@ -171,6 +177,7 @@ def _fill(state, ties, journal, table, slot, looks):  # type: ignore[no-untyped-
                 r, looked = np.int64(state.heads[neighbour]), 0
                 while r >= 0 and looked < looks:
                     looked += 1
+                    following = np.int64(state.links[table, r, 1])  # trying a move puts the record first in its list
                     copy_levels(state.codes[r], target)
                     target[v] = wanted
                     length = journal.length[0]
@@ -182,8 +189,8 @@ def _fill(state, ties, journal, table, slot, looks):  # type: ignore[no-untyped-
                         price_of = NEVER if wants == NEVER else price(state, r, target) + PER_WANT * wants
                     if price_of < best:
                         best, donor, chosen = price_of, r, np.int64(v)
-                    r = np.int64(state.links[table, r, 1])
-        if donor < 0:
+                    r = following
+        if donor < 0 or cost + best >= most:
             take_back(state, journal, start)
             return NEVER
         copy_levels(state.codes[donor], target)
@@ -215,7 +222,7 @@ def make_safe(state, ties, journal, spare, order, tables, variables, looks):  # 
             spare.records[i] = journal.records[i]
             copy_levels(journal.after[i], spare.after[i])
         take_back(state, journal, 0)
-        filled = _fill(state, ties, journal, table, slot, looks)
+        filled = _fill(state, ties, journal, table, slot, looks, emptied)
         if emptied == NEVER and filled == NEVER:
             left += 1
         elif emptied < filled:
