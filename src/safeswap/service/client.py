@@ -92,10 +92,19 @@ class Client:
         """Delete a project and everything in it."""
         self._send("DELETE", f"/projects/{project_id}")
 
-    def send_data(self, project_id: str, path: str | PathLike[str], *, identifier: str | None = None) -> Job:
+    def send_data(
+        self,
+        project_id: str,
+        path: str | PathLike[str],
+        *,
+        identifier: str | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+    ) -> Job:
         """Send a file in a stream; the job reads it."""
         file = Path(path)
-        query = {"name": file.name} | ({"identifier": identifier} if identifier else {})
+        stated = {"name": file.name, "identifier": identifier, "delimiter": delimiter, "encoding": encoding}
+        query = {option: value for option, value in stated.items() if value is not None}
         answer = self._send("PUT", f"/projects/{project_id}/data", params=query, content=_chunks(file))
         return Job.model_validate(answer.json())
 
