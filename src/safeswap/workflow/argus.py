@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
+from safeswap.model.masked import Masked
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
     a mapping. The ``parameters`` are those of Combinations: ``keys`` with ``up_to`` for all combinations of so many of
     them, ``levels`` for ARGUS's identification levels; ``tolerance`` (unsafe: fewer) or ``threshold`` (unsafe: so many
     or fewer); what a ``missing`` value means ("none": matches nothing, "own": is a value, "any": matches all);
-    ``weight`` to sum an attribute instead of counting records.
+    ``weight`` to sum an attribute instead of counting records. Of a masking the masked file is looked at.
 
     The result shows totals; ``to_frame`` gives them as dataframes of the caller's type, and inside also the values
     that are unsafe and the records behind them.
@@ -50,7 +51,7 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
             code="bad-spec",
             hint="a list of combinations may go with parameters",
         )
-    source = read(data)
+    source = read(data.data if isinstance(data, Masked) else data)
     return replace(find(source, asked), frame_type=_frame_type(source))
 
 

@@ -79,7 +79,7 @@ def test_several_lists_are_satisfied_together():
         places = [tuple(NAMES.index(name) for name in names) for names in lists]
         assert by_hand.safe(plain(masked.data), [(keys, 3) for keys in places], missing)
         assert broken_promises(masked) == []
-        assert risky(masked.data, lists, tolerance=3, missing=missing).unsafe == 0
+        assert risky(masked, lists, tolerance=3, missing=missing).unsafe == 0
 
 
 @st.composite
