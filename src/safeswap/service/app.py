@@ -15,7 +15,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from safeswap.service import contract, idempotency, problems
+from safeswap.service import contract, handlers, idempotency
 from safeswap.service.etags import NotModified
 from safeswap.service.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
 from safeswap.service.requests import RequestLog
@@ -51,7 +51,7 @@ def create_app(settings: Settings, *, start_token: str | None = None) -> FastAPI
         app.include_router(router, prefix=API)
     for router in ROOT_ROUTERS:
         app.include_router(router)
-    problems.install(app)
+    handlers.install(app)
     app.add_exception_handler(idempotency.StoredReply, idempotency.replay)
     contract.install(app)
     _add_middleware(app, settings)

@@ -13,12 +13,9 @@ from http import HTTPStatus
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
-from starlette.exceptions import HTTPException
 
 from safeswap.errors import SafeswapError
 
@@ -186,16 +183,6 @@ def refusal_response(error: SafeswapError) -> Response:
     return problem_response(problem_of(error), headers=getattr(error, "headers", None))
 
 
-def install(app: FastAPI) -> None:
-    """Let the application answer every error with a problem document."""
-    app.add_exception_handler(SafeswapError, _of_ours)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(DataError, _of_values)
-    for kind in (OperationalError, InterfaceError):
-        app.add_exception_handler(kind, _of_database)
-
-
 def unforeseen() -> tuple[str, Response]:
     """An incident number, and the answer that tells it and nothing else."""
     incident = secrets.token_hex(6)
@@ -209,83 +196,3 @@ def unforeseen() -> tuple[str, Response]:
         fields={"incident": incident},
     )
     return incident, problem_response(problem)
-
-
-async def _of_ours(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, SafeswapError)  # noqa: S101  (registered for nothing else)
-    return refusal_response(error)
-
-
-async def _of_values(_request: Request, _error: Exception) -> Response:
-    """PostgreSQL takes no NUL in a text and no number beyond its column."""
-    return refusal_response(Unprocessable("a value in the request is none that could be kept", code="bad-value"))
-
-
-async def _of_database(_request: Request, _error: Exception) -> Response:
-    refused = Unavailable("the database does not answer", hint="try again in a moment")
-    refused.headers = {"Retry-After": "2"}
-    return refusal_response(refused)
-
-
-async def _of_http(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101  (registered for nothing else)
-    status = HTTPStatus(error.status_code)
-    code = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 400: "bad-request"}.get(
-        status, status.name.lower().replace("_", "-")
-    )
-    problem = Problem(
-        type=f"urn:safeswap:problem:{code}",
-        title=status.phrase,
-        status=status,
-        detail=status.description or status.phrase,
-        code=code,
-    )
-    return problem_response(problem, headers=error.headers)
-
-
-async def _of_validation(_request: Request, error: Exception) -> Response:
-    """Where the request is wrong and why, without what was sent: it may hold what must not be repeated."""
-    assert isinstance(error, RequestValidationError)  # noqa: S101  (registered for nothing else)
-    found = [{"where": _where(each), "problem": _reason(each)} for each in error.errors()[:20]]
-    first = found[0] if found else {"where": "body", "problem": "not understood"}
-    problem = Problem(
-        type="urn:safeswap:problem:bad-request-body",
-        title=HTTPStatus.UNPROCESSABLE_ENTITY.phrase,
-        status=422,
-        detail=f"the request cannot be used: {first['where']}: {first['problem']}",
-        code="bad-request-body",
-        hint="see /api/docs",
-        fields={"errors": found},
-    )
-    return problem_response(problem)
-
-
-def _where(error: Mapping[str, Any]) -> str:
-    """The place, as far as it is made of names that we gave; a key that was sent may be anything."""
-    parts = list(error["loc"])
-    if error.get("type") in {"extra_forbidden", "invalid_key"} and parts:
-        parts[-1] = "…"
-    known = [str(part) if isinstance(part, int) or str(part).isidentifier() else "…" for part in parts]
-    return ".".join(part[:60] for part in known) or "body"
-
-
-_REASONS = {
-    "missing": "is needed",
-    "extra_forbidden": "is not known here",
-    "json_invalid": "is not JSON",
-    "value_error": "cannot be used",
-    "assertion_error": "cannot be used",
-}
-
-
-def _reason(error: Mapping[str, Any]) -> str:
-    """Pydantic's words where they name the rule, ours where they might repeat what was sent."""
-    kind = str(error.get("type", ""))
-    if kind in _REASONS:
-        return _REASONS[kind]
-    context = {name: value for name, value in (error.get("ctx") or {}).items() if name in _RULES}
-    told = ", ".join(f"{name} {value}" for name, value in context.items())
-    return kind.replace("_", " ") + (f" ({told})" if told else "")
-
-
-_RULES = frozenset({"ge", "gt", "le", "lt", "min_length", "max_length", "expected", "multiple_of", "pattern"})
