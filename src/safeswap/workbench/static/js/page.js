@@ -6,6 +6,8 @@ import { byId, say } from "./dom.js";
 export const projectId = document.documentElement.dataset.project ?? "";
 export const resultId = document.documentElement.dataset.result ?? "";
 export const at = (path) => `/projects/${projectId}${path}`;
+// The address of a page that the service itself shows: a report.
+export const resultAt = (path) => `/api/v1${at(path)}`;
 
 export async function begin(show) {
   theme();

@@ -1,0 +1,54 @@
+// Two candidates side by side: what was asked for, their scores, and which two-way tables each has distorted.
+
+import { get } from "./api.js";
+import { byId, el, figure, fill, name } from "./dom.js";
+import { specText } from "./masking.js";
+import { at } from "./page.js";
+
+const sides = [null, null];
+const MOST = 40;
+
+// The first takes the place that is free, then always the older one's.
+export async function compare(studyId, point, titles) {
+  const found = await get(at(`/studies/${studyId}/candidates/${point.candidate}`));
+  if (sides[0] === null) sides[0] = found; else if (sides[1] === null) sides[1] = found; else sides.splice(0, 2, sides[1], found);
+  show(titles);
+}
+
+function show(titles, measure) {
+  const [a, b] = sides;
+  byId("compared").hidden = false;
+  if (!b) {
+    fill(byId("sides"), el("p", {}, "A is ", name(told(a)), ". Open another candidate and choose “Compare” there."));
+    return;
+  }
+  const measures = Object.keys(a.tables[0]?.values ?? {}), used = measure ?? measures[0];
+  fill(byId("sides"),
+    el("div", { class: "scroll" }, el("table", { "aria-label": "Scores of both" }, head(["", `A: ${told(a)}`, `B: ${told(b)}`, "B − A"]), el("tbody", {},
+      ...Object.keys(a.scores).map((key) => row(titles.get(key) ?? key, a.scores[key], b.scores[key])),
+      el("tr", {}, el("th", { scope: "row" }, "on the frontier"), el("td", { class: "n" }, a.on_frontier ? "yes" : "no"), el("td", { class: "n" }, b.on_frontier ? "yes" : "no"), el("td", {})),
+      el("tr", {}, el("th", { scope: "row" }, "specification"), ...[a, b].map((side) => el("td", {}, name(specText(side.spec)))), el("td", {}))))),
+    measures.length ? tables(a, b, measures, used, titles) : null,
+    el("p", { class: "actions" }, el("button", { type: "button", on: { click: () => { sides.fill(null); byId("compared").hidden = true; } } }, "Done comparing")));
+}
+
+function tables(a, b, measures, used, titles) {
+  const picker = el("select", { "aria-label": "Measure of the two-way tables", on: { change: (event) => { show(titles, event.target.value); byId("sides").querySelector("select").focus(); } } },
+    measures.map((each) => el("option", { value: each, selected: each === used }, titles.get(each) ?? each)));
+  const other = new Map(b.tables.map((table) => [table.attributes.join("\u0000"), table.values[used]]));
+  const lines = a.tables.map((table) => [table.attributes, table.values[used], other.get(table.attributes.join("\u0000"))])
+    .sort((one, two) => Math.max(Math.abs(two[1]), Math.abs(two[2])) - Math.max(Math.abs(one[1]), Math.abs(one[2])));
+  return el("details", { open: true }, el("summary", {}, "Two-way tables, most distorted first"), el("p", {}, picker),
+    el("div", { class: "scroll" }, el("table", { "aria-label": "Two-way tables of both" }, head(["Table", "A", "B", "B − A"]),
+      el("tbody", {}, lines.slice(0, MOST).map(([attributes, one, two]) => row(attributes.join(" × "), one, two))))));
+}
+
+const head = (titles) => el("thead", {}, el("tr", {}, titles.map((title, i) => el("th", { scope: "col", class: i ? "n" : "" }, name(title)))));
+
+function row(title, one, two) {
+  const gap = one === null || two === null || one === undefined || two === undefined ? null : two - one;
+  return el("tr", {}, el("th", { scope: "row" }, name(title)), el("td", { class: "n" }, figure(one)), el("td", { class: "n" }, figure(two)),
+    el("td", { class: "n" }, gap > 0 ? `+${figure(gap)}` : figure(gap)));
+}
+
+const told = (side) => [side.label, side.rate === null ? null : `rate ${side.rate}`, side.constraint, `replicate ${side.replicate}`].filter(Boolean).join(", ");

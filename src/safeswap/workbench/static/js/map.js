@@ -1,0 +1,209 @@
+// The fourth step: many candidates on a map of risk and distortion, and the choice of one.
+
+import { all, get, guarded, post, tell } from "./api.js";
+import { beforeAfter } from "./before-after.js";
+import { compare } from "./compare.js";
+import { byId, count, el, figure, fill, name } from "./dom.js";
+import { follow, underWay } from "./jobs.js";
+import { start } from "./map-view.js";
+import { maskWith, masked, specText, when } from "./masking.js";
+import { at, begin, python, resultAt } from "./page.js";
+import { studyForm } from "./study-form.js";
+
+const state = { description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
+let refreshPython = () => {};
+
+begin(async ({ project, may }) => {
+  state.mayWork = may("work");
+  refreshPython = python(script);
+  if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
+  state.description = await get(at("/description"));
+  const studies = await all(at("/studies"));
+  list(studies);
+  const job = await underWay("study"), masking = await underWay("mask");
+  if (state.mayWork) await offer(!studies.length && !job);
+  const wanted = new URLSearchParams(location.search).get("study");
+  const study = studies.find((each) => each.id === wanted) ?? studies[0];
+  if (study) await show(study);
+  else if (!job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
+  if (job) watch(job);
+  if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
+});
+
+function empty(text) {
+  byId("none").textContent = text;
+  byId("none").hidden = false;
+}
+
+async function offer(open) {
+  byId("new-study").hidden = false;
+  byId("new-study").open = open;
+  await studyForm(state.description, {
+    run: guarded(async (spec) => {
+      byId("new-study").open = false;
+      watch(await post(at("/studies"), { spec }, { once: true }));
+    }),
+    changed: (spec) => { state.form = spec; refreshPython(); },
+  });
+}
+
+const watch = guarded(async (job) => {
+  byId("none").hidden = true;
+  const ended = await follow(job, byId("job"), "Study");
+  if (ended.state === "succeeded") location.assign(`?study=${ended.result.id}`);
+});
+
+function list(studies) {
+  byId("earlier").hidden = !studies.length;
+  fill(byId("studies"), studies.map((study) => {
+    const { spec } = study.spec, { candidates, frontier, choice } = study.summary;
+    return el("tr", {}, el("td", {}, el("a", { href: `?study=${study.id}` }, when(study.created_at))), el("td", {}, name(study.created_by)),
+      el("td", {}, name(spec.attributes.join(", ") || "all categorical"), ` – up to ${spec.up_to} together`), el("td", {}, spec.rates.join(", ")),
+      el("td", { class: "n" }, count(candidates)), el("td", { class: "n" }, count(frontier)), el("td", {}, choice ? name(specText(choice.spec)) : "–"));
+  }));
+}
+
+async function show(study) {
+  state.study = study;
+  const { summary } = study;
+  byId("study-title").textContent = `Study of ${when(study.created_at)}`;
+  byId("study-line").textContent = `${count(summary.candidates)} candidates from ${count(summary.specifications)} specifications, ${count(summary.frontier)} on the frontier`
+    + `${summary.rejected ? `, ${count(summary.rejected)} could not be made` : ""}; ${count(summary.records)} records.`;
+  byId("report").href = resultAt(`/studies/${study.id}/report.html`);
+  byId("shown").hidden = false;
+  byId("mask").hidden = !state.mayWork;
+  state.payload = await get(at(`/studies/${study.id}/map`));
+  const root = byId("chart-body").content.firstElementChild.cloneNode(true);
+  byId("chart").append(root);
+  root.addEventListener("safeswap-detail", (event) => detail(event.detail));
+  state.view = start(root, state.payload);
+  choosing(summary.choice, study.spec.spec.objective);
+}
+
+// --- The drill-down: what only the service can tell is added below what the map shows.
+
+function detail({ point, panel }) {
+  if (!point) return;
+  const key = `${point.candidate}:${point.single}`;
+  if (!state.extras.has(key)) state.extras.set(key, extra(point));
+  panel.append(state.extras.get(key));
+  lacking(point);
+}
+
+function extra(point) {
+  const titles = titlesOf(), table = el("details", {}, el("summary", {}, "Before and after"));
+  table.addEventListener("toggle", () => {
+    if (table.open && table.children.length === 1) {
+      const { specs } = state.payload, swapped = specs.swap[specs.number.indexOf(point.number)].split(", ");
+      table.append(beforeAfter(state.description, (query) => at(`/studies/${state.study.id}/candidates/${point.candidate}/table?${query}`), swapped));
+    }
+  });
+  const box = el("div");
+  return el("div", { class: "extra", data: { candidate: point.candidate } },
+    el("p", { class: "actions" },
+      el("button", { type: "button", class: "small", on: { click: guarded(() => compare(state.study.id, point, titles)) } }, "Compare"),
+      state.mayWork ? el("button", { type: "button", class: "small", on: { click: guarded(async () => {
+        const { spec, replicate } = await get(at(`/studies/${state.study.id}/candidates/${point.candidate}`));
+        await maskWith(spec, replicate, box);
+      }) } }, `Mask with this${state.payload.replicates > 1 ? `, replicate ${point.replicate}` : ""}`) : null), box, table);
+}
+
+// Tables and texts that the payload had no room for come when somebody looks.
+async function lacking(point) {
+  const { tables, specs } = state.payload;
+  if ((!tables || tables.specs[point.number] || tables.fetched?.[point.number]) && specs.texts[point.number]) return;
+  try {
+    const found = await get(at(`/studies/${state.study.id}/candidates/${point.candidate}`));
+    specs.texts[point.number] = [found.python, found.command, found.toml];
+    if (tables && found.tables.length) {
+      const measures = Object.keys(found.tables[0].values), at_ = new Map(found.tables.map((table) => [table.attributes.join("\u0000"), table.values]));
+      const values = measures.map((measure) => tables.pairs.map(([a, b]) => at_.get([tables.attributes[a], tables.attributes[b]].join("\u0000"))?.[measure] ?? null));
+      tables.fetched = { ...tables.fetched, [point.number]: { values, replicate: found.replicate } };
+    }
+    state.view.show();
+  } catch (error) { tell(error); }
+}
+
+const measureNames = () => [...new Set([...state.study.spec.spec.risk, ...state.study.spec.spec.distortion])];
+
+function titlesOf() {
+  return new Map(measureNames().map((measure, i) => [measure, state.payload.measures[i].title]));
+}
+
+// --- The choice: three rules, a slider each; the chosen point moves as somebody drags.
+
+function choosing(first, objective) {
+  const [risk, distortion] = ["risk", "distortion"].map((axis) => range(axis));
+  const values = { linear: (v) => 10 ** v, cap_risk: (v) => between(risk, v), cap_distortion: (v) => between(distortion, v) };
+  const [rule, text] = objective.split(":");
+  const stated = Number(text.replace("a=", ""));
+  byId("linear").value = rule === "linear" ? Math.log10(Math.max(stated, 0.01)) : 0;
+  if (rule !== "linear") byId(rule).value = place(rule === "cap_risk" ? risk : distortion, stated);
+  document.querySelector(`[name="rule"][value="${rule}"]`).checked = true;
+
+  let waiting = 0, asked = 0;
+  const now = () => {
+    const chosen = document.querySelector('[name="rule"]:checked').value;
+    for (const each of Object.keys(values)) byId(`${each}-now`).textContent = figure(values[each](Number(byId(each).value)));
+    const value = Number(values[chosen](Number(byId(chosen).value)).toPrecision(6));
+    return chosen === "linear" ? `linear:a=${value}` : `${chosen}:${value}`;
+  };
+  const ask = async () => {
+    const own = ++asked, names = measureNames(), [up, across] = state.view.axes(), wanted = now();
+    try {
+      const choice = await post(at(`/studies/${state.study.id}/choice`), { objective: wanted, risk: names[up], distortion: names[across] });
+      if (own === asked) await chosen(choice, wanted);
+    } catch (error) {
+      if (own !== asked) return;
+      state.choice = null;
+      fill(byId("choice"), name(error.message), error.hint ? [" ", name(error.hint)] : null);
+      byId("mask").disabled = byId("look").disabled = true;
+    }
+  };
+  for (const each of Object.keys(values)) {
+    byId(each).addEventListener("input", () => {
+      document.querySelector(`[name="rule"][value="${each}"]`).checked = true;
+      now();
+      clearTimeout(waiting);
+      waiting = setTimeout(ask, 60);
+    });
+  }
+  for (const radio of document.querySelectorAll('[name="rule"]')) radio.addEventListener("change", ask);
+  for (const part of ["risk", "distortion"]) byId("chart").querySelector(`[data-part="${part}"]`).addEventListener("change", ask);
+  byId("look").addEventListener("click", () => state.view.look(state.choice.specification));
+  byId("mask").addEventListener("click", guarded(() => maskWith(state.choice.spec, state.choice.replicate, byId("masked"))));
+  now();
+  if (first) { state.choice = { ...first, specification: first.candidate % state.payload.all_specifications }; state.objective = objective; fill(byId("choice"), name(first.sentence)); } else ask();
+}
+
+async function chosen(choice, objective) {
+  state.choice = choice;
+  state.objective = objective;
+  byId("mask").disabled = byId("look").disabled = false;
+  fill(byId("choice"), name(choice.sentence));
+  await state.view.choose(choice.specification, choice.candidate, choice.sentence);
+  refreshPython();
+}
+
+// The values of an axis from smallest to largest: a slider walks through them, so that every step may matter.
+function range(axis) {
+  const i = state.payload.measures.findIndex((measure) => measure.axis === axis);
+  const sorted = state.payload.specs.mean[i].filter((value) => value !== null).sort((a, b) => a - b);
+  return sorted.length ? sorted : [0, 1];
+}
+
+const between = (sorted, v) => {
+  const step = (v / 1000) * (sorted.length - 1), low = Math.floor(step), high = Math.min(low + 1, sorted.length - 1);
+  return sorted[low] + (sorted[high] - sorted[low]) * (step - low);
+};
+
+const place = (sorted, value) => Math.round((1000 * sorted.filter((each) => each <= value).length) / sorted.length);
+
+function script() {
+  const study = state.study ? state.study.spec.spec : state.form;
+  if (!study) return {};
+  const { objective, ...parameters } = study;
+  const asked = { study: parameters, objective: state.objective || objective };
+  if (state.study?.spec.recipe) asked.recipe = state.study.spec.recipe;
+  return state.choice ? { ...asked, spec: state.choice.spec, replicate: state.choice.replicate } : asked;
+}
