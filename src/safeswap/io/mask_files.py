@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,13 +104,17 @@ def mask_files(job: Job) -> MaskedFile:
     with _output(job, files) as (part, work), _unless_changed(files):
         swap = _drawn(job, files, schema, work)
         try:
-            names = _changed(swap, schema, job.spec)
-            written = rewrite(files, part, names=names, replacing=swap, work=work)
-            findings = _verified(files, written, part, names, swap)
-            assessment = _assessed(job, swap)
+            # Measuring needs nothing that writing changes, and the digest only what is there to be read back.
+            with ThreadPoolExecutor(2) as threads:
+                measuring = threads.submit(_assessed, job, swap)
+                names = _changed(swap, schema, job.spec)
+                written = rewrite(files, part, names=names, replacing=swap, work=work)
+                summing = threads.submit(digest_of, part)
+                findings = _verified(files, written, part, names, swap)
+                assessment, digest = measuring.result(), summing.result()
             files.check_unchanged()
             totals = _totals(job, files, schema, swap)
-            record = _note(job, part, schema, swap, totals)
+            record = _note(job, digest, schema, swap, totals)
         finally:
             swap.close()
     return MaskedFile(
@@ -283,8 +288,7 @@ def _totals(job: Job, files: ParquetFiles, schema: Schema, swap: FileSwap) -> di
     }
 
 
-def _note(job: Job, part: Path, schema: Schema, swap: FileSwap, totals: Mapping[str, Any]) -> Path:
-    digest = digest_of(part)
+def _note(job: Job, digest: str, schema: Schema, swap: FileSwap, totals: Mapping[str, Any]) -> Path:
     record = job.audit / f"masking-{digest[:16]}"
     reading = {name: value for name, value in job.reading.items() if name in ("missing", "name") and value}
     notes = {"masked_sha256": digest, "engine": job.engine, "reading": reading}
