@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from safeswap.errors import SpecError
+from safeswap.model.spec import spec_error
 
 _Parents = dict[str, str]
 
@@ -22,6 +24,12 @@ class Hierarchy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
     steps: tuple[_Parents, ...] = Field(min_length=1, description="from fine to coarse, the parent of each code")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error("the hierarchy", error) from None
 
     @model_validator(mode="after")
     def _is_a_tree(self) -> Hierarchy:

@@ -91,6 +91,8 @@ def test_a_hierarchy_of_the_schema_is_climbed_and_the_rest_of_it_stays() -> None
         after(data, step="hierarchy", level=3)
     with pytest.raises(SpecError, match="no hierarchy"):
         after(one(["a"]), step="hierarchy")
+    with pytest.raises(SpecError, match="cycle"):
+        after(one(["a"], hierarchy=({"a": "b"}, {"b": "a"})), step="hierarchy")
 
 
 def test_truncation_shortens_codes_and_speaks_of_short_ones() -> None:
