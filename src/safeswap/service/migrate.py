@@ -6,6 +6,7 @@ in one transaction that shuts out everybody else who would take them: either the
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from safeswap.errors import InternalError
-from safeswap.service.database import Database
+from safeswap.service.database import Database, open_database
 from safeswap.service.tables import metadata
 
 _STEPS = Path(__file__).parent / "migrations"
@@ -57,6 +58,24 @@ def check(database: Database) -> None:
         )
 
 
+def draft() -> str:
+    """What the next step has to do, as code to start from: where the tables of the code differ from the steps so far.
+
+    ``python -m safeswap.service.migrate`` prints it, for a new file in ``migrations/versions``.
+
+    >>> print(draft())
+    pass
+    """
+    from alembic.autogenerate import produce_migrations, render_python_code
+
+    database = open_database("sqlite://")
+    upgrade(database)
+    with database.read() as connection:
+        found = produce_migrations(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
+    lines = render_python_code(found.upgrade_ops).splitlines() if found.upgrade_ops is not None else []
+    return "\n".join(line.strip() for line in lines if not line.strip().startswith("#"))
+
+
 def newest() -> str:
     """The revision that this version of safeswap expects."""
     return str(_script().get_current_head())
@@ -91,3 +110,7 @@ def _take_steps(connection: Connection, script: ScriptDirectory) -> None:
     with EnvironmentContext(Config(), script, fn=steps, destination_rev="head") as environment:
         environment.configure(connection=connection, target_metadata=metadata)
         environment.run_migrations()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(draft() + "\n")

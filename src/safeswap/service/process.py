@@ -108,7 +108,9 @@ class JobProcess:
 
 def _environment() -> dict[str, str]:
     """What the process may know of the worker's environment: not how to reach the database."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SAFESWAP_", "PG"))}
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("SAFESWAP_", "PG"))}
+    # Each arena of the allocator reserves room that counts against the limit on memory, eight of them per processor.
+    return {"MALLOC_ARENA_MAX": "4", **known}
 
 
 def error_of(told: Mapping[str, Any]) -> SafeswapError:
