@@ -1,0 +1,174 @@
+"""The service under load: people who browse while jobs run, against one person alone.
+
+    python bench/bench_service.py [--users 50] [--minutes 10] [--alone 20]
+
+Prints the 95th percentile of the time to an answer for one user and for all, their ratio, the number of errors, and
+how much the memory of the server grew. Everything runs on loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from safeswap import datasets, workflow
+from safeswap.service import accounts, tokens
+from safeswap.service.client import Client
+from safeswap.service.database import open_database
+from safeswap.service.settings import Settings
+from safeswap.service.state import open_service
+from safeswap.service.vault import make_master_key
+
+PAGES = ("", "/description", "/jobs", "/maskings", "/studies", "/recipe", "/log", "/releases")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--users", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--alone", type=float, default=20.0, help="seconds of one user alone")
+    stated = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        settings, secret = prepared(Path(folder))
+        server = subprocess.Popen(
+            [sys.executable, "-m", "safeswap", "serve", "--settings", str(Path(folder) / "settings.toml")],
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            address = f"http://127.0.0.1:{settings.port}"
+            until_up(address)
+            load(stated, address, secret, server.pid, Path(folder))
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def prepared(folder: Path) -> tuple[Settings, str]:
+    """A service with one analyst, and a token of hers."""
+    port = free_port()
+    make_master_key(folder / "master.key")
+    text = f'store = "{folder}/store"\nmaster_key_file = "{folder}/master.key"\nport = {port}\nworkers = 2\n'
+    (folder / "settings.toml").write_text(text)
+    (folder / "store").mkdir(mode=0o700)
+    settings = Settings(store=folder / "store", master_key_file=folder / "master.key", port=port, workers=2)
+    service = open_service(settings)
+    with service.database.write() as connection:
+        user = accounts.add_user(connection, name="ana", role="analyst")
+        _, secret = tokens.make(connection, user_id=user, name="bench", scopes=("read", "write"), days=1)
+    service.close()
+    open_database(settings.database).close()
+    return settings, secret
+
+
+def load(stated: argparse.Namespace, address: str, secret: str, server: int, folder: Path) -> None:
+    workflow.write(datasets.cps8d(), folder / "cps.csv")
+    with Client(address, token=secret) as client:
+        project = client.make_project("load").id
+        client.wait(client.send_data(project, folder / "cps.csv"))
+        study = client.wait(client.study(project, attributes=["Race", "Sex", "MS"], replicates=5)).result
+        assert study is not None
+    paths = [f"/api/v1/projects/{project}{page}" for page in PAGES]
+    paths += [f"/api/v1/projects/{project}/studies/{study.id}{part}" for part in ("", "/candidates", "/candidates/1")]
+    alone = browse(address, secret, paths, users=1, seconds=stated.alone)
+    print(f"one user alone: {alone.times.size:,} answers, p95 {alone.p95 * 1000:.0f} ms, {alone.errors} errors")
+    before = resident(server)
+    stop = threading.Event()
+    busy = threading.Thread(target=keep_busy, args=(address, secret, project, stop))
+    busy.start()
+    crowd = browse(address, secret, paths, users=stated.users, seconds=60 * stated.minutes)
+    stop.set()
+    busy.join()
+    after = resident(server)
+    print(
+        f"{stated.users} users for {stated.minutes:g} min with 2 jobs running: {crowd.times.size:,} answers, "
+        f"p95 {crowd.p95 * 1000:.0f} ms, {crowd.errors} errors"
+    )
+    print(f"p95 ratio {crowd.p95 / alone.p95:.2f} (wanted: at most 3)")
+    print(f"memory of the server {before / 2**20:.0f} → {after / 2**20:.0f} MiB, {after / before - 1:+.1%}")
+
+
+class Answers:
+    """How long answers took, and how many were none."""
+
+    def __init__(self, times: list[float], errors: int) -> None:
+        self.times, self.errors = np.array(times), errors
+        self.p95 = float(np.quantile(self.times, 0.95))
+
+
+def browse(address: str, secret: str, paths: list[str], *, users: int, seconds: float) -> Answers:
+    """People who look at a page, think for about a second, and look at the next."""
+    times: list[float] = []
+    errors = 0
+    lock = threading.Lock()
+    until = time.monotonic() + seconds
+
+    def person(number: int) -> None:
+        nonlocal errors
+        draw = random.Random(number)
+        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=60.0) as client:
+            time.sleep(draw.random())
+            while time.monotonic() < until:
+                began = time.perf_counter()
+                try:
+                    wrong = client.get(draw.choice(paths)).status_code != 200
+                except httpx.HTTPError:
+                    wrong = True
+                with lock:
+                    times.append(time.perf_counter() - began)
+                    errors += wrong
+                time.sleep(draw.expovariate(1.0))
+
+    people = [threading.Thread(target=person, args=(number,)) for number in range(users)]
+    for each in people:
+        each.start()
+    for each in people:
+        each.join()
+    return Answers(times, errors)
+
+
+def keep_busy(address: str, secret: str, project: str, stop: threading.Event) -> None:
+    """Two jobs at any time: a study and a masking."""
+    with Client(address, token=secret, timeout=120.0) as client:
+        spec = {"method": "swap", "swap": ["Race"], "rate": 0.05}
+        while not stop.is_set():
+            for job in (client.study(project, replicates=20), client.mask(project, spec)):
+                client.wait(job)
+
+
+def resident(pid: int) -> int:
+    """Memory of a process in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def until_up(address: str) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if httpx.get(f"{address}/health/ready").status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise SystemExit("the service did not start")
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()
