@@ -207,6 +207,17 @@ def test_a_release_that_cannot_be_prepared_says_why(case: Case) -> None:
     assert case.olga.post(f"{address}/approval", json=body).json()["code"] == "not-requested"
 
 
+def test_a_release_whose_job_is_cancelled_fails_and_can_be_asked_for_again(case: Case) -> None:
+    address = f"/api/v1/projects/{case.project}/releases"
+    asked = case.ana.post(address, json={"masking": case.masking}).json()
+    assert case.ana.delete(f"/api/v1/jobs/{asked['job_id']}").json()["state"] == "cancelled"
+    found = case.olga.get(f"{address}/{asked['id']}").json()
+    assert (found["state"], bool(found["reason"])) == ("failed", True)
+    assert case.olga.get(f"{address}/{asked['id']}/documents/report.html").status_code == 409
+    again = request_of(case.here, case.ana, case.project, case.masking)
+    assert case.olga.get(again).json()["state"] == "requested"
+
+
 def test_the_record_that_undoes_a_release_lies_sealed(approved: Case) -> None:
     service = approved.here.service
     folder = service.store.release(approved.project, str(approved.shown()["id"]))

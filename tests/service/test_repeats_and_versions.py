@@ -38,6 +38,11 @@ def _counting(app: FastAPI) -> None:
         response.headers["Location"] = f"/things/{len(DONE)}"
         return {"number": len(DONE), "by": user.name}
 
+    def look(body: dict[str, Any], _: Annotated[Caller, Depends(allow("read"))]) -> dict[str, Any]:
+        DONE.append(body)
+        return {"rarest": "Mr Miller"}
+
+    app.add_api_route("/look", look, methods=["POST"])
     app.add_api_route("/count", count, methods=["POST"], status_code=202)
 
 
@@ -125,6 +130,14 @@ def test_keys_are_sensible_and_for_json(counting: Running) -> None:
     assert client.post("/count", json={}, headers={"Idempotency-Key": "x" * 201}).status_code == 422
     headers = {"Idempotency-Key": "six", "Content-Type": "text/csv"}
     assert client.post("/count", content=b"a,b", headers=headers).status_code == 422
+
+
+def test_answers_that_tell_about_the_data_are_not_kept(counting: Running) -> None:
+    client, key = counting.client("vera"), {"Idempotency-Key": "seven"}
+    assert [client.post("/look", json={}, headers=key).status_code for _ in range(2)] == [200, 200]
+    assert len(DONE) == 2
+    with counting.service.database.read() as connection:
+        assert "Miller" not in str(connection.execute(select(replies)).all())
 
 
 def test_answers_that_hold_a_secret_are_not_kept(town: Running) -> None:

@@ -84,8 +84,9 @@ def allow(permission: str, *, once: bool = True) -> Dependency:
     """Dependency of a route: who may use it. Gives the :class:`Caller`, or None where the route is public.
 
     A ``POST`` with an ``Idempotency-Key`` is carried out once; ``once=False`` where the answer holds a secret that must
-    not be kept.
+    not be kept. What only reads may be repeated as it is: its answers are not kept, they tell about the data.
     """
+    once = once and permission != "read"
     if permission == "public":
         return _marked(_nobody, permission)
 
@@ -100,6 +101,7 @@ def allow(permission: str, *, once: bool = True) -> Dependency:
 
 def project(permission: str, *, once: bool = True) -> Dependency:
     """Dependency of a route below ``/projects/{project_id}``. Gives the :class:`ProjectAccess`."""
+    once = once and permission != "read"
 
     async def allowed(
         request: Request, project_id: Annotated[str, Path(description="The project.", examples=["5f0c…"])]
