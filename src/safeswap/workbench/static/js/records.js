@@ -1,0 +1,94 @@
+// The fifth step: the confidentiality plot of a masking, with a policy that can be dragged.
+
+import { all, get, guarded, post } from "./api.js";
+import { start } from "./confidentiality-view.js";
+import { byId, el, fill, name, share } from "./dom.js";
+import { follow, underWay } from "./jobs.js";
+import { specText, when } from "./masking.js";
+import { at, begin, projectId, python, resultAt } from "./page.js";
+
+const MEANT = new Set(["nominal", "ordinal", "geography", "numeric"]);
+const asked = new URLSearchParams(location.search);
+const state = { maskings: [], plot: null };
+
+begin(async ({ project, may }) => {
+  const refresh = python(script);
+  byId("next").href = `/projects/${projectId}/release`;
+  if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
+  const [description, maskings, plots, job] = [await get(at("/description")), await all(at("/maskings")), await all(at("/confidentiality")), await underWay("confidentiality")];
+  state.maskings = maskings;
+  list(plots);
+  if (!maskings.length) { empty("There is no masking yet. Make one in the steps Method or Map."); return; }
+  const wanted = asked.get("masking");
+  const plot = plots.find((each) => each.id === asked.get("plot")) ?? plots.find((each) => !wanted || each.spec.masking === wanted);
+  if (may("work")) offer(description, !plot && !job);
+  if (plot) await show(plot); else if (!job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst has to make one.");
+  byId("plot-form").addEventListener("input", refresh);
+  if (job) watch(job);
+});
+
+function empty(text) {
+  byId("none").textContent = text;
+  byId("none").hidden = false;
+}
+
+function offer(description, open) {
+  byId("new-plot").hidden = false;
+  byId("new-plot").open = open;
+  const form = byId("plot-form"), usable = description.attributes.filter((attribute) => MEANT.has(attribute.kind));
+  const numeric = usable.some((attribute) => attribute.kind === "numeric");
+  fill(form.elements.masking, state.maskings.map((masking) => el("option", { value: masking.id, selected: masking.id === asked.get("masking") },
+    `${specText(masking.spec.spec)} (${when(masking.created_at)})`)));
+  fill(byId("keys"), usable.map((attribute) => el("label", { title: attribute.kind }, el("input", { type: "checkbox", value: attribute.name,
+    checked: numeric ? attribute.kind === "numeric" : true }), " ", name(attribute.name))));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(async () => {
+      const job = await post(at("/confidentiality"), { masking: form.elements.masking.value, keys: keys(), linkage: form.elements.linkage.value }, { once: true });
+      byId("new-plot").open = false;
+      watch(job);
+    })();
+  });
+}
+
+const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box) => box.value);
+
+const watch = guarded(async (job) => {
+  byId("none").hidden = true;
+  const ended = await follow(job, byId("job"), "Linking the records");
+  if (ended.state === "succeeded") location.assign(`?plot=${ended.result.id}`);
+});
+
+const maskingText = (id) => {
+  const found = state.maskings.find((masking) => masking.id === id);
+  return found ? specText(found.spec.spec) : "a masking";
+};
+
+function list(plots) {
+  byId("earlier").hidden = !plots.length;
+  fill(byId("plots"), plots.map((plot) => el("tr", {}, el("td", {}, el("a", { href: `?plot=${plot.id}` }, when(plot.created_at))), el("td", {}, name(plot.created_by)),
+    el("td", {}, name(plot.spec.keys.join(", "))), el("td", {}, el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking)))),
+    el("td", { class: "n" }, share(plot.summary.unsafe_share)))));
+}
+
+async function show(plot) {
+  state.plot = plot;
+  fill(byId("plot-title"), name(`Keys: ${plot.spec.keys.join(", ")}`));
+  fill(byId("sentence"), name(plot.summary.sentence));
+  fill(byId("plot-line"), "Of ", el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking))), ". ",
+    el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "As a page of its own"), ".");
+  byId("next").href = `/projects/${projectId}/release?masking=${plot.spec.masking}`;
+  byId("shown").hidden = false;
+  const payload = await get(at(`/confidentiality/${plot.id}/plot`));
+  const root = byId("chart-body").content.firstElementChild.cloneNode(true);
+  byId("chart").append(root);
+  start(root, payload);
+}
+
+function script() {
+  const id = state.plot?.spec.masking ?? byId("plot-form").elements.masking.value;
+  const masking = state.maskings.find((each) => each.id === id);
+  if (!masking) return {};
+  const { spec, recipe, replicate = 0 } = masking.spec;
+  return { spec, replicate, keys: state.plot?.spec.keys ?? keys(), ...(recipe ? { recipe } : {}) };
+}

@@ -1,0 +1,65 @@
+// What one masking did: totals, scores in words, and tables before and after.
+
+import { get } from "./api.js";
+import { beforeAfter } from "./before-after.js";
+import { byId, count, el, figure, fill, name } from "./dom.js";
+import { specText, when } from "./masking.js";
+import { at, begin, projectId, python, resultAt, resultId } from "./page.js";
+
+const MOST_ROWS = 60;
+let masking = null;
+
+begin(async () => {
+  python(() => {
+    const { spec, recipe, replicate = 0, measures = [] } = masking.spec;
+    return { spec, replicate, measures, ...(recipe ? { recipe } : {}) };
+  });
+  masking = await get(at(`/maskings/${resultId}`));
+  const { spec, summary } = masking, [description, measures, methods] = [await get(at("/description")), await get("/measures"), await get("/methods")];
+  const method = methods.find((each) => each.name === summary.method);
+  fill(byId("what"), name(method?.title ?? summary.method), `. Made by ${masking.created_by} on ${when(masking.created_at)}${spec.replicate ? `, replicate ${spec.replicate}` : ""}.`);
+  fill(byId("warnings"), summary.for_release ? null : el("p", { class: "warning" }, "Not for release: a key that others may know was used."),
+    masking.data_version === description.version || description.version === undefined ? null : el("p", { class: "warning" }, "The data have changed since."));
+  fill(byId("plan"), name(summary.plan), ".");
+  fill(byId("totals"), totals(summary));
+  byId("spec").textContent = JSON.stringify(spec.spec, null, 2);
+  fill(byId("scores"), summary.scores.map((score) => scored(score, measures)));
+  fill(byId("before"), beforeAfter(description, (query) => at(`/maskings/${resultId}/table?${query}`), named(spec.spec)));
+  byId("report").href = resultAt(`/maskings/${resultId}/report.html`);
+  byId("records").href = `/projects/${projectId}/records?masking=${resultId}`;
+  byId("release").href = `/projects/${projectId}/release?masking=${resultId}`;
+  document.title = `${specText(spec.spec)} · ${document.title}`;
+});
+
+function totals(summary) {
+  const lines = [["Records", summary.records, "In the file"], [`Asked for, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, "The most that the data allow"],
+    [`Made, ${summary.unit}`, summary.made, "What was really done"], ["Compensating", summary.compensating, "Records whose change another one makes up for in every cell"]];
+  return lines.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));
+}
+
+function scored(score, measures) {
+  const measure = measures.find((each) => each.name === score.measure.split(":")[0]);
+  return el("article", { class: "score" }, el("h3", {}, name(measure?.title ?? score.measure), " ", el("span", { class: "note" }, score.axis),
+    el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)), detail(score));
+}
+
+// The table behind a score, as the measure gives it.
+function detail(score) {
+  const rows = Array.isArray(score.detail) ? score.detail : [];
+  if (!rows.length) return null;
+  const columns = Object.keys(rows[0]), sorted = "value" in rows[0] ? rows.toSorted((a, b) => Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0)) : rows;
+  return el("details", {}, el("summary", {}, "The table behind it"), el("div", { class: "scroll" }, el("table", {},
+    el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: typeof rows[0][column] === "number" ? "n" : "" }, name(column.replaceAll("_", " ")))))),
+    el("tbody", {}, sorted.slice(0, MOST_ROWS).map((row) => el("tr", {}, columns.map((column) => cell(row[column]))))))),
+  rows.length > MOST_ROWS ? el("p", { class: "note" }, `${count(rows.length - MOST_ROWS)} more are in the report.`) : null);
+}
+
+function cell(value) {
+  if (typeof value === "number") return el("td", { class: "n" }, Number.isInteger(value) ? count(value) : figure(value));
+  if (typeof value === "boolean") return el("td", {}, value ? "yes" : "no");
+  if (value === null || value === undefined) return el("td", {}, "–");
+  return el("td", {}, name(Array.isArray(value) ? value.join(" × ") : typeof value === "object" ? JSON.stringify(value) : String(value)));
+}
+
+// Attributes that the specification names: their tables are looked at first.
+const named = (spec) => Object.values(spec).flat(2).filter((value) => typeof value === "string");
