@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +15,11 @@ from tests.conformance.strategies import Tried, swap_inputs
 from tests.engines.specs import EDITS, KEY, SCHEMA, SPECS, census, records_of, spec_of, write_parts
 
 from safeswap import registry, workflow
+from safeswap.engines import duckdb_store
 from safeswap.engines.duckdb_households import DuckDBHouseholds
+from safeswap.engines.duckdb_store import Store
 from safeswap.engines.memory import MemoryEngine
-from safeswap.errors import InfeasibleError, InputError
+from safeswap.errors import InfeasibleError, InputError, OutputError
 from safeswap.io.parquet_files import open_parquet
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.masked import Masked
@@ -151,3 +154,22 @@ def test_edits_of_tiny_files_are_the_same_whoever_is_left_over(tmp_path: Path, m
         assert open_parquet(folder / "masked").table(schema.names).to_pydict() == expected.data.table.to_pydict()
         assert (totals(result), told(result.facts)) == (expected.as_dict(), told(expected.audit.facts))
     assert sum(opened)
+
+
+@pytest.mark.parametrize("name", ["one attribute", "targeted", "edit"])
+def test_no_room_for_spilling_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_parts(census(), tmp_path / "census", 2)
+
+    def full(*_: object) -> None:
+        raise duckdb.IOException("could not write to the temporary file")
+
+    def failing(self: Store, query: str) -> str:
+        with duckdb_store._in_our_words():
+            full()
+        return query
+
+    monkeypatch.setattr(Store, "table_of", failing)
+    with pytest.raises(OutputError) as caught:
+        masked(source, "duckdb", spec_of(name))
+    assert caught.value.code == "disk-full"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
