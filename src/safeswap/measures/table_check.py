@@ -28,7 +28,7 @@ _MOST_OPEN = 20_000
 def check_programme(programme: Programme, *, tolerance: int, margins: bool = True) -> TableCheck:
     """The small cells of all tables, with what the published figures tell about them.
 
-    With ``margins=False`` only the tables themselves are published, none of their margins.
+    With ``margins=False`` only the tables themselves are published, none of their margins but the number of records.
 
     >>> table = CountTable.from_array([[1, 4], [6, 9]])
     >>> check_programme(Programme(tables=(table,)), tolerance=3).derived
@@ -44,7 +44,7 @@ def check_programme(programme: Programme, *, tolerance: int, margins: bool = Tru
     for names in order:
         counts = figures[names]
         known = margins or frozenset(names) in stated
-        shown = ((counts == 0) | (counts >= tolerance)) & known
+        shown = (((counts == 0) | (counts >= tolerance)) & known) | (not names)  # how many records there are is known
         lower.append(np.where(shown, counts, 0))
         upper.append(np.where(shown, counts, total))
     tighten(lower, upper, sums)
