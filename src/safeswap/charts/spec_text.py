@@ -98,7 +98,7 @@ def _group(item: Any) -> str:
         return json.dumps(item, ensure_ascii=False)
     names, tolerance = (item["keys"], item.get("tolerance")) if isinstance(item, Mapping) else (item, None)
     behind = "" if tolerance is None else f":{tolerance:g}"
-    return ",".join(_as_field(name, quoted=":" in name) for name in names) + behind
+    return ",".join(_as_field(name, quoted=":" in name or "{" in name) for name in names) + behind
 
 
 def _options(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
