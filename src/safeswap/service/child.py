@@ -31,7 +31,7 @@ def main() -> None:
         stop = _Stop()
         signal.signal(signal.SIGTERM, stop)
         _load()
-        _tell(answers, ready=True, network=network)
+        _tell(answers, ready=True, network=sorted(network))
         if line := sys.stdin.readline():
             _do(json.loads(line), answers, stop)
 

@@ -7,9 +7,12 @@ itself before it looks at anything foreign, and cannot be taken down again.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
+import struct
 import sys
+from contextlib import suppress
 from typing import Any
 
 from safeswap.service.settings import Limits
@@ -18,6 +21,11 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
+_PR_SET_SECCOMP = 22
+_PR_SET_NO_NEW_PRIVS = 38
+_FILTER = 2
+# By machine: the name of its architecture, and its numbers of socket and io_uring_setup, which can make sockets too.
+_MACHINES = {"x86_64": (0xC000003E, (41, 425)), "aarch64": (0xC00000B7, (198, 425))}
 _NETWORK_EVENTS = ("socket.__new__", "socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo")
 
 
@@ -31,31 +39,64 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def without_network() -> str:
-    """Cut this process off from every network; by which means: "namespace", "user namespace" or "hook".
+def without_network() -> frozenset[str]:
+    """Cut this process off from every network and every socket; by which means.
 
-    In a network namespace of its own there is nothing to connect to, not even the machine itself. Where the system does
-    not allow one, sockets are refused inside the interpreter: that stops every Python library, though not native code
-    that a forged file might have taken over.
+    In a network namespace of its own there is nothing to connect to, not even the machine itself. A filter in the
+    kernel refuses to make sockets at all, also to a database on this machine. Where the system allows neither, sockets
+    are refused inside the interpreter: that stops every Python library, though not native code that a forged file
+    might have taken over.
     """
-    how = _own_namespace()
+    means = {"namespace": _own_namespace(), "filter": _filtered(), "hook": True}
     sys.addaudithook(_refuse_sockets)
-    return how or "hook"
+    return frozenset(name for name, there in means.items() if there)
 
 
-def _own_namespace() -> str:
+def _own_namespace() -> bool:
     if sys.platform != "linux":
-        return ""
+        return False
     libc = _libc()
     if libc.unshare(_CLONE_NEWNET) == 0:
-        return "namespace"
+        return True
     user, group = os.getuid(), os.getgid()
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-        return ""
+        return False
     for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123  (the kernel wants one write)
+        # Without it files seem to belong to nobody, but can be used: some systems do not allow it.
+        with suppress(OSError), open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
             file.write(line)
-    return "user namespace"
+    return True
+
+
+def _filtered() -> bool:
+    """Let the kernel refuse this process, and all that it starts, the system calls that make sockets (seccomp)."""
+    machine = _MACHINES.get(os.uname().machine) if sys.platform == "linux" else None
+    if machine is None:
+        return False
+    architecture, calls = machine
+    program = _program(architecture, calls)
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
+    filters = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+    libc = _libc()
+    # A filter of one's own is allowed to whoever gives up ever getting more rights.
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return False
+    return bool(libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.create_string_buffer(filters), 0, 0) == 0)
+
+
+def _program(architecture: int, calls: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """Steps for the kernel's little machine: (what to do, steps to leap if so, if not, operand)."""
+    load, is_equal, is_at_least, answer = 0x20, 0x15, 0x35, 0x06
+    refused, killed, allowed = 0x00050000 | errno.EACCES, 0x80000000, 0x7FFF0000
+    steps = [
+        (load, 0, 0, 4),  # of which architecture is the call?
+        (is_equal, 1, 0, architecture),
+        (answer, 0, 0, killed),
+        (load, 0, 0, 0),  # which call is it?
+        (is_at_least, len(calls) + 1, 0, 0x40000000),  # by numbers of another kind: refused
+    ]
+    steps += [(is_equal, len(calls) - at, 0, call) for at, call in enumerate(calls)]
+    return [*steps, (answer, 0, 0, allowed), (answer, 0, 0, refused)]
 
 
 def _refuse_sockets(event: str, arguments: tuple[Any, ...]) -> None:
