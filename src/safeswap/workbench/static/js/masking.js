@@ -27,8 +27,8 @@ export function links(id) {
 export function specText(spec) {
   const { method, ...rest } = spec;
   const told = Object.entries(rest).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length))
-    .map(([key, value]) => `${key.replaceAll("_", " ")} ${plain(value)}`);
-  return [method, ...told].join(", ");
+    .map(([key, value]) => (key === method ? plain(value) : `${key.replaceAll("_", " ")} ${plain(value)}`));
+  return `${method}: ${told.join(", ")}`;
 }
 
 function plain(value) {

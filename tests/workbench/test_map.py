@@ -1,0 +1,243 @@
+"""The map: its numbers are the service's, its choice follows the sliders, and a study outlives page and server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.workbench.desk import Desk, Seen
+
+from safeswap import workflow
+
+ATTRIBUTES = ["Age", "Edu", "Race", "Sex"]
+
+
+@pytest.fixture(scope="module")
+def project(desk: Desk, survey: Path) -> str:
+    return desk.project(survey)
+
+
+@pytest.fixture(scope="module")
+def study(desk: Desk, project: str) -> str:
+    """Every choice of one or two of four attributes at three rates, drawn once: a point is a candidate."""
+    with desk.client() as client:
+        job = client.wait(
+            client.study(project, attributes=ATTRIBUTES, rates=[0.01, 0.05, 0.1], objective="linear:a=0.2")
+        )
+        return job.result.id
+
+
+def open_map(seen: Seen, project: str, study: str) -> None:
+    seen.go(f"/projects/{project}/map?study={study}")
+    seen.page.wait_for_selector(".safeswap-map[data-ready]")
+    seen.part("plot").scroll_into_view_if_needed()
+
+
+def place(seen: Seen, x: float, y: float) -> tuple[float, float]:
+    """Where on the screen a point of the map is."""
+    return tuple(
+        seen.page.evaluate(
+            """([x, y]) => {
+                const plot = document.querySelector('.safeswap-map [data-part="plot"]');
+                const { xaxis, yaxis } = plot._fullLayout, frame = plot.getBoundingClientRect();
+                return [frame.left + xaxis._offset + xaxis.l2p(x), frame.top + yaxis._offset + yaxis.l2p(y)];
+            }""",
+            [x, y],
+        )
+    )
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.9g}")
+
+
+def test_a_box_lists_what_the_interface_gives(browser: Browser, desk: Desk, project: str, study: str) -> None:
+    with desk.client() as client:
+        candidates = list(client.candidates(project, study))
+    points = sorted((c.scores["hellinger"], c.scores["n_rule"], c.number) for c in candidates)
+    left, right = (points[5][0] + points[4][0]) / 2, (points[20][0] + points[21][0]) / 2
+    inside = {number: (risk, across) for across, risk, number in points if left < across < right}
+    with desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        seen.part("select").click()
+        lowest, highest = min(risk for _, risk, _ in points), max(risk for _, risk, _ in points)
+        room = (highest - lowest) / 20
+        start, end = place(seen, left, highest + room), place(seen, right, lowest - room)
+        seen.page.mouse.move(*start)
+        seen.page.mouse.down()
+        seen.page.mouse.move((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        seen.page.mouse.move(*end)
+        seen.page.mouse.up()
+        expect(seen.part("table-title")).to_contain_text(f"{len(inside)} selected candidates")
+        rows: list[dict[str, Any]] = seen.page.evaluate(
+            """() => {
+                const table = document.querySelector('.safeswap-map table[data-part="table"]');
+                const titles = [...table.querySelectorAll("thead th")].map((th) => th.textContent);
+                const values = (tr) => [...tr.cells].map((td, i) => [titles[i], td.dataset.value]);
+                return [...table.querySelectorAll("tbody tr")].map((tr) =>
+                    Object.fromEntries([...values(tr), ["spec", Number(tr.dataset.spec)]]));
+            }"""
+        )
+    assert {row["spec"] for row in rows} == set(inside)
+    for row in rows:
+        risk, across = inside[row["spec"]]
+        assert float(row["n-rule"]) == rounded(risk)
+        assert float(row["Hellinger distance"]) == rounded(across)
+
+
+def test_the_drill_down_gives_what_the_interface_gives(browser: Browser, desk: Desk, project: str, study: str) -> None:
+    with desk.client() as client:
+        number = next(c.number for c in client.candidates(project, study) if c.label == "Edu+Race" and c.rate == 0.1)
+        found = client.candidate(project, study, number)
+        path = f"/projects/{project}/studies/{study}/candidates/{number}/table"
+        table = client._send("GET", path, params={"attributes": ["Edu", "Sex"]}).json()
+    with desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        for rate in ("0.01", "0.05"):
+            seen.page.locator(f'.safeswap-map [data-part="rates"] label:has-text("{rate}") input').uncheck()
+        seen.page.wait_for_timeout(300)
+        across, up = place(seen, found.scores["hellinger"], found.scores["n_rule"])
+        seen.page.mouse.move(across - 2, up)
+        seen.page.mouse.move(across, up)
+        seen.page.mouse.click(across, up)
+        panel = seen.part("detail")
+        expect(panel.locator("h3").first).to_have_text("Edu+Race · rate 0.1")
+        for each in found.tables:
+            a, b = each.attributes
+            shown = panel.locator(f'td[data-a="{a}"][data-b="{b}"]').get_attribute("data-value")
+            assert float(shown or "nan") == float(f"{each.values['hellinger']:.5g}")
+        assert found.python.splitlines()[2] in panel.locator("pre").inner_text()
+        panel.get_by_text("Before and after").click()
+        panel.get_by_label("Attribute of the rows").select_option("Edu")
+        panel.get_by_label("Attribute of the columns").select_option("Sex")
+        expect(panel.locator(".before-after table")).to_have_attribute("aria-label", "Edu by Sex, before and after")
+        cells = panel.locator(".before-after tbody td").all_inner_texts()
+    told = {f"{c['before']:,}" + (f" → {c['after']:,}" if c["changed"] else "") for c in table["cells"]}
+    assert {text.replace("\u00a0", " ") for text in cells} == told
+    assert any("→" in text for text in cells)
+
+
+def test_the_choice_follows_the_sliders(browser: Browser, desk: Desk, project: str, study: str) -> None:
+    with desk.client() as client, desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        expect(seen.page.locator("#choice")).to_have_text(client.choose(project, study, "linear:a=0.2").sentence)
+        seen.page.locator("#linear").evaluate(
+            "(box) => { box.value = -2; box.dispatchEvent(new Event('input', { bubbles: true })); }"
+        )
+        other = client.choose(project, study, "linear:a=0.01")
+        expect(seen.page.locator("#choice")).to_have_text(other.sentence)
+        ringed = seen.page.evaluate(
+            """() => document.querySelector('.safeswap-map [data-part="plot"]').data
+                .filter((trace) => trace.marker?.symbol === "circle-open")
+                .map((trace) => [trace.x[0], trace.y[0]])[0]"""
+        )
+        assert ringed == [rounded(other.distortion), rounded(other.risk)]
+        seen.page.locator('[name="rule"][value="cap_risk"]').check()
+        seen.page.locator("#cap_risk").focus()
+        seen.page.keyboard.press("Home")
+        expect(seen.page.locator("#choice")).to_contain_text("least distortion with risk at most")
+
+
+def test_two_candidates_side_by_side_and_one_of_them_masked(
+    browser: Browser, desk: Desk, project: str, study: str
+) -> None:
+    with desk.client() as client, desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        names = seen.page.locator(".safeswap-map .ssm-link")
+        for place_in_table in (0, 1):
+            names.nth(place_in_table).click()
+            seen.part("detail").get_by_role("button", name="Compare").click()
+        expect(seen.page.locator("#sides table").first).to_contain_text("B − A")
+        assert seen.page.locator("#sides table").count() == 2
+        seen.part("detail").get_by_role("button", name="Mask with this").click()
+        seen.part("detail").get_by_role("link", name="The result").click()
+        seen.page.wait_for_url("**/results/*")
+        seen.ready()
+        result = client.masking(project, seen.page.url.rsplit("/", 1)[1])
+        shown = seen.page.locator(".score .value").evaluate_all("(all) => all.map((one) => Number(one.dataset.value))")
+        assert shown == [score["value"] for score in result.summary["scores"]]
+        expect(seen.page.locator("#before table")).to_be_visible()
+        seen.page.get_by_role("link", name="The report").click()
+        seen.page.wait_for_timeout(300)
+        report = seen.page.context.pages[-1]
+        assert report is not seen.page
+        assert "report.html" in report.url
+        expect(report.locator("h1").first).to_be_visible()
+
+
+def test_a_study_is_described_and_run_with_the_keyboard_alone(browser: Browser, desk: Desk, survey: Path) -> None:
+    project = desk.project(survey)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/map")
+        expect(page.locator("#size")).to_contain_text("324 candidates")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")  # the summary of the form, then its first attribute
+        page.keyboard.press("Tab")
+        for _ in range(6):
+            page.keyboard.press("Space")
+            page.keyboard.press("Tab")
+        expect(page.locator("#size")).to_contain_text("27 candidates")
+        for _ in range(60):
+            if page.evaluate("document.activeElement.id") == "run":
+                break
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".safeswap-map[data-ready]")
+        page.locator("#choosing-title").scroll_into_view_if_needed()
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.classList.contains('ssm-link')"):
+                break
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.dataset.part") == "detail"
+
+
+def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, survey: Path) -> None:
+    project = desk.project(survey)
+    with desk.client() as client:
+        job = client.study(project, up_to=3, rates=[0.01, 0.02, 0.05], replicates=120)
+    with desk.seen(browser) as seen:
+        seen.expected = ("net::ERR", "Failed to load resource")
+        page = seen.go(f"/projects/{project}/map")
+        expect(page.locator(".job")).to_contain_text("candidates")
+        page.reload()
+        seen.ready()
+        expect(page.locator(".job")).to_contain_text("candidates")
+        desk.stop()
+        expect(page.locator(".job")).to_contain_text("does not answer")
+        desk.start()
+        with desk.client() as client:
+            before = client.job(job.id)
+            assert before.state in {"queued", "running"}, "the study ended too soon to try a restart"
+        page.wait_for_selector(".safeswap-map[data-ready]", timeout=90_000)
+        assert "study=" in page.url
+    with desk.client() as client:
+        ended = client.job(job.id)
+    assert ended.state == "succeeded"
+
+
+def test_the_script_of_the_map_runs(  # noqa: PLR0917  (fixtures)
+    browser: Browser,
+    desk: Desk,
+    survey: Path,
+    project: str,
+    study: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        seen.page.locator("#python summary").click()
+        expect(seen.page.locator("#python-text")).to_contain_text("ss.study(")
+        script = seen.page.locator("#python-text").inner_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / survey.name).write_bytes(survey.read_bytes())
+    workflow.keygen("secret.key")
+    names: dict[str, Any] = {}
+    exec(script, names)
+    assert len(names["study"]) == 30
+    assert (tmp_path / "study" / "report.html").is_file()
