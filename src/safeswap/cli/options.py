@@ -142,7 +142,13 @@ def names(values: Sequence[str]) -> tuple[str, ...]:
     >>> names(["Race,Sex", '"Age, grouped"'])
     ('Race', 'Sex', 'Age, grouped')
     """
-    return tuple(name.strip() for row in csv.reader(values, skipinitialspace=True) for name in row if name.strip())
+    try:
+        rows = list(csv.reader(values, skipinitialspace=True))
+    except csv.Error:
+        raise SpecError(
+            "a list of names could not be taken apart", code="bad-names", hint="quote a name that holds a line break"
+        ) from None
+    return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
 def pairs(values: Sequence[str]) -> dict[str, str]:

@@ -68,6 +68,7 @@ def test_it_says_what_was_done_where(safeswap, census, tmp_path):
         (["--engine", "abacus"], "abacus"),
         (["--engine", "memory", "--plan-only"], "whole file in memory"),
         (["--engine", "memory", "--delimiter", ";"], "--delimiter"),
+        (["--engine", "memory", "--differ", "A\nB"], "line break"),
     ],
 )
 def test_what_makes_no_sense_on_disk_is_refused(safeswap, census, tmp_path, more, said):
