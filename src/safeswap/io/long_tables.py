@@ -49,7 +49,8 @@ def long_counts(source: Any, *, count: str = COUNT, **options: Any) -> LongCount
         raise InputError(
             f"there is no column {count!r} that holds the counts",
             code="no-count-column",
-            hint=f"name it: count=…; the columns are: {', '.join(rows.column_names[:20])}",
+            hint="name it (count=…), or the tables of a file of records; the columns are: "
+            + ", ".join(rows.column_names[:20]),
             column=count,
         )
     names = tuple(name for name in rows.column_names if name != count)
