@@ -71,9 +71,10 @@ def cluster() -> Iterator[Any]:
             **{
                 "spark.executor.memory": "800m",
                 "spark.driver.host": "127.0.0.1",
-                "spark.sql.shuffle.partitions": "3",
+                "spark.sql.shuffle.partitions": "2",
                 "spark.task.maxFailures": "8",
-                # Few records and many plans: what compiling them gains is less than what it costs.
+                # Few records and many plans: what compiling and adapting them gains is less than what it costs.
+                "spark.sql.adaptive.enabled": "false",
                 "spark.sql.codegen.wholeStage": "false",
                 "spark.sql.codegen.factoryMode": "NO_CODEGEN",
                 "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",

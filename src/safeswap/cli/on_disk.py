@@ -74,8 +74,7 @@ def mask_on_disk(
             memory_limit=memory_limit,
             replicate=replicate,
             force=force,
-            # The records of a Spark directory have no order by which two files could be compared.
-            measures=MEASURES if scores and engine != "spark" else (),
+            measures=MEASURES if scores else (),
             **secret,
             **reading,
         )
