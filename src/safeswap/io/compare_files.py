@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InputError
-from safeswap.io.mask_files import described_files
+from safeswap.io.described_files import described_files
 from safeswap.io.memory_swap import part_of
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.io.splice import CannotSplice, other_chunks

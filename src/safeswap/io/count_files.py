@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from safeswap.io.coded_columns import coded_columns, side_by_side
 from safeswap.io.compare_files import changed_columns, check_alike, files_differ
 from safeswap.io.counted_cells import ChangingColumn, cell_attributes, counted_cells
-from safeswap.io.mask_files import described_files
+from safeswap.io.described_files import described_files
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.model.audit import Rows
 from safeswap.model.equality import aligned_columns, different

@@ -16,6 +16,7 @@ from safeswap.engines.capabilities import check_supported
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.io.atomic import atomic_directory, atomic_write
 from safeswap.io.audit import AUDIT, PAIRS, write_audit_json
+from safeswap.io.described_files import described_files
 from safeswap.io.masking import both_or_neither, digest_of
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.io.rewrite import Written, rewrite, unchanged
@@ -150,49 +151,6 @@ def _assessed(job: Job, swap: FileSwap) -> Assessment | None:
     if limit is None or not isinstance(swap, HeldExchanges):
         return None
     return scored(chosen, swap.counted(job.attributes, limit))
-
-
-def described_files(
-    files: ParquetFiles,
-    *,
-    schema: Schema | str | Path | None = None,
-    identifier: str | None = None,
-    kinds: Mapping[str, Any] | None = None,
-    missing: Sequence[str] = (),
-    name: str | None = None,
-) -> Schema:
-    """What the columns are, as :func:`safeswap.io.read.read` would find; what must be guessed is, from a sample."""
-    from safeswap.io.agreement import described
-    from safeswap.io.columns import settled
-    from safeswap.io.schema_file import read_schema
-
-    known = read_schema(schema) if isinstance(schema, str | Path) else schema
-    return described(
-        settled(_sample(files), file=str(files.root)),
-        schema=known,
-        stated={},
-        identifier=identifier,
-        kinds=kinds or {},
-        missing=missing,
-        name=files.root.name.split(".", 1)[0] if name is None else name,
-        file=str(files.root),
-    )
-
-
-def _sample(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> pa.Table:
-    """All records of a small file, else runs of them from row groups all over the files."""
-    from pyarrow import parquet
-
-    if len(files) <= records:
-        return files.table(files.schema.names)
-    places = [(part, group) for part in files.parts for group, rows in enumerate(part.groups) if rows]
-    chosen = places[:: max(1, len(places) // runs)][:runs]
-    tables = []
-    for part, group in chosen:
-        with parquet.ParquetFile(part.path) as file:
-            first = next(file.iter_batches(batch_size=records // len(chosen), row_groups=[group], use_threads=False))
-            tables.append(pa.Table.from_batches([first]).replace_schema_metadata(None))
-    return pa.concat_tables(tables)
 
 
 def _drawn(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwap:

@@ -19,7 +19,8 @@ from safeswap.engines.spark_session import NEEDED, own_session
 from safeswap.errors import EngineError, InputError, UnsafeRelease
 from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.io.audit import AUDIT, software_versions
-from safeswap.io.mask_files import Job, described_files
+from safeswap.io.described_files import described_files
+from safeswap.io.mask_files import Job
 from safeswap.io.masking import both_or_neither
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.kernels import keyed
