@@ -18,7 +18,7 @@ from safeswap.engines.record_words import record_words
 from safeswap.engines.tallied_cells import TalliedCells
 from safeswap.io.compare_files import changed_columns, check_alike, files_differ
 from safeswap.io.counted_cells import cell_attributes
-from safeswap.io.mask_files import described_files
+from safeswap.io.described_files import described_files
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.schema import Schema
