@@ -27,6 +27,7 @@ class ScriptRequest(Wire):
     study: dict[str, Any] | None = Field(default=None, description="The parameters of a study.")
     objective: str = Field(default="", max_length=500)
     keys: tuple[str, ...] = Field(default=(), max_length=50, description="Keys of the confidentiality plot.")
+    tables: dict[str, Any] | None = Field(default=None, description="Tables as for POST …/safe-tables.")
     release: bool = False
 
 
@@ -50,6 +51,7 @@ def script_of(asked: ScriptRequest, *, file_name: str, schema: Schema | None, to
         _opening(file_name, schema, tolerance),
         _recipe(asked.recipe),
         _risky(asked.risky),
+        _tables(asked.tables),
         _study(asked.study, asked.objective),
         _masking(asked),
         _plot(asked.keys) if asked.spec else "",
@@ -88,6 +90,27 @@ def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
 
 def _risky(asked: Mapping[str, Any] | None) -> str:
     return "" if asked is None else f"print(workflow.risky(data, {_arguments(asked)}))\n"
+
+
+def _tables(asked: Mapping[str, Any] | None) -> str:
+    """Check tables, then make them safe.
+
+    >>> print(_tables({"tables": [["Race", "Sex"]], "tolerance": 5}), end="")
+    tables = [['Race', 'Sex']]
+    print(workflow.check_tables(data, tables, tolerance=5))
+    safe = workflow.safe_table(data, attributes=tables, tolerance=5)
+    print(safe)
+    workflow.safe_table_report(safe, 'tables.html')
+    """
+    if asked is None:
+        return ""
+    tolerance = _arguments({"tolerance": asked.get("tolerance", 3)})
+    rest = _arguments({name: asked[name] for name in ("keep", "objective", "soft", "time_limit") if name in asked})
+    return (
+        f"tables = {_value(asked.get('tables', []))}\nprint(workflow.check_tables(data, tables, {tolerance}))\n"
+        f"safe = workflow.safe_table(data, attributes=tables, {tolerance}{rest and ', '}{rest})\n"
+        "print(safe)\nworkflow.safe_table_report(safe, 'tables.html')\n"
+    )
 
 
 def _study(asked: Mapping[str, Any] | None, objective: str) -> str:

@@ -67,10 +67,10 @@ def result_page(project_id: Identifier, result_id: Identifier) -> Response:
 
 @router.get("/projects/{project_id}/{screen}")
 def step_page(
-    project_id: Identifier, screen: Annotated[str, Path(pattern="^(data|risk|method|map|records|release)$")]
+    project_id: Identifier, screen: Annotated[str, Path(pattern="^(data|risk|method|map|records|release|tables)$")]
 ) -> Response:
-    """One of the six steps."""
-    title = next(title for name, title, _ in STEPS if name == screen)
+    """One of the six steps, or the tables beside them."""
+    title = next((title for name, title, _ in STEPS if name == screen), "Tables")
     return _page(screen, title, project_id)
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import update
 
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Attribute, Schema
 from safeswap.service.asking import ask, require_data
 from safeswap.service.database import new_id
 from safeswap.service.etags import require_match, set_etag
@@ -110,12 +110,16 @@ def changed_schema(schema: Schema, changes: tuple[AttributeChange, ...]) -> Sche
     if unknown:
         raise Unprocessable("there is no such attribute", code="unknown-attribute", attribute=unknown[0])
     attributes = tuple(
-        type(attribute).model_validate({**attribute.model_dump(), "inferred": False, **stated[attribute.name]})
-        if attribute.name in stated
-        else attribute
+        _changed(attribute, stated[attribute.name]) if attribute.name in stated else attribute
         for attribute in schema.attributes
     )
     return Schema.model_validate({**schema.model_dump(), "attributes": [a.model_dump() for a in attributes]})
+
+
+def _changed(attribute: Attribute, stated: dict[str, Any]) -> Attribute:
+    # Levels that few records have are not shown: whoever labels the others does not take away the labels of these.
+    labels = {level: label for level, label in {**attribute.labels, **stated.get("labels", {})}.items() if label}
+    return Attribute.model_validate({**attribute.model_dump(), "inferred": False, **stated, "labels": labels})
 
 
 def _begin_reading(service: Service, access: ProjectAccess) -> None:

@@ -30,7 +30,7 @@ export async function call(method, path, { body, etag, stream, once = false } = 
     throw new Refused({ detail: "The service does not answer.", hint: "It may be starting anew: try again in a moment.", code: "no-answer" }, 0);
   }
   const type = answer.headers.get("content-type") || "";
-  const value = type.includes("json") ? await answer.json() : await answer.text();
+  const value = answer.status === 204 ? null : type.includes("json") ? await answer.json() : await answer.text();
   if (answer.status === 401 && document.documentElement.dataset.screen !== "log-in") {
     location.assign("/log-in?next=" + encodeURIComponent(location.pathname));
     return new Promise(() => {});

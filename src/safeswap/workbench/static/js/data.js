@@ -4,20 +4,26 @@ import { call, get, guarded, tell, upload } from "./api.js";
 import { bars } from "./bars.js";
 import { byId, count, el, fill, name, say } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
+import { keeping } from "./keeping.js";
+import { levelsDialog } from "./levels.js";
 import { at, begin, projectId, python } from "./page.js";
+import { people } from "./people.js";
 
 const KINDS = {
   nominal: ["nominal", "Categories without an order"], ordinal: ["ordinal", "Categories with an order"],
   geography: ["geography", "A level of geography"], numeric: ["numeric", "A number"], weight: ["weight", "A sampling weight"],
   household: ["household", "Tells which records belong together"], identifier: ["identifier", "Tells records apart; never released"],
 };
+const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 const state = { project: null, description: null, etag: null, changes: new Map(), mayWork: false };
 
-begin(async ({ project, may }) => {
+begin(async ({ who, project, may }) => {
   state.mayWork = may("work");
   byId("next").href = `/projects/${projectId}/risk`;
   python(() => ({}));
   connect();
+  keeping(project, may);
+  await people(who, may);
   const job = await underWay("ingest");
   if (job) await read(job);
   else await show(project);
@@ -38,7 +44,9 @@ async function show(project) {
   byId("cells").textContent = cellsLine(found.value);
   fill(byId("attributes"), found.value.attributes.map(row));
   byId("save").hidden = byId("other-file").hidden = !state.mayWork;
+  byId("confirm").hidden = !state.mayWork || !guessed().length;
   byId("save").disabled = true;
+  byId("unsaved").textContent = "";
 }
 
 function cellsLine({ cells, tolerance }) {
@@ -48,17 +56,24 @@ function cellsLine({ cells, tolerance }) {
     + `${count(small)} of them by fewer than ${tolerance} records.`;
 }
 
+const guessed = () => state.description.attributes.filter((attribute) => attribute.inferred);
+
 function row(attribute) {
-  const kinds = el("select", { "aria-label": `Kind of ${attribute.name}`, disabled: !state.mayWork, on: { change: (event) => change(attribute, { kind: event.target.value }) } },
+  const kinds = el("select", { "aria-label": `Kind of ${attribute.name}`, title: KINDS[attribute.kind]?.[1], disabled: !state.mayWork, on: { change: (event) => {
+    change(attribute, { kind: event.target.value });
+    kinds.title = KINDS[kinds.value][1];
+    levels.hidden = !CATEGORICAL.has(kinds.value);
+  } } },
     Object.entries(KINDS).map(([kind, [text, meaning]]) => el("option", { value: kind, title: meaning, selected: kind === attribute.kind }, text)));
   const label = el("input", { "aria-label": `Label of ${attribute.name}`, value: attribute.label, maxlength: 1000, disabled: !state.mayWork,
     on: { input: (event) => change(attribute, { label: event.target.value }) } });
-  const order = attribute.kind === "ordinal" && attribute.levels?.length > 1 && !attribute.levels_below_tolerance.number && state.mayWork
-    ? el("button", { type: "button", class: "small", on: { click: () => reorder(attribute) } }, "Order…") : null;
+  const levels = el("button", { type: "button", class: "small", "aria-label": `Levels of ${attribute.name}`, title: "Their labels and their order",
+    on: { click: () => levelsDialog(attribute, kinds.value, state.changes.get(attribute.name), (stated) => change(attribute, stated)) } }, "Levels…");
+  levels.hidden = !CATEGORICAL.has(attribute.kind) || !state.mayWork || !attribute.levels?.length;
   const frequencies = attribute.levels === null ? el("span", { class: "note" }, "no frequencies: values are somebody's own")
     : bars(attribute.levels, attribute.levels_below_tolerance.number, state.description.tolerance);
   return el("tr", {}, el("td", {}, name(attribute.name)),
-    el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose to confirm" }, "guessed") : null, " ", order),
+    el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose to confirm" }, "guessed") : null, " ", levels),
     el("td", {}, label), el("td", { class: "n" }, count(attribute.distinct)), el("td", { class: "n" }, count(attribute.missing + attribute.missing_codes)),
     el("td", {}, frequencies));
 }
@@ -66,21 +81,7 @@ function row(attribute) {
 function change(attribute, stated) {
   state.changes.set(attribute.name, { ...state.changes.get(attribute.name), ...stated });
   byId("save").disabled = false;
-}
-
-function reorder(attribute) {
-  const dialog = byId("order"), list = byId("order-list");
-  let levels = state.changes.get(attribute.name)?.levels ?? attribute.levels.map((level) => level.level);
-  const draw = (focused) => {
-    fill(list, levels.map((level, i) => el("li", {}, name(level), ["↑", "↓"].map((sign, down) => el("button", {
-      type: "button", class: "small", disabled: down ? i === levels.length - 1 : i === 0, "aria-label": `Move ${level} ${down ? "down" : "up"}`,
-      on: { click: () => { const to = down ? i + 1 : i - 1; levels = levels.toSpliced(i, 1).toSpliced(to, 0, level); draw(to); } } }, sign)))));
-    if (focused !== undefined) list.children[focused]?.querySelector("button:not(:disabled)")?.focus();
-  };
-  draw();
-  byId("order-done").onclick = () => { change(attribute, { kind: "ordinal", levels }); dialog.close(); };
-  byId("order-cancel").onclick = () => dialog.close();
-  dialog.showModal();
+  byId("unsaved").textContent = `${count(state.changes.size)} attribute${state.changes.size > 1 ? "s" : ""} changed, not saved yet.`;
 }
 
 function connect() {
@@ -91,11 +92,18 @@ function connect() {
   drop.addEventListener("drop", (event) => { if (event.dataTransfer.files.length) send(event.dataTransfer.files[0]); });
   byId("file").addEventListener("change", (event) => { if (event.target.files.length) send(event.target.files[0]); });
   byId("other-file").addEventListener("click", () => { byId("upload").hidden = false; byId("upload").scrollIntoView(); });
-  byId("save").addEventListener("click", guarded(async () => {
-    const attributes = [...state.changes].map(([attribute, stated]) => ({ name: attribute, ...stated }));
-    await read((await call("PATCH", at("/description"), { body: { attributes }, etag: state.etag })).value, "Describing the data anew");
-  }));
+  byId("save").addEventListener("click", save);
+  // Whoever says that the guesses are right states them: they are guesses no longer.
+  byId("confirm").addEventListener("click", () => { for (const attribute of guessed()) change(attribute, { kind: attribute.kind, ...state.changes.get(attribute.name) }); save(); });
+  addEventListener("beforeunload", (event) => { if (state.changes.size) event.preventDefault(); });
 }
+
+const save = guarded(async () => {
+  const attributes = [...state.changes].map(([attribute, stated]) => ({ name: attribute, ...stated }));
+  const job = (await call("PATCH", at("/description"), { body: { attributes }, etag: state.etag })).value;
+  state.changes.clear();
+  await read(job, "Describing the data anew");
+});
 
 const send = guarded(async (file) => {
   const query = new URLSearchParams({ name: file.name });

@@ -13,6 +13,7 @@ const state = { attributes: [], roles: new Map(), methods: new Map(), form: null
 
 begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/map`;
+  byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
     byId("method-form").hidden = true;
     fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
@@ -97,7 +98,6 @@ function show(line, text, good, relaxations) {
   line.className = good ? "good" : "warning";
   line.textContent = text;
   fill(byId("relaxations"), relaxations.map((each) => el("li", {}, name(each.change))));
-  byId("mask").disabled = !state.mayWork;
 }
 
 let refreshPython = null;
@@ -108,7 +108,7 @@ function connect() {
   byId("rate-slider").addEventListener("input", () => { byId("rate").value = byId("rate-slider").value; changed(); });
   byId("measures").addEventListener("change", () => refreshPython());
   byId("method-form").addEventListener("submit", (event) => { event.preventDefault(); mask(); });
-  byId("mask").disabled = !state.mayWork;
+  byId("mask").hidden = !state.mayWork;
 }
 
 const mask = guarded(async () => {

@@ -1,14 +1,15 @@
 // The list of projects, and a new one.
 
-import { all, guarded, post } from "./api.js";
+import { all, guarded, post, upload } from "./api.js";
 import { byId, count, el, fill, name } from "./dom.js";
+import { follow } from "./jobs.js";
 import { begin } from "./page.js";
 
 const STATES = { empty: "no file yet", reading: "file is being read", ready: "ready", broken: "file could not be read", deleted: "deleted" };
 
 begin(async ({ who, may }) => {
   const projects = await all("/projects");
-  byId("new-project").hidden = !may("work");
+  byId("new-project").hidden = byId("import").hidden = !may("work");
   if (!projects.length) {
     fill(byId("projects"), el("p", { class: "empty" }, may("work")
       ? "There is no project yet. Make one below, then give it a file."
@@ -33,4 +34,14 @@ byId("new-project").addEventListener("submit", (event) => {
     const made = await post("/projects", { name: form.name.value, tolerance: Number(form.tolerance.value) }, { once: true });
     location.assign(`/projects/${made.id}/data`);
   })();
+});
+
+byId("archive").addEventListener("change", (event) => {
+  const [file] = event.target.files;
+  if (!file) return;
+  guarded(async () => {
+    const sending = (part) => fill(byId("job"), el("p", { role: "status" }, `Sending: ${Math.round(100 * part)}%`));
+    const job = await follow(await upload(`/imports?name=${encodeURIComponent(file.name)}`, file, sending), byId("job"), "Reading the archive");
+    if (job.state === "succeeded") location.assign(`/projects/${job.project}/data`);
+  })().finally(() => { event.target.value = ""; });
 });

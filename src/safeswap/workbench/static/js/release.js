@@ -5,6 +5,7 @@ import { byId, count, el, fill, name } from "./dom.js";
 import { follow } from "./jobs.js";
 import { specText, when } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
+import { people } from "./people.js";
 
 const WORDS = { preparing: "being prepared", requested: "waiting for approval", approved: "approved", rejected: "rejected", failed: "could not be prepared" };
 const state = { who: null, maskings: [], shown: null };
@@ -28,6 +29,7 @@ begin(async ({ who, project, may }) => {
   const refresh = python(script);
   byId("masking").addEventListener("change", refresh);
   connect();
+  await people(who, may);
   const releases = await list();
   const asked = new URLSearchParams(location.search).get("release");
   const first = releases.find((each) => each.id === asked) ?? (wanted ? undefined : releases[0]);
@@ -43,7 +45,7 @@ async function list() {
   const found = await all(at("/releases"), 500);
   byId("all").hidden = !found.length;
   fill(byId("releases"), found.map((each) => el("tr", {}, el("td", {}, when(each.requested_at)), el("td", {}, name(each.requested_by)), el("td", {}, name(each.terms.title || "–")),
-    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", on: { click: guarded(() => open(each)) } }, "Look")))));
+    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the release asked for ${when(each.requested_at)}`, on: { click: guarded(() => open(each)) } }, "Look")))));
   return found;
 }
 

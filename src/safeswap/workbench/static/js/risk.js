@@ -4,7 +4,7 @@ import { call, get, guarded, post, Refused, tell } from "./api.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, figure, fill, name, say, svg } from "./dom.js";
 import { schemaForm } from "./forms.js";
-import { masked } from "./masking.js";
+import { masked, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
 
 const state = { recipe: null, etag: null, steps: new Map(), form: null, editing: null, mayWork: false, description: null };
@@ -13,11 +13,13 @@ const WORDS = { recode: "Recode by groups", global_recode: "Recode as ARGUS writ
 
 begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/method`;
+  byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
     fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
     return;
   }
   state.mayWork = may("work");
+  for (const id of ["undo", "redo", "as-masking"]) byId(id).hidden = !state.mayWork;
   byId("tolerance").value = project.tolerance;
   const [description, recode] = await Promise.all([get(at("/description")), get("/methods/recode")]);
   state.description = description;
@@ -99,9 +101,9 @@ function drawRecipe(stages) {
   if (!state.recipe.steps.length) { fill(byId("steps-list"), el("li", { class: "note plain" }, "No step yet: the file as it came.")); return; }
   fill(byId("steps-list"), state.recipe.steps.map((step, i) => {
     const stage = stages[i + 1] ?? {};
-    return el("li", {}, name(stage.step ?? state.recipe.sentences[i]), el("span", { class: "note block" },
+    return el("li", state.editing === i ? { "aria-current": "step" } : {}, name(step.method ? specText(step) : stage.step ?? state.recipe.sentences[i]), el("span", { class: "note block" },
       `${stage.unsafe_combinations === null || stage.unsafe_combinations === undefined ? "–" : count(stage.unsafe_combinations)} unsafe left · ${figure(stage.information_loss)} bits lost`),
-    state.mayWork ? el("span", {}, el("button", { type: "button", class: "small", on: { click: () => edit(i) } }, "Edit"), " ",
+    state.mayWork ? el("span", {}, el("button", { type: "button", class: "small", "aria-label": `Edit step ${i + 1}`, on: { click: () => edit(i) } }, "Edit"), " ",
       el("button", { type: "button", class: "small", "aria-label": `Remove step ${i + 1}`, on: { click: () => set(state.recipe.steps.toSpliced(i, 1)) } }, "Remove")) : null);
   }));
 }
@@ -109,8 +111,7 @@ function drawRecipe(stages) {
 const set = guarded(async (steps) => {
   const found = await call("PUT", at("/recipe"), { body: { steps }, etag: state.etag });
   keep(found.value, found.etag);
-  state.editing = null;
-  byId("add-step").textContent = "Add the step";
+  leave();
   await look();
   say(byId("sentence").textContent);
   return true;
@@ -119,6 +120,7 @@ const set = guarded(async (steps) => {
 const stepThrough = (way) => guarded(async () => {
   const found = await call("POST", at(`/recipe/${way}`), { body: {} });
   keep(found.value, found.etag);
+  leave();
   await look();
 });
 
@@ -156,9 +158,24 @@ function edit(i) {
   const { step: kind, method, ...rest } = state.recipe.steps[i];
   byId("step-kind").value = method ?? kind;
   drawStep(rest);
+  // A suppression takes its keys from those that are ticked: it is edited there.
+  if (method === "suppress") tick(rest);
   state.editing = i;
   byId("add-step").textContent = `Replace step ${i + 1}`;
+  byId("leave-step").hidden = false;
   byId("step-kind").focus();
+}
+
+function leave() {
+  state.editing = null;
+  byId("add-step").textContent = "Add the step";
+  byId("leave-step").hidden = true;
+}
+
+function tick({ keys: chosen = [], up_to: upTo, tolerance, missing }) {
+  for (const box of byId("keys").querySelectorAll("input")) box.checked = chosen.includes(box.value);
+  for (const [id, value] of [["up-to", upTo], ["tolerance", tolerance], ["missing", missing]]) if (value !== undefined) byId(id).value = value;
+  look();
 }
 
 let refreshPython = null;
@@ -170,6 +187,7 @@ function connect() {
   byId("undo").addEventListener("click", stepThrough("undo"));
   byId("redo").addEventListener("click", stepThrough("redo"));
   byId("next-step").hidden = !state.mayWork;
+  byId("leave-step").addEventListener("click", () => { leave(); drawStep(); });
   byId("step-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const steps = state.editing === null ? [...state.recipe.steps, step()] : state.recipe.steps.with(state.editing, step());

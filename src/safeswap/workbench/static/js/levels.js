@@ -1,0 +1,34 @@
+// The levels of one attribute: what they are called, and for an ordinal one in which order they stand.
+
+import { byId, el, fill, name } from "./dom.js";
+
+// `stated` is what has been changed and not saved yet; `change` gets what is changed now.
+export function levelsDialog(attribute, kind, stated, change) {
+  const dialog = byId("levels"), list = byId("levels-list"), known = attribute.levels.map((level) => level.level);
+  const hidden = attribute.levels_below_tolerance.number, ordered = kind === "ordinal" && !hidden;
+  let levels = stated?.levels ?? known;
+  const labels = new Map(attribute.levels.map((level) => [level.level, stated?.labels?.[level.level] ?? level.label ?? ""]));
+  const first = new Map(labels);
+  fill(byId("levels-title"), "Levels of ", name(attribute.name));
+  byId("levels-note").textContent = ordered ? "From low to high. Move a level with the buttons."
+    : kind === "ordinal" ? "Levels that few records have are not shown, so the order cannot be changed here: state it in Python." : "";
+  const draw = (focused, down) => {
+    fill(list, levels.map((level, i) => el("li", {}, name(level), el("input", { "aria-label": `Label of ${level}`, placeholder: "label", maxlength: 1000, value: labels.get(level),
+      on: { input: (event) => labels.set(level, event.target.value) } }), ordered ? [mover(i, level, 0), mover(i, level, 1)] : null)));
+    if (focused === undefined) return;
+    const buttons = [...list.children[focused].querySelectorAll("button")];
+    (buttons[down].disabled ? buttons[1 - down] : buttons[down]).focus();
+  };
+  const mover = (i, level, down) => el("button", { type: "button", class: "small", disabled: down ? i === levels.length - 1 : i === 0, "aria-label": `Move ${level} ${down ? "down" : "up"}`,
+    on: { click: () => { const to = down ? i + 1 : i - 1; levels = levels.toSpliced(i, 1).toSpliced(to, 0, level); draw(to, down); } } }, down ? "↓" : "↑");
+  draw();
+  byId("levels-done").onclick = () => {
+    const moved = levels.some((level, i) => level !== known[i]) || stated?.levels;
+    const named = [...labels].filter(([level, label]) => label !== first.get(level) || stated?.labels?.[level] !== undefined);
+    const now = { ...(moved ? { kind: "ordinal", levels } : {}), ...(named.length ? { labels: { ...stated?.labels, ...Object.fromEntries(named) } } : {}) };
+    if (Object.keys(now).length) change(now);
+    dialog.close();
+  };
+  byId("levels-cancel").onclick = () => dialog.close();
+  dialog.showModal();
+}
