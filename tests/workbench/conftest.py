@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.workbench.desk import Desk, desk_in
 
+from safeswap import datasets, workflow
+
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
@@ -24,14 +26,17 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.fixture(scope="session")
-def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small file: 2,000 records of the Current Population Survey."""
-    from safeswap import datasets, workflow
+def whole_survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 48,842 records of the Current Population Survey in eight attributes."""
+    path = tmp_path_factory.mktemp("whole") / "survey.csv"
+    workflow.write(datasets.cps8d(), path)
+    return path
 
+
+@pytest.fixture(scope="session")
+def survey(tmp_path_factory: pytest.TempPathFactory, whole_survey: Path) -> Path:
+    """A small file: its first 2,000 records."""
     path = tmp_path_factory.mktemp("survey") / "survey.csv"
-    data = datasets.cps8d()
-    lines = path.with_suffix(".whole.csv")
-    workflow.write(data, lines)
-    kept = lines.read_text(encoding="utf-8").splitlines()[:2001]
-    path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    lines = whole_survey.read_text(encoding="utf-8").splitlines()[:2001]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -196,19 +196,19 @@ def test_a_study_is_described_and_run_with_the_keyboard_alone(browser: Browser, 
         assert page.evaluate("document.activeElement.dataset.part") == "detail"
 
 
-def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, survey: Path) -> None:
-    project = desk.project(survey)
+def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, whole_survey: Path) -> None:
+    project = desk.project(whole_survey)
     with desk.client() as client:
-        job = client.study(project, up_to=3, rates=[0.01, 0.02, 0.05], replicates=120)
+        job = client.study(project, replicates=25, distortion=["hellinger"])
     with desk.seen(browser) as seen:
         seen.expected = ("net::ERR", "Failed to load resource")
         page = seen.go(f"/projects/{project}/map")
-        expect(page.locator(".job")).to_contain_text("candidates")
+        expect(page.locator(".job")).to_contain_text("2,700 candidates", timeout=20_000)
         page.reload()
         seen.ready()
-        expect(page.locator(".job")).to_contain_text("candidates")
+        expect(page.locator(".job")).to_contain_text("2,700 candidates", timeout=20_000)
         desk.stop()
-        expect(page.locator(".job")).to_contain_text("does not answer")
+        expect(page.locator(".job")).to_contain_text("does not answer", timeout=20_000)
         desk.start()
         with desk.client() as client:
             before = client.job(job.id)

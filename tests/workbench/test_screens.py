@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
 from tests.workbench.desk import Desk
 
+from safeswap.service.schemas.jobs import Job
 
-def test_a_file_is_described(browser: Browser, desk: Desk, survey: Path) -> None:
+KEYS = ["Age", "Edu", "MS", "Race", "Sex"]
+SERIOUS = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def worked(desk: Desk, survey: Path) -> dict[str, str]:
+    """A project in which something was done: a study, a masking, a plot of its records."""
     project = desk.project(survey)
+    with desk.client() as client:
+        jobs = [
+            client.study(project, attributes=["Age", "Edu", "Race"], replicates=2),
+            client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05}),
+        ]
+        study, masking = (client.wait(job).result.id for job in jobs)
+        body = {"masking": masking, "keys": KEYS}
+        plot = client.wait(client._made(Job, f"/projects/{project}/confidentiality", body)).result.id
+    return {"project": project, "study": study, "masking": masking, "plot": plot}
+
+
+def screens(worked: dict[str, str]) -> list[str]:
+    project = f"/projects/{worked['project']}"
+    steps = [f"{project}/{name}" for name in ("data", "map", "records", "log")]
+    return ["/", "/log-in", *steps, f"{project}/results/{worked['masking']}"]
+
+
+def settle(page: Page) -> None:
+    for chart in (".safeswap-map", ".safeswap-plot"):
+        if page.locator(chart).count():
+            page.wait_for_selector(f"{chart}[data-ready]")
+
+
+def test_a_file_is_described(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
     with desk.seen(browser) as seen:
-        page = seen.go(f"/projects/{project}/data")
+        page = seen.go(f"/projects/{worked['project']}/data")
         assert "2,000 records" in page.inner_text("#file-line")
+        assert page.locator("#attributes tr").count() == 8
 
 
 def test_a_viewer_cannot_change_a_description(browser: Browser, office: Desk, survey: Path) -> None:
@@ -21,3 +56,115 @@ def test_a_viewer_cannot_change_a_description(browser: Browser, office: Desk, su
         page = seen.go(f"/projects/{project}/data")
         assert page.locator("#save").is_hidden()
         assert page.locator("#attributes select").first.is_disabled()
+        page = seen.go(f"/projects/{project}/map")
+        assert page.locator("#new-study").is_hidden()
+        expect(page.locator("#none")).to_contain_text("An analyst has to run one")
+
+
+def test_somebody_logs_in_and_out(browser: Browser, office: Desk) -> None:
+    with office.seen(browser, who="") as seen:
+        seen.expected = ("401",)
+        page = seen.page
+        page.goto(office.address + "/")
+        page.wait_for_url("**/log-in?next=*")
+        seen.ready()
+        page.get_by_label("Name").fill("ana")
+        page.get_by_label("Password").fill("not this one")
+        page.keyboard.press("Enter")
+        expect(page.locator("#problem")).to_be_visible()
+        page.get_by_label("Password").fill("three blind mice run")
+        page.keyboard.press("Enter")
+        page.wait_for_url(office.address + "/")
+        expect(page.locator("#who")).to_have_text("ana (analyst)")
+        page.get_by_role("button", name="Log out").click()
+        page.wait_for_url("**/log-in")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_screen_keeps_anybody_out(browser: Browser, desk: Desk, worked: dict[str, str], dark: bool) -> None:
+    found: dict[str, Any] = {}
+    with desk.seen(browser, dark=dark) as seen:
+        for path in screens(worked):
+            page = seen.go(path)
+            settle(page)
+            page.evaluate("document.querySelectorAll('main details').forEach((box) => { box.open = true; })")
+            page.wait_for_timeout(200)
+            faults = Axe().run(page).response["violations"]
+            told = [
+                (f["id"], f["nodes"][0]["target"], f["nodes"][0]["html"][:150])
+                for f in faults
+                if f["impact"] in SERIOUS
+            ]
+            if told:
+                found[path.rsplit("/", 1)[-1]] = told
+    assert found == {}
+
+
+def test_a_first_load_is_small_and_no_chart_can_be_sent_away(
+    browser: Browser, desk: Desk, worked: dict[str, str]
+) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{worked['project']}/map")
+        settle(page)
+        sizes = page.evaluate(
+            """() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+                .map((entry) => entry.transferSize)"""
+        )
+        assert sum(sizes) < 2_000_000
+        page.reload()
+        seen.ready()
+        settle(page)
+        kept = page.evaluate("""() => performance.getEntriesByType("resource")
+            .filter((entry) => entry.name.includes("/assets/")).map((entry) => entry.transferSize)""")
+        assert sum(kept) == 0
+        seen.part("plot").hover()
+        assert page.locator(".modebar-btn").count() > 0
+        for words in ("cloud", "Chart Studio", "Edit in"):
+            assert page.locator(f'.modebar-btn[data-title*="{words}" i]').count() == 0
+
+
+def test_the_records_of_a_masking_are_plotted_and_the_policy_dragged(
+    browser: Browser, desk: Desk, worked: dict[str, str]
+) -> None:
+    with desk.client() as client, desk.seen(browser) as seen:
+        path = f"/projects/{worked['project']}/confidentiality/{worked['plot']}"
+        summary = client._send("GET", path).json()["summary"]
+        page = seen.go(f"/projects/{worked['project']}/records?plot={worked['plot']}")
+        settle(page)
+        assert page.inner_text("#sentence") == summary["sentence"]
+        number = int(seen.part("unsafe").get_attribute("data-value") or -1)
+        assert number == round(summary["unsafe_share"] * summary["records"])
+        seen.part("handle-k").focus()
+        for _ in range(20):
+            page.keyboard.press("ArrowRight")
+        assert int(seen.part("unsafe").get_attribute("data-value") or -1) > number
+        page.locator("#new-plot summary").click()
+        page.locator("#keys label", has_text="EmpTyp").locator("input").uncheck()
+        page.get_by_role("button", name="Plot the records").click()
+        page.wait_for_url("**/records?plot=*")
+        page.wait_for_selector(".safeswap-plot[data-ready]")
+        assert "EmpTyp" not in page.inner_text("#plot-title")
+
+
+def test_the_log_takes_a_note_and_can_be_saved(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{worked['project']}/log")
+        page.get_by_label("A note").fill("Race at 5% <b>looks</b> right")
+        page.get_by_role("button", name="Add the note").click()
+        expect(page.locator("#lines tr").first).to_contain_text("Race at 5% <b>looks</b> right")
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="Save the log as text").click()
+        text = Path(saved.value.path()).read_text(encoding="utf-8")
+    assert "job.study" in text
+    assert "Race at 5% <b>looks</b> right" in text
+
+
+def test_every_screen_shows_its_python(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
+    with desk.seen(browser) as seen:
+        for path in screens(worked)[2:]:
+            if path.endswith("/log"):
+                continue
+            page = seen.go(path)
+            page.locator("#python > summary").click()
+            expect(page.locator("#python-text")).to_contain_text("import safeswap as ss")
+            compile(page.inner_text("#python-text"), path, "exec")

@@ -130,7 +130,7 @@ function heatTable(tables, values, colours) {
     const made = element("td", { "data-a": tables.attributes[a], "data-b": tables.attributes[b], "data-value": value,
       title: tables.attributes[a] + " × " + tables.attributes[b] + ": " + value }, shortNumber(value));
     made.style.background = share ? tinted(value < 0 ? colours.gain : colours.loss, 0.12 + 0.88 * share) : colours.ground;
-    made.style.color = share > 0.5 ? "#ffffff" : share ? colours.ink : colours.muted;
+    made.style.color = share ? inkOn(value < 0 ? colours.gain : colours.loss, 0.12 + 0.88 * share, colours.ground) : colours.muted;
     return made;
   };
   const name = (i, scope) => element("th", { scope, title: tables.attributes[i] }, isolated(tables.attributes[i]));
@@ -149,8 +149,18 @@ function shortNumber(value) {
   return value.toFixed(4).replace("-", "−").replace("0.", ".");
 }
 
+const channels = (colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+
+// Black or white, whichever is read more easily on a colour laid over the ground.
+function inkOn(colour, share, ground) {
+  const below = channels(ground), mixed = channels(colour).map((part, i) => (part * share + below[i] * (1 - share)) / 255);
+  const [r, g, b] = mixed.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return 1.05 / (light + 0.05) > (light + 0.05) / 0.05 ? "#ffffff" : "#000000";
+}
+
 function tinted(colour, share) {
-  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  const [r, g, b] = channels(colour);
   return `rgba(${r}, ${g}, ${b}, ${share.toFixed(3)})`;
 }
 
