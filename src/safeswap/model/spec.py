@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -118,7 +119,7 @@ class SwapSpec(MaskSpec):
         if not self.swap:
             raise ValueError("name at least one attribute to swap")
         named = [*self.swap, *self.fixed, *self.differ]
-        twice = sorted({name for name in named if named.count(name) > 1})
+        twice = sorted(name for name, times in Counter(named).items() if times > 1)
         if twice:
             raise ValueError(f"attribute {twice[0]!r} has two roles; give each attribute one")
         if (self.rate is None) == (self.pairs is None):

@@ -2,8 +2,8 @@
 
 ::
 
-    request → headers → host → log → body limit → not modified → kept replies → route
-                                                                                  └ permission, then the work
+    request → headers → host → log → body limit → plain JSON → not modified → kept replies → route
+                                                                        permission, then the work ┘
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from safeswap.service import contract, handlers, idempotency
+from safeswap.service.bodies import PlainJson
 from safeswap.service.etags import NotModified
 from safeswap.service.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
 from safeswap.service.requests import RequestLog
@@ -75,6 +76,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """The last one added is the first to see a request."""
     app.add_middleware(idempotency.KeepReplies)
     app.add_middleware(NotModified)
+    app.add_middleware(PlainJson, streamed=_streamed(app))
     app.add_middleware(BodyLimit, streamed=_streamed(app), upload_bytes=settings.limits.upload_bytes)
     app.add_middleware(RequestLog, paths={route.endpoint: route.path for route in contract.routes_of(app)})
     app.add_middleware(HostCheck, hosts=allowed_hosts(settings))
