@@ -7,6 +7,9 @@ values, records that blank something come together in groups that are large enou
 
 from __future__ import annotations
 
+from math import inf
+from time import monotonic
+
 import numpy as np
 
 from safeswap.kernels import blanking_sweeps as loops
@@ -37,9 +40,13 @@ _MANY = 10_000
 _MOST_GUESSED = 64  # candidates among which records first look for company
 
 
-def greedy(problem: Problem) -> Blanking:
-    """An answer that leaves nothing unsafe."""
-    state = Greedy(problem)
+def greedy(problem: Problem, *, end: float = inf) -> Blanking:
+    """An answer that leaves nothing unsafe.
+
+    When the time is over, at ``end`` of the clock that only goes forward, what is still unsafe is made safe at once,
+    which may cost more than it must.
+    """
+    state = Greedy(problem, end=end)
     state.look()
     state.join_unsafe()
     return _in_groups(state) if state.grouped else _at_rising_prices(state, _PRICES)
@@ -47,6 +54,8 @@ def greedy(problem: Problem) -> Blanking:
 
 def _at_rising_prices(state: Greedy, prices: tuple[float, ...]) -> Blanking:
     for price in prices:
+        if state.is_late:
+            break
         state.sweep(price)
         state.sweep(price)
         if state.look():
@@ -58,17 +67,17 @@ def _in_groups(state: Greedy) -> Blanking:
     """Come together where that costs nothing more, then fill up the groups that are too small."""
     state.seek_company()
     for _ in range(_MOST_MEETINGS):
-        if not state.sweep(_PRICES[0]):
+        if state.is_late or not state.sweep(_PRICES[0]):
             break
-    state.resume(fill_groups(state.problem, state.blanking()))
+    state.resume(fill_groups(state.problem, state.blanking(), end=state.end))
     return finished(state)
 
 
-def repaired(problem: Problem, blanking: Blanking) -> Blanking:
-    """An answer that leaves nothing unsafe, from one that leaves something."""
-    state = Greedy(problem)
+def repaired(problem: Problem, blanking: Blanking, *, end: float = inf) -> Blanking:
+    """An answer that leaves nothing unsafe, from one that leaves something; in the time that :func:`greedy` has."""
+    state = Greedy(problem, end=end)
     if state.grouped:
-        state.resume(fill_groups(problem, blanking))
+        state.resume(fill_groups(problem, blanking, end=end))
         return finished(state)
     state.resume(blanking)
     state.look()
@@ -79,18 +88,21 @@ def repaired(problem: Problem, blanking: Blanking) -> Blanking:
 def finished(state: Greedy) -> Blanking:
     """Repair what is unsafe at any price, then take back what is not needed."""
     for _ in range(_MOST_REPAIRS):
-        if not state.look():
+        if state.is_late or not state.look():
             break
         state.join_unsafe()
         state.sweep(_PRICES[0], state.unsafe_items(), growing=True)
         if state.grouped and state.look():
-            state.resume(fill_groups(state.problem, state.blanking()))
+            state.resume(fill_groups(state.problem, state.blanking(), end=state.end))
+    if state.grouped and state.look():
+        state.join_unsafe()
+        state.meet(state.unsafe_items())
     while state.look():
         state.join_unsafe()
         if not state.blank_all(state.unsafe_items()) and not state.give_up_a_class():
             return everything(state.problem)
     best = state.blanking()
-    for _ in range(_MOST_PRUNINGS):
+    for _ in range(0 if state.is_late else _MOST_PRUNINGS):
         changed = state.sweep(_STRICT)
         pruned = state.blanking()
         if pruned.cost(state.problem) < best.cost(state.problem) and is_safe(state.problem, pruned):
@@ -103,8 +115,9 @@ def finished(state: Greedy) -> Blanking:
 class Greedy:
     """The records that take part so far, what is blanked in them, and the sizes of their cells and groups."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, end: float = inf) -> None:
         self.problem = problem
+        self.end = end
         self.grouped = problem.meaning == "own"
         self.masks = np.array([mask for mask, _ in problem.combinations], np.int64)
         self.needed = np.array(problem.needed, np.float64)
@@ -123,6 +136,11 @@ class Greedy:
         self._unsafe = (np.empty(0, np.int64), np.empty(0, np.int64))  # class and keys blanked
         if self.grouped:
             self._add_groups(np.flatnonzero(problem.blank))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return monotonic() >= self.end
 
     def blanking(self) -> Blanking:
         """The answer so far."""
@@ -208,6 +226,19 @@ class Greedy:
             better = (score < best_score) & (self.company[:, k] >= 1)
             best[better], best_score[better] = self.candidates[k], score[better]
         self.choose(best)
+
+    def meet(self, items: Int64s) -> None:
+        """Each of these records blanks the cheapest keys by which enough of them come together, all at once."""
+        chosen, left = self.blanked.copy(), items
+        for k in range(1, self.candidates.size):
+            able = left[self.company[left, k] >= 1]
+            masks = np.full(able.size, self.candidates[k])
+            names = loops.group_names(self.words[self.classes[able]], self.blank_words, masks)
+            _, place = np.unique(names, return_inverse=True)
+            enough = np.bincount(place, self.problem.unit[self.classes[able]])[place] >= max(self.needed)
+            chosen[able[enough]] = self.candidates[k]
+            left = np.setdiff1d(left, able[enough], assume_unique=True)
+        self.choose(chosen)
 
     def sweep(self, price: float, items: Int64s | None = None, *, growing: bool = False) -> int:
         """One round; how many records changed."""

@@ -7,6 +7,7 @@ that blank something anyway and can leave their own group, or records that had n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +31,12 @@ _ENOUGH = 1e-9
 Names = npt.NDArray[np.uint64]
 
 
-def fill_groups(problem: Problem, blanking: Blanking) -> Blanking:
-    """An answer whose groups are large enough, or at least fewer are not; cells without blanks are not looked at."""
-    return _Groups(problem, blanking).filled()
+def fill_groups(problem: Problem, blanking: Blanking, *, end: float) -> Blanking:
+    """An answer whose groups are large enough, or at least fewer are not; cells without blanks are not looked at.
+
+    When the time is over, at ``end`` of the clock that only goes forward, the groups that are left stay as they are.
+    """
+    return _Groups(problem, blanking).filled(end)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class _Groups:
         self.names: list[int] = loops.group_names(self.words[self.classes], self.blank_words, masks).tolist()
         self.units: list[float] = problem.unit[self.classes].tolist()
         self.sizes = self._counted()
+        self.wanted = int(np.ceil(self.needed / float(problem.unit.mean())))
         keeps = int(np.ceil(max(problem.needed) / float(problem.unit.mean())))
         taken = np.bincount(self.classes, minlength=problem.members.size)
         self.spare = np.maximum(0, problem.members - taken - keeps)
@@ -71,7 +76,7 @@ class _Groups:
         self._prices: dict[int, float] = {}
         self._index: dict[int, tuple[Int64s, Names, Int64s, Names]] = {}
 
-    def filled(self) -> Blanking:
+    def filled(self, end: float) -> Blanking:
         """Go through the groups that are too small, in the order of their classes."""
         poor = np.flatnonzero([self.sizes[name] < self.needed for name in self.names])
         candidates = self.problem.candidates[:_MOST_TRIED]
@@ -79,6 +84,8 @@ class _Groups:
         rows, of_item = np.unique(self.classes[poor], return_inverse=True)
         able = company(self.problem, rows, candidates) >= 1
         for item, row in zip(poor.tolist(), of_item.tolist(), strict=True):
+            if monotonic() >= end:
+                break
             if self.sizes[self.names[item]] < self.needed:
                 self._place(item, candidates[able[row]], prices[able[row]])
         masks = self.patterns & ~self.file_blank
@@ -122,10 +129,9 @@ class _Groups:
             if size < self.needed or size - self.units[other] >= self.needed:
                 price = self._price(pattern & ~int(self.file_blank[other]))
                 found.append((max(0.0, price - self.paid[other]), other, False))
-        wanted = int(np.ceil(self.needed / float(self.problem.unit.mean())))
         for other in classes[_range(class_names, name)].tolist():
             price = self._price(pattern & ~int(self.problem.blank[other]))
-            found += [(price, other, True)] * min(wanted, int(self.spare[other]))
+            found += [(price, other, True)] * min(self.wanted, int(self.spare[other]))
         return sorted(found)
 
     def _make(self, item: int, move: _Move) -> None:

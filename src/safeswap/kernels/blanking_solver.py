@@ -59,7 +59,7 @@ def blank_least(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bo
         return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
     least = least_masks(problem, unsafe)[1]
     bound = rounded_up(float(least @ problem.members[unsafe]), problem.costs)
-    first = greedy(problem)
+    first = greedy(problem, end=end)
     search = _Search(problem, first, bound, unsafe, end, gap)
     if exact:
         search.run()
@@ -103,8 +103,8 @@ class _Search:
             if self.is_done or not taking_part.size:
                 return
             built = build(self.problem, taking_part, slack=slack[taking_part])
-            values, bound = self._solved(built)
-            self._raise_bound(bound, taking_part)
+            values, bound, left = self._solved(built)
+            self._raise_bound(bound, np.setdiff1d(taking_part, left))
             chosen, lacking = self._chosen(built, values, taking_part)
             found, source, masks = after(self.problem, chosen)
             wrong = unsafe_classes(self.problem, found)
@@ -142,20 +142,22 @@ class _Search:
         ]
         return more
 
-    def _solved(self, built: BlankingProgramme) -> tuple[Floats, float]:
-        """Values of all columns, and the bounds of all parts together."""
+    def _solved(self, built: BlankingProgramme) -> tuple[Floats, float, Int64s]:
+        """Values of all columns, the bounds of all parts together, and the classes for which there was no time."""
         whole = built.programme
         values, bound = np.zeros(whole.costs.size), 0.0
         guess = self._guess(built)
         sizes = np.bincount(built.component)
-        for part in np.argsort(sizes, kind="stable"):
-            columns = np.flatnonzero(built.component == part)
-            rows = np.flatnonzero(built.row_component == part)
-            solved = self._solve_part(_cut(whole, rows, columns), guess[columns])
+        columns, rows = (_by_part(numbers, sizes.size) for numbers in (built.component, built.row_component))
+        parts = np.argsort(sizes, kind="stable").tolist()
+        while parts and monotonic() < self.end:
+            part = parts.pop(0)
+            solved = self._solve_part(_cut(whole, rows[part], columns[part]), guess[columns[part]])
             bound += solved.bound
             if solved.values is not None:
-                values[columns] = solved.values
-        return values, bound
+                values[columns[part]] = solved.values
+        left = built.classes[np.isin(built.component, parts)]
+        return values, bound, np.unique(left[left >= 0])
 
     def _solve_part(self, part: Programme, guess: Floats) -> Solved:
         if part.matrix.shape[0] == 1:  # one class that meets no other: its cheapest choice
@@ -218,7 +220,7 @@ class _Search:
     def _offer(self, chosen: Blanking, *, is_safe: bool) -> None:
         """Keep an answer if it is safe, or can be made so, and costs less."""
         if not is_safe:
-            chosen = repaired(self.problem, chosen)
+            chosen = repaired(self.problem, chosen, end=self.end)
         if chosen.cost(self.problem) < self.best.cost(self.problem) - 1e-9:
             self.best = chosen
 
@@ -254,6 +256,12 @@ def recruited(
                 lacking.append(able[first:last])
     told = np.array(found, np.int64).reshape(-1, 3)
     return gathered(told[:, 0], told[:, 1], told[:, 2]), np.unique(np.concatenate(lacking))
+
+
+def _by_part(numbers: Int64s, parts: int) -> list[Int64s]:
+    """The places that belong to each part, in their order."""
+    ends = np.cumsum(np.bincount(numbers, minlength=parts))[:-1]
+    return np.split(np.argsort(numbers, kind="stable"), ends)
 
 
 def _cut(whole: Programme, rows: Int64s, columns: Int64s) -> Programme:

@@ -6,6 +6,7 @@ no answer has to cost more, and in large files hardly any can cost less.
 
 from __future__ import annotations
 
+from math import inf
 from time import monotonic
 
 import numpy as np
@@ -43,7 +44,7 @@ _MOST_LOOKED_AT = 4_000_000  # cells and sets of keys in one step
 def blank_least_wildcards(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bool = True) -> Answer:
     """Nearly the cheapest answer, or the cheapest, as far as the time allows; the bound is always proved."""
     end = monotonic() + seconds
-    best = greedy_wildcards(problem)
+    best = greedy_wildcards(problem, end=end)
     greedy_cost = best.cost(problem)
     if not greedy_cost:
         return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
@@ -58,21 +59,25 @@ def blank_least_wildcards(problem: Problem, *, seconds: float, gap: float = 0.0,
     return Answer(blanking=best, cost=best.cost(problem), bound=bound, greedy_cost=greedy_cost)
 
 
-def greedy_wildcards(problem: Problem) -> Blanking:
-    """Blank, one record after the other, the keys that make most unsafe records safer for their cost."""
+def greedy_wildcards(problem: Problem, *, end: float = inf) -> Blanking:
+    """Blank, one record after the other, the keys that make most unsafe records safer for their cost.
+
+    When the time is over, at ``end`` of the clock that only goes forward, whole records are blanked instead.
+    """
     chosen: list[tuple[int, int]] = []
     whole = _whole_records(problem)
     limit = whole.cost(problem) if whole is not None else np.inf
     for _ in range(_MOST_STEPS):
         blanking = _gathered(chosen)
-        step = _best_step(problem, blanking) if blanking.cost(problem) < limit else None
+        going_on = blanking.cost(problem) < limit and monotonic() < end
+        step = _best_step(problem, blanking) if going_on else None
         if step is None:
             break
         chosen = _with(problem, chosen, *step)
     blanking = _gathered(chosen)
     if not is_safe(problem, blanking) or blanking.cost(problem) >= limit:
         blanking = whole if whole is not None else everything(problem)
-    return _pruned(problem, blanking)
+    return _pruned(problem, blanking, end)
 
 
 def _whole_records(problem: Problem) -> Blanking | None:
@@ -163,7 +168,7 @@ def _with(problem: Problem, chosen: list[tuple[int, int]], of_class: int, mask: 
     return widened
 
 
-def _pruned(problem: Problem, blanking: Blanking) -> Blanking:
+def _pruned(problem: Problem, blanking: Blanking, end: float) -> Blanking:
     """Take back, key by key, what is not needed; the dearest first."""
     if blanking.values > _MOST_PRUNED:
         return blanking
@@ -172,7 +177,7 @@ def _pruned(problem: Problem, blanking: Blanking) -> Blanking:
     keys = sorted(positions(problem.allowed), key=lambda key: -problem.costs[key])
     for i in range(len(chosen)):
         for key in keys:
-            if chosen[i][1] >> key & 1:
+            if chosen[i][1] >> key & 1 and monotonic() < end:
                 less = [*chosen[:i], (chosen[i][0], chosen[i][1] & ~(1 << key)), *chosen[i + 1 :]]
                 if is_safe(problem, _gathered(less)):
                     chosen = less

@@ -36,9 +36,9 @@ def questions(draw: st.DrawFn, most: int = 12) -> Asked:
     return records, lists, costs, sorted(allowed)
 
 
-def answer(problem: Problem, **terms: Any) -> Answer:
+def answer(problem: Problem, *, seconds: float = 20, **terms: Any) -> Answer:
     solve = blank_least_wildcards if problem.meaning == "any" else blank_least
-    return solve(problem, seconds=20, **terms)
+    return solve(problem, seconds=seconds, **terms)
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)
@@ -66,6 +66,20 @@ def test_the_greedy_answer_is_safe_and_touches_allowed_keys_only(meaning: str, a
     found = greedy_wildcards(problem) if meaning == "any" else greedy(problem)
     assert by_hand.safe(by_hand.blanked(records, problem, found), lists, meaning)
     assert not np.bitwise_or.reduce(found.masks, initial=0) & ~problem.allowed
+
+
+@pytest.mark.parametrize("meaning", MEANINGS)
+@settings(max_examples=60)
+@given(asked=questions())
+def test_an_answer_is_safe_and_its_bound_true_also_where_no_time_is_left(meaning: str, asked: Asked) -> None:
+    records, lists, costs, allowed = asked
+    least = by_hand.least(records, lists, meaning, costs, allowed)
+    assume(least is not None)
+    problem = by_hand.problem(records, lists, meaning, costs, allowed)
+    found = answer(problem, seconds=0.0)
+    assert by_hand.safe(by_hand.blanked(records, problem, found.blanking), lists, meaning)
+    assert found.bound <= least + 1e-6 <= found.cost + 2e-6
+    assert found.cost <= everything(problem).cost(problem)
 
 
 @pytest.mark.parametrize("meaning", ["none", "own"])
