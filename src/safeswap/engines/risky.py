@@ -22,7 +22,7 @@ from safeswap.kernels.combinations import (
     small_cells,
 )
 from safeswap.kernels.wildcards import matching_sizes
-from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations
+from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 
@@ -201,6 +201,8 @@ def risky(data: Microdata, combinations: Any) -> Risky:
     stated = check_combinations(asked, data.schema, records=len(data))
     names = tuple(dict.fromkeys(name for keys, _ in stated for name in keys))
     classes = key_classes(data, names, missing=asked.missing, weight=asked.weight)
+    if asked.weight is not None:
+        check_sum(stated, float(classes.sizes.sum()))
     members = np.bincount(classes.of_record, minlength=len(classes))
     somewhere, everywhere = np.zeros(len(classes), np.int64), np.full(len(classes), -1, np.int64)
     found, cells = [], []

@@ -181,6 +181,12 @@ def as_combinations(value: Any) -> Combinations:
     if isinstance(value, CombinationFields):
         stated = value.model_dump(include=set(CombinationFields.model_fields) & value.model_fields_set)
         return Combinations(**stated)
+    if not isinstance(value, Mapping | Iterable):
+        raise SpecError(
+            "what is to be protected is a list of combinations, or a mapping",
+            code="bad-spec",
+            hint='e.g. [("Age", "Sex")] or {"keys": ["Age", "Sex", "Town"], "up_to": 2}',
+        )
     return Combinations(**value) if isinstance(value, Mapping) else Combinations(combinations=tuple(value))
 
 
@@ -201,14 +207,26 @@ def check_combinations(asked: CombinationFields, schema: Schema, *, records: int
         return stated
     for keys, tolerance in stated:
         if tolerance > records:
-            raise SpecError(
-                f"the tolerance of {' × '.join(keys)} is {tolerance:g}, the file has {records:,} records",
-                code="tolerance-above-records",
-                hint="no combination can be safe: lower the tolerance",
-                combination=list(keys),
-                records=records,
-            )
+            many = f"{records:,} record{'' if records == 1 else 's'}"
+            raise _above_all(keys, f"{tolerance:g}, the file has {many}", records=records)
     return stated
+
+
+def check_sum(stated: tuple[tuple[Names, float], ...], total: float) -> None:
+    """Refuse a tolerance that all weights of the file together do not reach."""
+    for keys, tolerance in stated:
+        if tolerance > total * (1 + 1e-9):
+            raise _above_all(keys, f"{tolerance:g}, more than all weights of the file together")
+
+
+def _above_all(keys: Names, told: str, **fields: Any) -> SpecError:
+    return SpecError(
+        f"the tolerance of {' × '.join(keys)} is {told}",
+        code="tolerance-above-records",
+        hint="no combination can be safe: lower the tolerance",
+        combination=list(keys),
+        **fields,
+    )
 
 
 def check_key(schema: Schema, name: str) -> None:

@@ -223,10 +223,12 @@ def test_a_file_that_blanking_cannot_make_safe_says_so(missing):
     assert caught.value.fields["combinations"][0] == "A"
 
 
-def test_weights_that_do_not_add_up_to_the_tolerance_say_so():
+@pytest.mark.parametrize("missing", MEANINGS)
+def test_a_tolerance_above_the_sum_of_all_weights_is_refused(missing):
     data = microdata([(0, 0), (0, 0)], NAMES[:2], [1.0, 1.0])
-    with pytest.raises(InfeasibleError):
-        suppressed(data, keys=["A"], tolerance=5, weight="w", missing="own")
+    with pytest.raises(SpecError) as caught:
+        suppressed(data, keys=["A"], tolerance=5, weight="w", missing=missing)
+    assert caught.value.code == "tolerance-above-records"
 
 
 def test_the_recount_finds_what_was_left_or_changed():

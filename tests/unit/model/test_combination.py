@@ -103,5 +103,12 @@ def test_too_many_combinations_are_refused_before_they_are_made():
     assert caught.value.code == "too-many-combinations"
 
 
+@pytest.mark.parametrize("stated", [3, None, "A", ["A", "B"], {"key": ["A"]}])
+def test_what_is_no_list_of_combinations_is_refused(stated):
+    with pytest.raises(SpecError) as caught:
+        as_combinations(stated)
+    assert caught.value.code == "bad-spec"
+
+
 def test_plain_values_are_taken():
     assert as_combinations([("A", "B")]).stated() == as_combinations({"combinations": [["A", "B"]]}).stated()
