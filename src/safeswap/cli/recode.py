@@ -74,6 +74,7 @@ def recode(
     if report is not None and audit is None:
         raise typer.BadParameter("a report goes with --output FILE --audit DIR --key FILE")
     steps_made = stated_recipe(recipe, grc or ())
+    recodes = _recodes(steps_made) if audit is not None else []
     record: Path | None = None
     secret = None if key is None else workflow.read_key(key)
     with console.steps(3) as steps:
@@ -88,7 +89,7 @@ def recode(
         if write_schema is not None:
             write_description(stages[-1].data.schema, write_schema, force=force)
         if audit is not None and output is not None:
-            masked = workflow.mask(data, {"method": "recode", "steps": _recodes(steps_made)}, key=secret)
+            masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
             if report is not None:
                 workflow.report(masked, report, force=force)
             record = workflow.keep(masked, output, audit=audit, reading=reading, force=force)

@@ -85,8 +85,10 @@ def test_a_recipe_may_suppress_what_recoding_left(safeswap, cps, tmp_path: Path)
     assert done.document["stages"][-1]["unsafe_combinations"] == 0
     counted = safeswap("risky", tmp_path / "out.csv", "--schema", tmp_path / "out.toml", *protect, "--json")
     assert counted.document["unsafe_combinations"] == 0
-    refused = safeswap("recode", file, "--recipe", recipe, *secret, "--output", tmp_path / "b.csv", "--audit", tmp_path)
+    release = ("--output", tmp_path / "b.csv", "--audit", tmp_path / "inside", "--write-recipe", tmp_path / "b.toml")
+    refused = safeswap("recode", file, "--recipe", recipe, *secret, *release)
     assert refused.code == 4
+    assert not any((tmp_path / name).exists() for name in ("b.csv", "b.toml", "inside"))
 
 
 def test_what_is_wrong_is_said(safeswap, cps, tmp_path: Path) -> None:
