@@ -8,7 +8,7 @@ from fastapi import Request
 from sqlalchemy import Row, select
 
 from safeswap.service.paging import Page, Paging, page_of
-from safeswap.service.problems import NotFound
+from safeswap.service.problems import Conflict, NotFound
 from safeswap.service.roles import ProjectAccess
 from safeswap.service.schemas.common import moment
 from safeswap.service.schemas.library import ResultAnswer
@@ -31,6 +31,16 @@ def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds:
         row = connection.execute(statement).one_or_none()
     if row is None or (kinds and row.kind not in kinds):
         raise NotFound(f"there is no such {kinds[0] if kinds else 'result'}", hint="see the list of this project's")
+    return row
+
+
+def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row[Any]:
+    """A masking of the data that the project has now: masked again for a further question, it is the same."""
+    row = find_result(request, access, result_id, "masking")
+    if row.data_version != access.row.data_version:
+        raise Conflict(
+            "the data have been replaced since this masking was made", code="old-data", hint="mask the new data"
+        )
     return row
 
 

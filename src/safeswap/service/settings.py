@@ -28,6 +28,8 @@ class Limits(BaseModel):
     job_memory_bytes: int = Field(default=16 * 2**30, gt=0, description="Memory of the process that does a job.")
     job_seconds: int = Field(default=24 * 3600, gt=0, description="Processor time of the process that does a job.")
     cached_bytes: int = Field(default=2 * 2**30, ge=0, description="Coded data the server keeps in memory.")
+    questions: int = Field(default=4, gt=0, le=64, description="Questions that the server answers at the same time.")
+    question_work: int = Field(default=10**9, gt=0, description="Records times tables that one of them may count.")
     candidates: int = Field(default=100_000, gt=0, description="Most candidates of one study.")
     page_size: int = Field(default=200, gt=0, le=1000, description="Most entries on one page of a list.")
 

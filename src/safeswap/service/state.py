@@ -14,6 +14,7 @@ from safeswap.service import auditlog
 from safeswap.service.database import Database, open_database
 from safeswap.service.datacache import DataCache
 from safeswap.service.settings import Settings
+from safeswap.service.turns import Turns
 
 if TYPE_CHECKING:
     from safeswap.service.jobs import Queue
@@ -31,6 +32,7 @@ class Service:
     vault: Vault
     queue: Queue
     data_cache: DataCache
+    turns: Turns
     pepper: bytes = field(repr=False)
     start_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
@@ -59,6 +61,7 @@ def open_service(settings: Settings, *, start_token: str | None = None) -> Servi
         vault=vault,
         queue=Queue(database, settings),
         data_cache=DataCache(settings.limits.cached_bytes),
+        turns=Turns(settings.limits.questions),
         # What throttling counts is known by keyed hashes: a password typed into the field for the name stays unknown.
         pepper=hmac.digest(vault.master_key.secret, b"safeswap log-ins", hashlib.sha256),
         start_token=start_token or secrets.token_urlsafe(32),

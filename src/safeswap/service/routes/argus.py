@@ -15,6 +15,7 @@ from safeswap.service.asking import recipe_of, require_data
 from safeswap.service.database import now
 from safeswap.service.etags import changed_meanwhile, require_match, set_etag
 from safeswap.service.problems import Conflict
+from safeswap.service.questions import Turn, refuse_long, tables_of, work_of
 from safeswap.service.rare import rare_texts
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_as, data_of
@@ -31,17 +32,22 @@ from safeswap.service.tables import projects
 
 router = APIRouter(tags=["risk"])
 
+_RECODES = 10  # as long as it takes to count the tables of so many, the recodes that suggest themselves take
+
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
 
 @router.post("/projects/{project_id}/risky")
-def find_risky(request: Request, access: Reader, body: RiskyRequest) -> RiskyAnswer:
+def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Turn) -> RiskyAnswer:
     """Which combinations of keys too few records share, now and after each step of the recipe. Totals only."""
     require_data(access)
+    steps = recipe_of(access) or []
+    # Counted once for the file and once after each step.
+    _refuse_long(request, access, tables=tables_of(body.combinations) * (1 + len(steps)) + work_of(steps))
     plain = data_as(request, access, version=access.row.data_version, recipe=None)
     key = service_of(request).vault.project_key(access.id)
-    session = workflow.argus_session(plain, body.combinations, recipe=recipe_of(access) or [], key=key)
+    session = workflow.argus_session(plain, body.combinations, recipe=steps, key=key)
     found = session.now.risky
     told = found.as_dict() if found is not None else _nothing_left(len(plain))
     sentence = found.sentence if found is not None else "No combination of keys is left."
@@ -56,7 +62,7 @@ def get_recipe(response: Response, access: Reader) -> RecipeAnswer:
 
 
 @router.put("/projects/{project_id}/recipe")
-def set_recipe(request: Request, response: Response, access: Worker, body: RecipeRequest) -> RecipeAnswer:
+def set_recipe(request: Request, response: Response, access: Worker, body: RecipeRequest, _: Turn) -> RecipeAnswer:
     """Give the project other steps: all of them, in their order. They are tried on the data before they are kept."""
     require_match(request, access.row.version)
     steps = workflow.as_recipe(list(body.steps)).as_dicts()
@@ -79,14 +85,20 @@ def step_through_recipe(
 
 
 @router.post("/projects/{project_id}/advice")
-def give_advice(request: Request, access: Reader, body: AdviceRequest) -> AdviceAnswer:
+def give_advice(request: Request, access: Reader, body: AdviceRequest, _: Turn) -> AdviceAnswer:
     """Which single recode removes most unsafe combinations for the information it costs. Nothing is changed."""
+    require_data(access)
+    _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
     data = data_of(request, access)
     found = workflow.advice(data, body.combinations)
     told = [each.as_dict() for each in found]
     shown = [each for each in told if not _names_rare_levels(each["step"], data, access.row.tolerance)]
     hidden = len(told) - len(shown)
     return AdviceAnswer(unsafe=found.unsafe, tried=found.tried, advice=tuple(shown[: body.most]), hidden=hidden)
+
+
+def _refuse_long(request: Request, access: ProjectAccess, *, tables: float) -> None:
+    refuse_long(service_of(request).settings.limits, records=access.row.records, tables=tables)
 
 
 def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) -> bool:

@@ -14,7 +14,8 @@ from safeswap.service.crosstabs import before_after
 from safeswap.service.headers import REPORT_POLICY
 from safeswap.service.paging import Page, Paged
 from safeswap.service.problems import Conflict, NotFound
-from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.questions import Turn, refuse_large, refuse_long, work_of
+from safeswap.service.results import find_masking, find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.schemas.jobs import Job
 from safeswap.service.schemas.library import (
@@ -37,6 +38,8 @@ Worker = Annotated[ProjectAccess, Depends(project("work"))]
 Tabulated = Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")]
 
 MOST_RECORDS_AT_ONCE = 2_000_000  # a table of more records takes too long for somebody who waits
+MOST_SECONDS_AT_ONCE = 60.0
+_REPORT = "see the report"
 
 
 def data_of(request: Request, access: ProjectAccess) -> Microdata:
@@ -48,13 +51,15 @@ def data_of(request: Request, access: ProjectAccess) -> Microdata:
 def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
     """The project's data as they were for an earlier result: that version, after that recipe."""
     service = service_of(request)
+    refuse_large(service.settings.limits, access)
+    refuse_long(service.settings.limits, records=access.row.records, tables=work_of(recipe or ()))
     return service.data_cache.data(
         service.store, project_id=access.id, version=version, recipe=recipe, key=service.vault.project_key(access.id)
     )
 
 
 @router.post("/projects/{project_id}/plan")
-def plan(request: Request, access: Reader, body: PlanRequest) -> PlanAnswer:
+def plan(request: Request, access: Reader, body: PlanRequest, _: Turn) -> PlanAnswer:
     """What a specification would do to these data and whether it can, from counts alone. Nothing is changed."""
     found = workflow.plan(data_of(request, access), body.spec)
     return PlanAnswer(
@@ -99,13 +104,22 @@ def get_masking_report(request: Request, access: Reader, result_id: ResultId) ->
 
 @router.get("/projects/{project_id}/maskings/{result_id}/table")
 def get_masking_table(
-    request: Request, access: Reader, result_id: ResultId, attributes: Tabulated
+    request: Request, access: Reader, result_id: ResultId, attributes: Tabulated, _: Turn
 ) -> BeforeAfterAnswer:
     """A table of the original and of the masked data, side by side; counts below the tolerance are not shown."""
     row = find_result(request, access, result_id, "masking")
+    _refuse_slow(request, row)
     return table_of(
         request, access, row, row.spec["spec"], replicate=row.spec.get("replicate", 0), attributes=attributes
     )
+
+
+def _refuse_slow(request: Request, row: Any) -> None:
+    """What took its job long takes as long again."""
+    job = service_of(request).queue.get(row.job_id)
+    took = (job["finished_at"] or 0.0) - (job["started_at"] or 0.0) if job is not None else 0.0
+    if took > MOST_SECONDS_AT_ONCE:
+        raise Conflict("this masking takes too long to be repeated while you wait", code="too-long", hint=_REPORT)
 
 
 def table_of(
@@ -114,7 +128,7 @@ def table_of(
     """Mask once more, for one table: masked records are kept nowhere."""
     data = data_as(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
     if len(data) > MOST_RECORDS_AT_ONCE:
-        raise Conflict("the file is too large to be masked while you wait", code="too-large", hint="see the report")
+        raise Conflict("the file is too large to be masked while you wait", code="too-large", hint=_REPORT)
     key = service_of(request).vault.project_key(access.id)
     masked = workflow.mask(data, spec, key=key, replicate=replicate)
     return before_after(masked, tuple(attributes), tolerance=access.row.tolerance)
@@ -123,7 +137,7 @@ def table_of(
 @router.post("/projects/{project_id}/assessments", status_code=202)
 def ask_for_assessment(request: Request, response: Response, access: Worker, body: AssessmentRequest) -> Job:
     """Measure a masking again, by other measures or on other attributes."""
-    row = find_result(request, access, body.masking, "masking")
+    row = find_masking(request, access, body.masking)
     payload = checked(row.spec["spec"], body.measures)
     payload |= {"masking": row.id, "replicate": row.spec.get("replicate", 0), "recipe": row.spec.get("recipe")}
     payload["attributes"] = None if body.attributes is None else list(body.attributes)

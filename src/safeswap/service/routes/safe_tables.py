@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse
 
 from safeswap import workflow
-from safeswap.service.asking import ask, recipe_of
+from safeswap.model.microdata import Microdata
+from safeswap.service.asking import ask, recipe_of, require_data
 from safeswap.service.paging import Page, Paged
+from safeswap.service.problems import Unprocessable
+from safeswap.service.questions import Turn, can_look, refuse_long
 from safeswap.service.results import find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_of, page
@@ -25,22 +29,42 @@ ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
+MOST_CELLS_AT_ONCE = 200_000
+
 
 @router.post("/projects/{project_id}/table-checks")
-def check_tables(request: Request, access: Reader, body: TablesRequest) -> CheckAnswer:
+def check_tables(request: Request, access: Reader, body: TablesRequest, _: Turn) -> CheckAnswer:
     """Which cells are below the tolerance, and how many of them subtraction gives back. Totals only."""
-    found = workflow.check_tables(data_of(request, access), [list(names) for names in body.tables], body.tolerance)
+    data = data_of(request, access)
+    refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
+    _refuse_large(data, body)
+    found = workflow.check_tables(data, [list(names) for names in body.tables], body.tolerance)
     return CheckAnswer(sentence=found.sentence, **found.as_dict())
 
 
 @router.post("/projects/{project_id}/safe-tables", status_code=202)
-def ask_for_safe_tables(request: Request, response: Response, access: Worker, body: TablesRequest) -> Job:
+def ask_for_safe_tables(request: Request, response: Response, access: Worker, body: TablesRequest, _: Turn) -> Job:
     """Change tables as little as possible so that every cell is 0 or large enough and the kept margins are exact."""
-    data = data_of(request, access)
-    for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
-        data.schema[name]  # an attribute that is not there is refused before a job is made
+    require_data(access)
+    if can_look(service_of(request).settings.limits, access, recipe_of(access)):
+        data = data_of(request, access)
+        for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
+            data.schema[name]  # an attribute that is not there is refused before a job is made
     payload = {**body.model_dump(mode="json"), "recipe": recipe_of(access)}
     return ask(request, response, access, "safe_tables", payload)
+
+
+def _refuse_large(data: Microdata, body: TablesRequest) -> None:
+    """Cells, empty ones too, are what a check takes its time and its memory for."""
+    cells = sum(math.prod(data.coded(name).cardinality for name in names) for names in body.tables)
+    if cells > MOST_CELLS_AT_ONCE:
+        raise Unprocessable(
+            f"the tables have {cells:,} cells, at most {MOST_CELLS_AT_ONCE:,} are checked while you wait",
+            code="too-large",
+            hint="check fewer tables, or tables of fewer attributes, at once",
+            cells=cells,
+            most=MOST_CELLS_AT_ONCE,
+        )
 
 
 @router.get("/projects/{project_id}/safe-tables")

@@ -12,9 +12,10 @@ from fastapi.responses import FileResponse
 from safeswap import workflow
 from safeswap.charts.payload import Room, map_payload
 from safeswap.model.study import StudySpec
-from safeswap.service.asking import ask, recipe_of
+from safeswap.service.asking import ask, recipe_of, require_data
 from safeswap.service.paging import Page, Paged, write_cursor
 from safeswap.service.problems import NotFound, Unprocessable
+from safeswap.service.questions import Turn, can_look
 from safeswap.service.results import find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import Tabulated, data_of, page, table_of
@@ -31,6 +32,7 @@ from safeswap.service.schemas.studies import (
     StudySize,
 )
 from safeswap.service.state import service_of
+from safeswap.service.tasks.context import read_schema
 from safeswap.service.tasks.study import STUDY
 
 if TYPE_CHECKING:
@@ -48,13 +50,13 @@ ROOM = Room(specifications=10_000, draws=30_000, tables=1_000_000, texts=500_000
 
 
 @router.post("/projects/{project_id}/study-size")
-def study_size(request: Request, access: Reader, body: StudyRequest) -> StudySize:
+def study_size(request: Request, access: Reader, body: StudyRequest, _: Turn) -> StudySize:
     """How many candidates a study would have; one that cannot be run is refused here already."""
     return StudySize(candidates=_size(request, access, StudySpec(**body.spec)))
 
 
 @router.post("/projects/{project_id}/studies", status_code=202)
-def ask_for_study(request: Request, response: Response, access: Worker, body: StudyRequest) -> Job:
+def ask_for_study(request: Request, response: Response, access: Worker, body: StudyRequest, _: Turn) -> Job:
     """Run a study. What is finished is kept: it goes on where it was, whatever happens to the worker."""
     spec = StudySpec(**body.spec)
     most = service_of(request).settings.limits.candidates
@@ -135,6 +137,7 @@ def get_before_after(
     result_id: ResultId,
     number: Number,
     attributes: Tabulated,
+    _: Turn,
 ) -> BeforeAfterAnswer:
     """A table of the original and of this candidate, side by side; counts below the tolerance are not shown."""
     row, found = _study(request, access, result_id)
@@ -161,7 +164,13 @@ def get_study_report(request: Request, access: Reader, result_id: ResultId) -> F
 
 
 def _size(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
-    return workflow.number_of_candidates(data_of(request, access), spec)
+    service = service_of(request)
+    require_data(access)
+    if can_look(service.settings.limits, access, recipe_of(access)):
+        return workflow.number_of_candidates(data_of(request, access), spec)
+    # Too large to be looked at here: what cannot be run is refused by the job.
+    schema = read_schema(service.store, access.id, access.row.data_version)
+    return spec.number_of_candidates(spec.attributes or schema.categorical)
 
 
 def _study(request: Request, access: ProjectAccess, result_id: str) -> tuple[Any, Study]:

@@ -1,0 +1,126 @@
+"""Questions that somebody waits for: none holds the server up, whatever is asked and however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.service.at_work import do_jobs, masking_of, project_with_data
+from tests.service.serving import Running, running
+
+from safeswap import workflow
+from safeswap.service.problems import Unavailable
+from safeswap.service.settings import Limits
+from safeswap.service.turns import Turns
+
+API = "/api/v1"
+KEYS = {"keys": ["region", "tenure", "age"], "up_to": 2}
+SUPPRESS = {"method": "suppress", **KEYS}
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service on which a question may count ten tables of sixty records, one at a time."""
+    limits = Limits(reserve_bytes=0, question_work=600, questions=1)
+    with running(tmp_path_factory.mktemp("strict"), limits=limits) as here:
+        yield here
+
+
+@pytest.fixture(scope="module")
+def project(strict: Running) -> str:
+    return project_with_data(strict, "ana", "vera")
+
+
+def asked(here: Running, project: str, path: str, **body: object) -> tuple[int, str]:
+    answer = here.client("ana").post(f"{API}/projects/{project}{path}", json=body)
+    return answer.status_code, answer.json().get("code", "")
+
+
+def test_a_short_list_of_combinations_is_counted_while_one_waits(strict, project):
+    assert asked(strict, project, "/risky", combinations=KEYS) == (200, "")
+
+
+def test_a_long_list_is_refused_with_its_size_before_anything_is_counted(strict, project):
+    more = {"keys": ["region", "tenure", "age", "id"], "up_to": 3}
+    answer = strict.client("vera").post(f"{API}/projects/{project}/risky", json={"combinations": more})
+    assert (answer.status_code, answer.json()["code"]) == (422, "too-long")
+    assert answer.json()["fields"] == {"tables": 14, "records": 60, "most": 600}
+
+
+def test_advice_counts_every_recode_it_tries(strict, project):
+    assert asked(strict, project, "/advice", combinations=KEYS) == (422, "too-long")
+
+
+def test_a_recipe_that_takes_long_to_make_is_not_tried_in_the_server(strict, project):
+    ana = strict.client("ana")
+    address = f"{API}/projects/{project}/recipe"
+    answer = ana.put(address, json={"steps": [SUPPRESS]}, headers={"If-Match": ana.get(address).headers["etag"]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "too-long")
+
+
+def test_a_table_check_of_many_cells_is_refused(strict, project, monkeypatch):
+    from safeswap.service.routes import safe_tables
+
+    monkeypatch.setattr(safe_tables, "MOST_CELLS_AT_ONCE", 5)
+    assert asked(strict, project, "/table-checks", tables=[["region", "tenure"]])[0] == 422
+    assert asked(strict, project, "/table-checks", tables=[["region"]])[0] == 200
+
+
+def test_data_without_room_in_the_server_are_for_jobs_only(tmp_path):
+    limits = Limits(reserve_bytes=0, cached_bytes=1000)
+    with running(tmp_path, limits=limits) as here:
+        project = project_with_data(here, "ana")
+        for path, body in {
+            "/plan": {"spec": {"method": "swap", "swap": ["tenure"], "rate": 0.2}},
+            "/risky": {"combinations": KEYS},
+            "/table-checks": {"tables": [["region"]]},
+        }.items():
+            assert asked(here, project, path, **body) == (409, "too-large"), path
+        study = {"attributes": ["tenure", "region"], "rates": [0.1], "replicates": 1}
+        assert asked(here, project, "/study-size", spec=study) == (200, "")
+        assert asked(here, project, "/studies", spec=study)[0] == 202
+        assert asked(here, project, "/safe-tables", tables=[["region", "tenure"]])[0] == 202
+        do_jobs(here.service)
+        assert masking_of(here, here.client("ana"), project)
+        assert here.service.data_cache.used == 0
+
+
+def test_while_a_question_takes_long_everything_else_goes_on(strict, project, monkeypatch):
+    begun, finish, at_once = threading.Event(), threading.Event(), []
+
+    def slow(*_: object, **__: object) -> object:
+        at_once.append(threading.active_count())
+        begun.set()
+        finish.wait(60)
+        return plain(*_, **__)
+
+    plain = workflow.plan
+    monkeypatch.setattr(workflow, "plan", slow)
+    spec = {"method": "swap", "swap": ["tenure"], "rate": 0.2}
+    with ThreadPoolExecutor(60) as people:
+        answers = [people.submit(asked, strict, project, "/plan", spec=spec) for _ in range(60)]
+        assert begun.wait(20)
+        # More ask than the server has threads, and still there is one for somebody else.
+        assert strict.client("vera").get(f"{API}/projects/{project}").status_code == 200
+        assert len(at_once) == 1
+        finish.set()
+        assert {answer.result()[0] for answer in answers} <= {200, 503}
+
+
+def test_who_waits_too_long_for_a_turn_is_told_to_come_again():
+    async def two() -> None:
+        turns = Turns(1, patience=0.01)
+        async with turns.taken():
+            assert turns.free == 0
+            with pytest.raises(Unavailable) as refused:
+                async with turns.taken():
+                    raise AssertionError("there was no turn left")
+            assert refused.value.headers == {"Retry-After": "5"}
+        async with turns.taken():
+            pass
+        assert turns.free == 1
+
+    asyncio.run(two())
