@@ -199,14 +199,14 @@ def test_a_study_is_described_and_run_with_the_keyboard_alone(browser: Browser, 
 def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, whole_survey: Path) -> None:
     project = desk.project(whole_survey)
     with desk.client() as client:
-        job = client.study(project, replicates=25, distortion=["hellinger"])
+        job = client.study(project, replicates=800, distortion=["hellinger"])
     with desk.seen(browser) as seen:
         seen.expected = ("net::ERR", "Failed to load resource")
         page = seen.go(f"/projects/{project}/map")
-        expect(page.locator(".job")).to_contain_text("2,700 candidates", timeout=20_000)
+        expect(page.locator(".job")).to_contain_text("of 86,400 candidates", timeout=20_000)
         page.reload()
         seen.ready()
-        expect(page.locator(".job")).to_contain_text("2,700 candidates", timeout=20_000)
+        expect(page.locator(".job")).to_contain_text("of 86,400 candidates", timeout=20_000)
         desk.stop()
         expect(page.locator(".job")).to_contain_text("does not answer", timeout=20_000)
         desk.start()

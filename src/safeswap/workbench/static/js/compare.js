@@ -6,7 +6,7 @@ import { specText } from "./masking.js";
 import { at } from "./page.js";
 
 const sides = [null, null];
-const MOST = 40;
+const MOST = 12;
 
 // The first takes the place that is free, then always the older one's.
 export async function compare(studyId, point, titles) {
@@ -27,7 +27,7 @@ function show(titles, measure) {
     el("div", { class: "scroll" }, el("table", { "aria-label": "Scores of both" }, head(["", `A: ${told(a)}`, `B: ${told(b)}`, "B − A"]), el("tbody", {},
       ...Object.keys(a.scores).map((key) => row(titles.get(key) ?? key, a.scores[key], b.scores[key])),
       el("tr", {}, el("th", { scope: "row" }, "on the frontier"), el("td", { class: "n" }, a.on_frontier ? "yes" : "no"), el("td", { class: "n" }, b.on_frontier ? "yes" : "no"), el("td", {})),
-      el("tr", {}, el("th", { scope: "row" }, "specification"), ...[a, b].map((side) => el("td", {}, name(specText(side.spec)))), el("td", {}))))),
+      el("tr", {}, el("th", { scope: "row" }, "specification"), ...[a, b].map((side) => el("td", { class: "words" }, name(specText(side.spec)))), el("td", {}))))),
     measures.length ? tables(a, b, measures, used, titles) : null,
     el("p", { class: "actions" }, el("button", { type: "button", on: { click: () => { sides.fill(null); byId("compared").hidden = true; } } }, "Done comparing")));
 }
@@ -38,7 +38,7 @@ function tables(a, b, measures, used, titles) {
   const other = new Map(b.tables.map((table) => [table.attributes.join("\u0000"), table.values[used]]));
   const lines = a.tables.map((table) => [table.attributes, table.values[used], other.get(table.attributes.join("\u0000"))])
     .sort((one, two) => Math.max(Math.abs(two[1]), Math.abs(two[2])) - Math.max(Math.abs(one[1]), Math.abs(one[2])));
-  return el("details", { open: true }, el("summary", {}, "Two-way tables, most distorted first"), el("p", {}, picker),
+  return el("details", { open: true }, el("summary", {}, `The ${Math.min(MOST, lines.length)} most distorted two-way tables`), el("p", {}, picker),
     el("div", { class: "scroll" }, el("table", { "aria-label": "Two-way tables of both" }, head(["Table", "A", "B", "B − A"]),
       el("tbody", {}, lines.slice(0, MOST).map(([attributes, one, two]) => row(attributes.join(" × "), one, two))))));
 }
