@@ -25,7 +25,7 @@ from safeswap.model.recode_invariant import Recoded
 from safeswap.model.recode_spec import RecodeSpec
 from safeswap.model.recode_steps import Blank, Drop, Step
 from safeswap.model.recoding import check_step, pinned, values_of
-from safeswap.model.schema import Attribute
+from safeswap.model.schema import Attribute, Kind
 
 
 class RecodeMethod:
@@ -135,6 +135,8 @@ def _change(data: Microdata, after: Microdata, name: str) -> Change:
 
 
 def _ordered(data: Microdata, name: str) -> Attribute:
-    """The attribute with the order of all its values, stated or not."""
+    """The attribute; if its values have an order, with all of them in it, stated or not."""
+    if data.schema[name].kind is not Kind.ORDINAL:
+        return data.schema[name]
     values = values_of(data, name)
     return values.attribute.model_copy(update={"levels": values.texts})

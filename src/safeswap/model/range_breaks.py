@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+_CLOSE = 1e-6
+
 
 def equal_width(values: Floats, number: int) -> tuple[float, ...]:
     """Breaks that cut the values into so many ranges of the same width, rounded to two figures of the width.
@@ -118,11 +120,33 @@ def rounded(value: float, base: float, how: str) -> float:
     (15.0, -15.0, 0.3, 10.0)
     """
     parts = round(value / base, 9)
+    if not isfinite(parts):  # so many multiples of so small a base that the value is one of them
+        return value
     if how == "nearest":
         number = floor(abs(parts) + 0.5) * (1 if parts >= 0 else -1)
     else:
         number = floor(parts) if how == "down" else ceil(parts)
     return round(number * base, 9) + 0.0
+
+
+def all_rounded(values: Floats, base: float, how: str) -> Floats:
+    """What :func:`rounded` makes of each value, at once.
+
+    >>> all_rounded(np.array([12.5, -12.5, 0.3]), 5, "nearest").tolist()
+    [15.0, -15.0, 0.0]
+    """
+    with np.errstate(over="ignore"):
+        parts = values / base
+    edges = parts - 0.5 if how == "nearest" else parts
+    near = np.copysign(np.floor(np.abs(parts) + 0.5), parts)
+    multiples = near if how == "nearest" else np.floor(parts) if how == "down" else np.ceil(parts)
+    distinct, place = np.unique(multiples, return_inverse=True)
+    found: Floats = np.array([round(each * base, 9) + 0.0 for each in distinct.tolist()])[place]
+    # Where a value may lie on an edge but for what floating point made of it, it is looked at on its own.
+    with np.errstate(invalid="ignore"):
+        close = np.flatnonzero(~(np.abs(edges - np.rint(edges)) > _CLOSE))
+    found[close] = [rounded(value, base, how) for value in values[close].tolist()]
+    return found
 
 
 def _whole(low: float, high: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, inf
 
 import pyarrow as pa
 
@@ -134,6 +134,8 @@ def _above(value: str, step: ByHierarchy, attribute: Attribute) -> str | None:
 
 def _rounded(number: float, step: Round) -> str:
     parts = round(number / step.base, 9)
+    if abs(parts) == inf:
+        return repr(number).removesuffix(".0")
     nearest = ceil(parts - 0.5) if parts < 0 else floor(parts + 0.5)
     whole = {"nearest": nearest, "down": floor(parts), "up": ceil(parts)}[step.how]
     return repr(round(whole * step.base, 9) + 0.0).removesuffix(".0")

@@ -19,6 +19,7 @@ from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.numeric_column import Floats, finite_numbers
 from safeswap.model.range_breaks import places as range_places
+from safeswap.model.recode_numbers import by_number, is_by_number
 from safeswap.model.recode_rules import Values, pinned_ranges, pinned_to, targets
 from safeswap.model.recode_steps import (
     Blank,
@@ -58,6 +59,8 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     (name,) = step.names
     if isinstance(step, Ranges) and _is_plain_number(data.schema[name]):
         return _cut(data, step)
+    if is_by_number(data, step):
+        return by_number(data, step)
     values = values_of(data, name)
     step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
     target = _complete(targets(step, values), values)
