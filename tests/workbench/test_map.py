@@ -208,8 +208,10 @@ def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, 
         seen.ready()
         expect(page.locator(".job")).to_contain_text("of 86,400 candidates", timeout=20_000)
         desk.stop()
-        expect(page.locator(".job")).to_contain_text("does not answer", timeout=20_000)
-        desk.start()
+        try:
+            expect(page.locator(".job")).to_contain_text("does not answer", timeout=20_000)
+        finally:
+            desk.start()
         with desk.client() as client:
             before = client.job(job.id)
             assert before.state in {"queued", "running"}, "the study ended too soon to try a restart"

@@ -15,14 +15,15 @@ export async function follow(job, box, title) {
     await call("DELETE", `/jobs/${job.id}`);
   }) } }, "Cancel");
   fill(box, el("div", { class: "job card", "aria-busy": "true" }, el("strong", {}, title), bar, line, cancel));
-  let pause = 150, said = 0;
+  let pause = 150, said = 0, away = false;
   while (job.state === "queued" || job.state === "running") {
-    show(job, bar, line);
+    if (!away) show(job, bar, line);
     if (job.state === "running" && Date.now() - said > 5000) { say(`${title}: ${Math.round(100 * job.progress)}%`); said = Date.now(); }
     await new Promise((resolve) => { setTimeout(resolve, pause); });
     pause = Math.min(1.3 * pause, 1500);
-    try { job = await get(`/jobs/${job.id}`); } catch (error) {
+    try { job = await get(`/jobs/${job.id}`); away = false; } catch (error) {
       if (error.status !== 0 && error.status !== 503) throw error;
+      away = true;
       line.textContent = "The service does not answer; waiting for it.";
       pause = 1500;
     }
