@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # What a wrong guess of delimiter, encoding or quote may lead to.
 LAYOUT_ERRORS = {"wrong-encoding", "ambiguous-delimiter", "ragged-row", "bad-quoting", "unparsable-file", "no-header"}
 
+# What comes of a schema that is the one of the file before it was recoded.
+OTHER_COLUMNS = {"unlisted-level", "schema-mismatch"}
+
 
 @command
 @reading_options
@@ -41,12 +44,17 @@ def assess(
         list[str] | None,
         typer.Option(metavar="A,B", help="what an intruder knows: the keys of the risk measures"),
     ] = None,
+    masked_schema: Annotated[
+        Path | None,
+        typer.Option(metavar="TOML", help="what the columns of a recoded file are, as recode --write-schema says"),
+    ] = None,
     reading: dict[str, Any],
 ) -> None:
     """Measure the risk and the distortion of a masked file.
 
     The two files are compared record by record; what differs counts as swapped. Delimiter, encoding and quote are those
-    of the original; those of the masked file may be others and are found out.
+    of the original; those of the masked file may be others and are found out. A file that was recoded has other levels:
+    say which with --masked-schema.
     """
     from safeswap import workflow
     from safeswap.cli.scores import measures_for, score_table, small_tables
@@ -56,7 +64,14 @@ def assess(
         steps.at("reading the original")
         before = workflow.read(original, **reading)
         steps.at("reading the masked file")
-        after = read_masked(masked, before, reading)
+        own = {} if masked_schema is None else {"schema": masked_schema}
+        try:
+            after = read_masked(masked, before, {**reading, **own})
+        except InputError as error:
+            if error.code not in OTHER_COLUMNS or own:
+                raise
+            hint = "if the file was recoded, state what its columns are: --masked-schema TOML"
+            raise InputError(error.message, code=error.code, hint=hint, **error.fields) from None
         steps.at("measuring")
         chosen = names(attributes) if attributes else None
         assessment = workflow.assess(before, after, measures=measures, attributes=chosen)
@@ -72,12 +87,10 @@ def read_masked(path: Path, before: Microdata, reading: dict[str, Any]) -> Micro
     from safeswap import workflow
 
     own = {name: value for name, value in reading.items() if name not in ("delimiter", "encoding", "quote")}
-    if own == reading:
-        return workflow.read(path, **reading)
     try:
         after = workflow.read(path, **own)
     except InputError as error:
-        if error.code not in LAYOUT_ERRORS:
+        if error.code not in LAYOUT_ERRORS or own == reading:
             raise
         return workflow.read(path, **reading)
     return after if set(before.attributes) <= set(after.attributes) else workflow.read(path, **reading)

@@ -313,7 +313,7 @@ class Round(Step):
 
     step: Literal["round"] = "round"
     attribute: AttributeName
-    base: Annotated[float, Field(gt=0, ge=1e-9, le=1e15, allow_inf_nan=False, description="e.g. 5, 1000 or 0.1")]
+    base: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False, description="e.g. 5, 1000 or 0.1")]
     how: Annotated[Literal["nearest", "down", "up"], Field(description="to which multiple")] = "nearest"
 
     @property

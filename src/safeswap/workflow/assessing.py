@@ -36,7 +36,7 @@ def assess(
     from safeswap import registry
 
     comparison = compare(before, after, attributes=attributes)
-    if measures is DEFAULT_MEASURES and _says_less(comparison):
+    if tuple(measures) == DEFAULT_MEASURES and _says_less(comparison):
         measures = (*DEFAULT_MEASURES, "information_loss")
     chosen = [registry.measure(name) for name in measures]
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))

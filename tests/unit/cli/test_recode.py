@@ -91,6 +91,23 @@ def test_a_recipe_may_suppress_what_recoding_left(safeswap, cps, tmp_path: Path)
     assert not any((tmp_path / name).exists() for name in ("b.csv", "b.toml", "inside"))
 
 
+def test_a_recoded_file_is_assessed_by_what_its_columns_are_now(safeswap, tmp_path: Path) -> None:
+    file, schema, recipe = tmp_path / "cps.csv", tmp_path / "cps.toml", tmp_path / "recipe.toml"
+    assert safeswap("datasets", "write", "cps8d", file, "--write-schema", schema).code == 0
+    recipe.write_text(RECIPE.partition('[[steps]]\nstep = "drop"')[0])
+    outputs = ("--output", tmp_path / "out.csv", "--write-schema", tmp_path / "out.toml")
+    assert safeswap("recode", file, "--schema", schema, "--recipe", recipe, *outputs).code == 0
+    asked = ("assess", file, tmp_path / "out.csv", "--schema", schema)
+    refused = safeswap(*asked)
+    assert refused.code == 3
+    assert "--masked-schema" in refused.said
+    done = safeswap(*asked, "--masked-schema", tmp_path / "out.toml", "--json")
+    assert done.code == 0, done.said
+    found = {score["measure"]: score["value"] for score in done.document["scores"]}
+    assert found["hellinger"] == 0
+    assert 0 < found["information_loss"] < 1
+
+
 def test_what_is_wrong_is_said(safeswap, cps, tmp_path: Path) -> None:
     file, recipe = cps
     assert safeswap("recode", file).code == 4

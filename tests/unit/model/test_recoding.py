@@ -153,7 +153,7 @@ BAD: tuple[tuple[dict[str, object], str], ...] = (
     ({"step": "hierarchy", "levels": [{"a": "b"}, {"b": "a"}]}, "cycle"),
     ({"step": "global_recode", "spans": [{"to": "1", "high": "5"}, {"to": "2", "low": "5"}]}, "span 1 and span 2"),
     ({"step": "global_recode", "spans": [{"to": "1", "low": "9", "high": "5"}]}, "ends before it begins"),
-    ({"step": "round", "base": 0}, "greater than 0"),
+    ({"step": "round", "base": 0}, "greater than"),
     ({"step": "truncate", "characters": 0}, "greater than or equal to 1"),
     ({"step": "top_bottom_code"}, "give top or bottom"),
     ({"step": "no such step"}, "no such step"),
