@@ -103,11 +103,12 @@ def _refuse_long(request: Request, access: ProjectAccess, *, tables: float) -> N
 
 def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) -> bool:
     """Whether a step would tell a level that fewer records have than may be shown."""
-    groups = step.get("groups")
-    if not groups:
+    grouped = [level for levels in step.get("groups", {}).values() for level in levels]
+    bounds = [step[end] for end in ("top", "bottom") if step.get(end) is not None]
+    if not (grouped or bounds):
         return False
     rare = rare_texts(data, step["attribute"], tolerance)
-    return any(level in rare for levels in groups.values() for level in levels)
+    return any(level in rare for level in (*grouped, *bounds))
 
 
 def _keep(
