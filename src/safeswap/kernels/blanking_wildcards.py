@@ -88,9 +88,20 @@ def _whole_records(problem: Problem) -> Blanking | None:
     order = np.argsort(-problem.members, kind="stable")
     taken = np.minimum(problem.members[order], number)
     taken = np.diff(np.minimum(np.cumsum(taken), number), prepend=0)
-    masks = problem.allowed & ~problem.blank[order]
-    blanking = gathered(order, masks, taken)
-    return blanking if is_safe(problem, blanking) else None
+    for tried in ((order, taken), _heaviest(problem)):  # where records weigh less than one, so many do not suffice
+        blanking = gathered(tried[0], problem.allowed & ~problem.blank[tried[0]], tried[1])
+        if is_safe(problem, blanking):
+            return blanking
+    return None
+
+
+def _heaviest(problem: Problem) -> tuple[Int64s, Int64s]:
+    """The classes by the weight of their records, and how many of each add up to what is needed."""
+    order = np.flatnonzero(problem.unit > 0)
+    order = order[np.argsort(-problem.unit[order], kind="stable")]
+    unit, members = problem.unit[order], problem.members[order]
+    lacking = max(problem.needed) - (np.cumsum(unit * members) - unit * members)
+    return order, np.clip(np.ceil(lacking / unit), 0, members).astype(np.int64)
 
 
 def _best_step(problem: Problem, blanking: Blanking) -> tuple[int, int] | None:

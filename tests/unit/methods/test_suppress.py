@@ -231,6 +231,13 @@ def test_a_tolerance_above_the_sum_of_all_weights_is_refused(missing):
     assert caught.value.code == "tolerance-above-records"
 
 
+def test_few_whole_records_serve_all_where_a_blank_matches_all_and_records_weigh_little():
+    data = microdata([(i, i) for i in range(40)], NAMES[:2], [0.5] * 40)
+    masked = suppressed(data, keys=["A", "B"], tolerance=2, weight="w", missing="any", time_limit=1e-6)
+    assert blanks(masked) <= 2 * 4
+    assert broken_promises(masked) == []
+
+
 def test_the_recount_finds_what_was_left_or_changed():
     masked = suppressed(microdata(SIX_BY_TWO, NAMES[:2]), keys=["A", "B"], tolerance=2, missing="none")
     for missing in MEANINGS:
