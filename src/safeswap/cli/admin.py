@@ -126,7 +126,7 @@ def check_log(
     from safeswap.service import auditlog
 
     with _service(_settings(settings, store, master_key)) as service:
-        found = auditlog.verify(service.database)
+        found = auditlog.verify(service.database, anchors=auditlog.kept_anchors(service.store.root / auditlog.ANCHORS))
     if not found.ok:
         raise SpecError(
             f"entry {found.first_broken} of the audit log is not what was written: {found.problem}",

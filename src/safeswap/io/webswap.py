@@ -80,7 +80,7 @@ class Project:
 
     def __post_init__(self) -> None:
         files = [getattr(self, which) for which in layout.FILES]
-        if any(not name or name in (".", "..") or set(name) & set("/\\\0") for name in files):
+        if any(_leads_elsewhere(name) for name in files):
             raise _bad_project("file names are given without a folder")
         if len({name.casefold() for name in files}) < len(files):
             raise _bad_project("two files of the project have the same name")
@@ -235,9 +235,15 @@ def _checked_settings(file: Path, settings: Mapping[str, tuple[int, Any]]) -> di
     for key in wanted:
         if key not in settings:
             raise layout.bad_line(file, 1, f"{key!r} is not set")
+    if any(_leads_elsewhere(settings[which][1]) for which in layout.FILES):  # before any of them is opened
+        raise _bad_project("file names are given without a folder")
     if settings["specification"][1] != file.name:
         raise layout.bad_line(file, settings["specification"][0], "the specification file has another name")
     return {key: value for key, (_, value) in settings.items()}
+
+
+def _leads_elsewhere(name: str) -> bool:
+    return not name or name in {".", ".."} or bool(set(name) & set("/\\\0"))
 
 
 def _word(file: Path, line: int, word: str, words: type[Role] | type[Kind]) -> Any:

@@ -2,8 +2,8 @@
 
 ::
 
-    request → headers → host → log → body limit → plain JSON → not modified → kept replies → route
-                                                                        permission, then the work ┘
+    request → headers → peer → host → log → body limit → plain JSON → not modified → kept replies → route
+                                                                               permission, then the work ┘
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from safeswap.service import contract, handlers, idempotency
 from safeswap.service.bodies import PlainJson
 from safeswap.service.etags import NotModified
 from safeswap.service.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
+from safeswap.service.leftovers import free_projects
+from safeswap.service.proxy import ProxyOnly
 from safeswap.service.requests import RequestLog
 from safeswap.service.settings import Settings
 from safeswap.service.state import open_service
@@ -63,6 +65,7 @@ def _lifespan(settings: Settings, start_token: str | None) -> Callable[[FastAPI]
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await run_in_threadpool(open_service, settings, start_token=start_token)
+        await run_in_threadpool(free_projects, service.database)
         app.state.service = service
         try:
             yield
@@ -80,6 +83,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(BodyLimit, streamed=_streamed(app), upload_bytes=settings.limits.upload_bytes)
     app.add_middleware(RequestLog, paths={route.endpoint: route.path for route in contract.routes_of(app)})
     app.add_middleware(HostCheck, hosts=allowed_hosts(settings))
+    app.add_middleware(ProxyOnly, settings=settings)
     app.add_middleware(SecurityHeaders, settings=settings)
 
 

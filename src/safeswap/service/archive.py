@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from safeswap.io.manifest import damaged
 
 _PIECE = 1 << 20
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # same files, same bytes
@@ -30,25 +33,31 @@ class _Outlet(io.RawIOBase):
         return taken
 
 
-def zipped(folder: Path, *, root: str = "") -> Iterator[bytes]:
-    """The files of a folder, below a folder ``root``, as the pieces of a zip file.
+def zipped(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iterator[bytes]:
+    """Files of a folder, below a folder ``root``, as the pieces of a zip file: those of which the SHA-256 is given.
+
+    Each is summed while it is sent. Where it is not what it should be, the file breaks off and is no zip file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
     ...     _ = (Path(name) / "a.txt").write_text("one")
-    ...     made = b"".join(zipped(Path(name), root="all"))
+    ...     sums = {"a.txt": hashlib.sha256(b"one").hexdigest()}
+    ...     made = b"".join(zipped(Path(name), sums, root="all"))
     >>> zipfile.ZipFile(io.BytesIO(made)).namelist()
     ['all/a.txt']
     """
     outlet = _Outlet()
     with zipfile.ZipFile(outlet, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink()):
-            name = "/".join(part for part in (root, path.relative_to(folder).as_posix()) if part)
-            entry = zipfile.ZipInfo(name, _NO_TIME)
+        for name, wanted in sorted(sums.items()):
+            entry = zipfile.ZipInfo("/".join(part for part in (root, name) if part), _NO_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            with archive.open(entry, "w", force_zip64=True) as target, path.open("rb") as source:
+            digest = hashlib.sha256()
+            with archive.open(entry, "w", force_zip64=True) as target, (folder / name).open("rb") as source:
                 while piece := source.read(_PIECE):
+                    digest.update(piece)
                     target.write(piece)
                     yield outlet.take()
+            if digest.hexdigest() != wanted:
+                raise damaged("it is not what was released", file=name)
     yield outlet.take()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, update
 
 from safeswap.service import auditlog
 from safeswap.service.database import now
-from safeswap.service.problems import Conflict
+from safeswap.service.problems import Conflict, NotFound
 from safeswap.service.roles import ProjectAccess
 from safeswap.service.schemas.jobs import Job, job_of
 from safeswap.service.state import service_of
@@ -44,8 +44,10 @@ def ask(
 
 
 def touch(connection: Connection, project_id: str) -> None:
-    """Note that a project is in use: retention counts from here."""
-    connection.execute(update(projects).where(projects.c.id == project_id).values(used_at=now()))
+    """Note that a project is in use: retention counts from here. Refused if it was deleted while somebody asked."""
+    there = update(projects).where(projects.c.id == project_id, projects.c.state != "deleted")
+    if connection.execute(there.values(used_at=now())).rowcount != 1:
+        raise NotFound("there is no such project", hint="see GET /projects")
 
 
 def require_data(access: ProjectAccess) -> None:

@@ -12,6 +12,7 @@ import math
 from typing import Any, NoReturn
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from safeswap.service.headers import SMALL_BODY, Streamed
@@ -86,19 +87,27 @@ class PlainJson:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"} or self._is_streamed(scope):
             await self.app(scope, receive, send)
             return
-        last = await receive()
-        body = bytearray(last.get("body", b""))
-        while last.get("more_body", False) and len(body) <= SMALL_BODY:
-            last = await receive()
-            body += last.get("body", b"")
-        refused = checked(bytes(body)) if body and _is_json(scope) else None
+        try:
+            body, last = await _whole(receive)
+            refused = checked(body) if body and _is_json(scope) else None
+        except HTTPException:  # it did not say how large it is, and is too large
+            refused = TooLarge(f"the body is larger than {SMALL_BODY:,} bytes", most=SMALL_BODY)
         if refused is not None:
             await refusal_response(refused)(scope, receive, send)
             return
-        await self.app(scope, _replayed(bytes(body), last, receive), send)
+        await self.app(scope, _replayed(body, last, receive), send)
 
     def _is_streamed(self, scope: Scope) -> bool:
         return any(each.method == scope["method"] and each.path.match(scope["path"]) for each in self.streamed)
+
+
+async def _whole(receive: Receive) -> tuple[bytes, Message]:
+    last = await receive()
+    body = bytearray(last.get("body", b""))
+    while last.get("more_body", False):
+        last = await receive()
+        body += last.get("body", b"")
+    return bytes(body), last
 
 
 def _is_json(scope: Scope) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import OrderedDict
 from typing import Any
 
@@ -15,6 +16,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.service.store import Store
 
+IDLE_SECONDS = 3600.0
 Place = tuple[str, int, str]  # project, version of its data, recipe
 
 
@@ -31,12 +33,14 @@ class DataCache:
         self._kept: OrderedDict[Place, Microdata] = OrderedDict()
         self._sizes: dict[Place, int] = {}
         self._lock = threading.Lock()
+        self._used: dict[Place, float] = {}
         self._reading: dict[Place, threading.Lock] = {}
 
     @property
     def used(self) -> int:
         """How many bytes are kept."""
         with self._lock:
+            self._drop_idle()
             return sum(self._sizes.values())
 
     def data(
@@ -45,6 +49,7 @@ class DataCache:
         """The data of a project as its recipe leaves them; read once however many ask at the same time."""
         place = (project_id, version, json.dumps(recipe, sort_keys=True) if recipe else "")
         with self._lock:
+            self._drop_idle()
             found = self._found(place)
             if found is not None:
                 return found
@@ -77,6 +82,7 @@ class DataCache:
     def _found(self, place: Place) -> Microdata | None:
         if place in self._kept:
             self._kept.move_to_end(place)
+            self._used[place] = time.monotonic()
             return self._kept[place]
         return None
 
@@ -87,7 +93,13 @@ class DataCache:
             while self._kept and sum(self._sizes.values()) + size > self.most_bytes:
                 self._drop(next(iter(self._kept)))
             if size <= self.most_bytes:
-                self._kept[place], self._sizes[place] = data, size
+                self._kept[place], self._sizes[place], self._used[place] = data, size, time.monotonic()
+
+    def _drop_idle(self) -> None:
+        """What nobody has asked about for a while; its project may have been deleted by a worker."""
+        before = time.monotonic() - IDLE_SECONDS
+        for place in [place for place, used in self._used.items() if used < before]:
+            self._drop(place)
 
     def _drop(self, place: Place) -> None:
-        del self._kept[place], self._sizes[place]
+        del self._kept[place], self._sizes[place], self._used[place]

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import case, exists, select, update
 
 from safeswap.service.database import now
 from safeswap.service.store import orphans
@@ -14,6 +14,9 @@ from safeswap.service.tables import jobs, projects, releases, results
 
 if TYPE_CHECKING:
     from safeswap.service.database import Database
+
+READING = ("ingest", "import_project")
+"""Kinds of jobs that give a project its data."""
 
 _DAY = 24 * 3600.0
 
@@ -61,6 +64,18 @@ def leftovers(root: Path, database: Database) -> list[Path]:
         *(path for path in made if path.parent.parent.name in known_projects and path.name not in known),
         *(path for path in released if path.parent.parent.name in known_projects and path.name not in known_releases),
     ]
+
+
+def free_projects(database: Database) -> int:
+    """Free projects whose file did not come whole because the server was killed meanwhile; how many.
+
+    For the start of a server, when nobody sends a file: a project that is being read has a job that reads it.
+    """
+    read = exists().where(jobs.c.project_id == projects.c.id, jobs.c.state.in_(["queued", "running"]))
+    stuck = update(projects).where(projects.c.state == "reading", ~read.where(jobs.c.kind.in_(READING)))
+    state = case((projects.c.data_version > 0, "ready"), else_="empty")
+    with database.write() as connection:
+        return connection.execute(stuck.values(state=state, version=projects.c.version + 1)).rowcount
 
 
 def _is_old(path: Path) -> bool:

@@ -87,7 +87,7 @@ def page_of(
     """
     place = tuple_(*order)
     if paging.after is not None:
-        given = zip(order, _fitting(paging, order), strict=True)
+        given = zip(order, fitting(paging, order), strict=True)
         after = tuple_(*(literal(value, column.type) for column, value in given))
         statement = statement.where(place < after if newest_first else place > after)
     statement = statement.order_by(*(column.desc() if newest_first else column.asc() for column in order))
@@ -101,7 +101,8 @@ def page_of(
     )
 
 
-def _fitting(paging: Paging, order: Sequence[ColumnElement[Any]]) -> tuple[Any, ...]:
+def fitting(paging: Paging, order: Sequence[ColumnElement[Any]]) -> tuple[Any, ...]:
+    """The place from which a page goes on, if it is one in this order; a cursor may have been made up."""
     after = paging.after or ()
     types = [column.type.python_type for column in order]
     fits = len(after) == len(types) and all(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 
 from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from safeswap.service.problems import Forbidden, refusal_response
 from safeswap.service.settings import Settings, TrustedProxy
 
 
@@ -50,6 +52,28 @@ def address_of(request: Request, settings: Settings) -> str:
         last = request.headers.get("x-forwarded-for", "").split(",")[-1].strip()
         return last or peer
     return peer
+
+
+class ProxyOnly:
+    """Where TLS ends at the proxy, nobody comes past it: what others send would go over the network in the clear."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self.app = app
+        open_to_all = settings.loopback or settings.tls_certificate is not None
+        self.trusted = None if open_to_all else settings.trusted_proxy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what the proxy, or a program on this machine, sends."""
+        peer = (scope.get("client") or ("",))[0]
+        if scope["type"] == "http" and self.trusted is not None and not _comes_by(peer, self.trusted):
+            refused = Forbidden("this service is reached through its proxy only", code="not-by-proxy")
+            await refusal_response(refused)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def _comes_by(peer: str, trusted: TrustedProxy) -> bool:
+    return is_trusted(peer, trusted) or is_trusted(peer, TrustedProxy(addresses=("127.0.0.0/8", "::1")))
 
 
 def _peer(request: Request) -> str:

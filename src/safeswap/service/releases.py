@@ -20,6 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from safeswap.io.manifest import MANIFEST, check_files, read_manifest, sum_file
 from safeswap.service import auditlog
+from safeswap.service.asking import touch
 from safeswap.service.callers import Caller
 from safeswap.service.database import new_id, now
 from safeswap.service.problems import Conflict, Forbidden, NotFound
@@ -34,6 +35,7 @@ def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms
     _refuse_old_data(access, masking)
     release_id = new_id()
     with service.database.write() as connection:
+        touch(connection, access.id)
         payload = {
             "release_id": release_id,
             "spec": masking.spec["spec"],
@@ -183,12 +185,13 @@ def bundle_folder(service: Service, row: Row[Any]) -> Path:
     return service.store.release(row.project_id, row.id) / str(folder) / BUNDLE
 
 
-def check_bundle(folder: Path, manifest_hash: str) -> None:
-    """The bundle is, byte for byte, the one that the hash of its manifest stands for."""
+def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
+    """The bundle is, byte for byte, the one that the hash of its manifest stands for; the sums of its files."""
     manifest = read_manifest(folder)
     if sum_file(folder / MANIFEST)[1] != manifest_hash:
         raise Conflict("the bundle has been changed since it was prepared", code="bundle-changed")
     check_files(folder, manifest)
+    return {MANIFEST: manifest_hash, **{name: digest for name, (_, digest) in manifest.files.items()}}
 
 
 def may_approve(service: Service, caller: Caller, row: Row[Any]) -> bool:

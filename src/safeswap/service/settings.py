@@ -97,8 +97,12 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _coherent(self) -> Settings:
-        if self.master_key_file.absolute().is_relative_to(self.store.absolute()):
+        if _real(self.master_key_file).is_relative_to(_real(self.store)):
             raise ValueError("the master key must lie outside the store: a copy of the store would open itself")
+        store, key = _real(self.store), _real(self.master_key_file)
+        for folder in map(_real, self.folders):
+            if store.is_relative_to(folder) or key.is_relative_to(folder) or folder.is_relative_to(store):
+                raise ValueError("a folder from which files may be taken must not hold the store or the master key")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key go together")
         if not self.loopback and self.tls_certificate is None and self.trusted_proxy is None:
@@ -123,6 +127,10 @@ class Settings(BaseModel):
     def database(self) -> str:
         """The address of the database."""
         return self.database_url or f"sqlite:///{self.store / 'safeswap.db'}"
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def read_settings(path: Path | None = None, *, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:

@@ -13,6 +13,7 @@ from safeswap.service.auditlog import Anchor
 from safeswap.service.callers import Caller
 from safeswap.service.paging import Page, Paged, page_of
 from safeswap.service.roles import ProjectAccess, allow, project
+from safeswap.service.routes.session_log import NOTE
 from safeswap.service.schemas.common import moment
 from safeswap.service.schemas.people import EntryAnswer, VerdictAnswer
 from safeswap.service.state import service_of
@@ -26,9 +27,9 @@ Officer = Annotated[ProjectAccess, Depends(project("decide"))]
 
 @router.get("/audit-log")
 def list_entries(request: Request, _: Admin, paging: Paged) -> Page[EntryAnswer]:
-    """Everything that was done, newest first."""
+    """Everything that was done, newest first. What people noted about their data is left out: it is theirs."""
     with service_of(request).database.read() as connection:
-        return page_of(connection, select(audit_log), order=(audit_log.c.number,), paging=paging, make=_shown)
+        return page_of(connection, select(audit_log), order=(audit_log.c.number,), paging=paging, make=_without_notes)
 
 
 @router.get("/audit-log/verification")
@@ -60,6 +61,11 @@ def list_project_entries(request: Request, access: Officer, paging: Paged) -> Pa
     statement = select(audit_log).where(audit_log.c.project_id == access.id)
     with service_of(request).database.read() as connection:
         return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_shown)
+
+
+def _without_notes(row: Row[Any]) -> EntryAnswer:
+    entry = _shown(row)
+    return entry.model_copy(update={"detail": {}}) if entry.action == NOTE else entry
 
 
 def _shown(row: Row[Any]) -> EntryAnswer:

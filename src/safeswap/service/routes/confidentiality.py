@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 from safeswap.service.asking import ask
 from safeswap.service.paging import Page, Paged
 from safeswap.service.problems import NotFound, Unprocessable
-from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.results import find_masking, find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import page
 from safeswap.service.schemas.jobs import Job
@@ -34,8 +34,10 @@ def ask_for_plot(request: Request, response: Response, access: Worker, body: Con
     """Link every record of a masking to the original as an intruder would, and plot it."""
     unknown = sorted(set(body.options) - OPTIONS)
     if unknown:
-        raise Unprocessable("there is no such option", code="unknown-option", hint="options: " + ", ".join(OPTIONS))
-    row = find_result(request, access, body.masking, "masking")
+        raise Unprocessable(
+            "there is no such option", code="unknown-option", hint="options: " + ", ".join(sorted(OPTIONS))
+        )
+    row = find_masking(request, access, body.masking)
     payload = {
         "masking": row.id,
         "spec": row.spec["spec"],

@@ -14,7 +14,9 @@ from sqlalchemy import update
 from safeswap.model.schema import Attribute, Schema
 from safeswap.service.asking import ask, require_data
 from safeswap.service.database import new_id
+from safeswap.service.erase import erase
 from safeswap.service.etags import require_match, set_etag
+from safeswap.service.folders import found_in
 from safeswap.service.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.schemas.jobs import Job
@@ -23,6 +25,8 @@ from safeswap.service.state import Service, service_of
 from safeswap.service.tables import projects
 
 router = APIRouter(tags=["data"])
+
+_LOOK_EVERY = 64 * 2**20  # bytes between two looks at the room that is left
 
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
@@ -134,7 +138,7 @@ def _begin_reading(service: Service, access: ProjectAccess) -> None:
 
 def abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
     """Forget a file that did not come whole; the project is as it was."""
-    stored.unlink(missing_ok=True)
+    erase(stored)
     state = "ready" if access.row.data_version else "empty"
     with service.database.write() as connection:
         connection.execute(
@@ -145,7 +149,7 @@ def abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
 async def to_disk(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
     """Write the body of a request to a file as it comes, up to the largest size allowed."""
     announced = int(request.headers.get("content-length", "0") or 0)
-    most, written = service.settings.limits.upload_bytes, 0
+    most, written, looked = service.settings.limits.upload_bytes, 0, 0
     if announced > most:
         raise TooLarge(f"a file may have {most:,} bytes here", most=most)
     await run_in_threadpool(service.store.check_room, access.id, announced)
@@ -155,6 +159,9 @@ async def to_disk(request: Request, service: Service, access: ProjectAccess, sto
             written += len(chunk)
             if written > most:
                 raise TooLarge(f"a file may have {most:,} bytes here", most=most)
+            if written > looked + _LOOK_EVERY:  # it need not have said how large it is
+                await run_in_threadpool(service.store.check_room, access.id, 0)
+                looked = written
             await asyncio.to_thread(file.write, chunk)
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
@@ -163,12 +170,9 @@ async def to_disk(request: Request, service: Service, access: ProjectAccess, sto
 
 
 def _allowed(path: Path, folders: tuple[Path, ...]) -> Path:
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):
-        real = None
+    real = found_in(path, folders)
     # The same answer whether it is not there or not allowed: nobody maps the server's disk by asking.
-    if real is None or not any(real.is_relative_to(folder.resolve()) for folder in folders):
+    if real is None:
         raise NotFound("there is no such file in an allowed folder", hint="ask the administrator which folders are")
     if not os.access(real, os.R_OK):
         raise Forbidden("the service may not read this file", hint="ask the administrator")

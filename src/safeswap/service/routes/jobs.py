@@ -9,11 +9,12 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from safeswap.service import auditlog
 from safeswap.service.callers import Caller
 from safeswap.service.jobs import JobRow
-from safeswap.service.paging import Page, Paged, write_cursor
+from safeswap.service.paging import Page, Paged, fitting, write_cursor
 from safeswap.service.problems import NotFound
 from safeswap.service.roles import ProjectAccess, allow, project, project_access
 from safeswap.service.schemas.jobs import Job, State, job_of
 from safeswap.service.state import service_of
+from safeswap.service.tables import jobs
 
 router = APIRouter(tags=["jobs"])
 
@@ -27,7 +28,7 @@ def list_jobs(
     kind: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Page[Job]:
     """The jobs of a project, newest first."""
-    before = (float(paging.after[0]), str(paging.after[1])) if paging.after and len(paging.after) == 2 else None
+    before = fitting(paging, (jobs.c.created_at, jobs.c.id)) if paging.after is not None else None
     rows = service_of(request).queue.list(
         project_id=access.id, state=state, kind=kind, limit=paging.limit + 1, before=before
     )

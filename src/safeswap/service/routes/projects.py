@@ -98,7 +98,6 @@ def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(pr
         running = select(jobs.c.id).where(jobs.c.project_id == access.id, jobs.c.state == "running").limit(1)
         if connection.execute(running).one_or_none() is not None:
             raise Conflict("a job of this project is running", code="busy", hint="cancel it, or wait for its end")
-    service.data_cache.forget(access.id)
     delete_everything(
         service.database,
         service.store,
@@ -107,6 +106,7 @@ def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(pr
             connection, actor=access.user.name, action="project.delete", project_id=access.id
         ),
     )
+    service.data_cache.forget(access.id)
     return Response(status_code=204)
 
 

@@ -119,12 +119,12 @@ def download_bundle(request: Request, access: Reader, release_id: ReleaseId) -> 
     if not releases.may_download(access.user, row):
         raise Forbidden("the bundle is for who asked for it and for officers", code="role")
     folder = releases.bundle_folder(service, row)
-    releases.check_bundle(folder, row.manifest_hash)
+    sums = releases.check_bundle(folder, row.manifest_hash)
     with service.database.write() as connection:
         auditlog.record(connection, access.user.name, "release.download", access.id, release_id)
     name = f"release-{row.manifest_hash[:16]}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.zip"'}
-    return StreamingResponse(zipped(folder, root=name), media_type="application/zip", headers=headers)
+    return StreamingResponse(zipped(folder, sums, root=name), media_type="application/zip", headers=headers)
 
 
 def _with_names() -> Any:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import SecretStr
 from sqlalchemy import Connection, Row, func, select, update
 
-from safeswap.service import accounts, auditlog, sessions, tokens
+from safeswap.service import accounts, auditlog, proxy, sessions, throttle, tokens
 from safeswap.service.callers import Caller
 from safeswap.service.etags import changed_meanwhile, require_match, set_etag
 from safeswap.service.paging import Page, Paged, page_of
@@ -88,11 +88,14 @@ def change_password(request: Request, response: Response, user: Self, body: Pass
     service = service_of(request)
     with service.database.read() as connection:
         row = _found(connection, user.id)
+    # Whoever sits down at an open session guesses no faster here than at the door.
+    attempt = throttle.begin(service, name=user.name, address=proxy.address_of(request, service.settings))
     if not accounts.check_password(row.password_hash, body.current.get_secret_value()):
         raise Forbidden("the current password is another one", code="wrong-password")
     hashed = accounts.hash_password(body.new.get_secret_value(), name=user.name)
     with service.database.write() as connection:
         connection.execute(update(users).where(users.c.id == user.id).values(password_hash=hashed))
+        throttle.forgive(connection, service, attempt, name=user.name)
         sessions.end_all(connection, user.id)
         new = sessions.open_session(connection, service.settings, user.id)
         auditlog.record(connection, user.name, "user.password", "", user.id)

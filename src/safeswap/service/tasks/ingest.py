@@ -16,6 +16,7 @@ from safeswap.model.schema import Schema
 from safeswap.service.database import now
 from safeswap.service.durable import sync_folder
 from safeswap.service.erase import erase
+from safeswap.service.folders import opened_in
 from safeswap.service.leftovers import attempt_name
 from safeswap.service.tables import projects
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
@@ -84,7 +85,7 @@ def _source(context: Context, payload: Mapping[str, Any]) -> Path:
     if "upload" in payload:
         source = context.store.upload(context.project_id, str(payload["upload"]))
     else:
-        source = allowed(Path(str(payload["path"])), context.settings.folders)
+        source = _taken(Path(str(payload["path"])), context.settings.folders)
     if not source.is_file():
         raise InputError("the file to be read is not there any more", code="missing-file", hint="send it again")
     size, limit = source.stat().st_size, context.settings.limits.upload_bytes
@@ -99,21 +100,20 @@ def _source(context: Context, payload: Mapping[str, Any]) -> Path:
     return source
 
 
-def allowed(path: Path, folders: tuple[Path, ...]) -> Path:
-    """A file on the server, if it lies in a folder from which files may be taken, links followed.
-
-    >>> allowed(Path("/etc/passwd"), (Path("/srv/data"),))
-    Traceback (most recent call last):
-    safeswap.errors.InputError: files may not be taken from there
-    """
-    real = Path(os.path.realpath(path))
-    if not any(real.is_relative_to(Path(os.path.realpath(folder))) for folder in folders):
+def _taken(path: Path, folders: tuple[Path, ...]) -> Path:
+    """A file from a folder on the server, as this process holds it open: whatever its name leads to by then."""
+    descriptor = opened_in(path, folders)
+    if descriptor is None:
         raise InputError(
             "files may not be taken from there",
             code="folder-not-allowed",
             hint="put the file into a folder that the administrator has named",
         )
-    return real
+    held = Path(f"/proc/self/fd/{descriptor}")
+    if held.exists():
+        return held  # stays open as long as this process is there: it does this one job
+    os.close(descriptor)
+    return path
 
 
 def _fingerprint(data: Microdata) -> str:
@@ -125,7 +125,8 @@ def _fingerprint(data: Microdata) -> str:
 def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], store: Store) -> dict[str, Any]:
     """Give the data their number, and the project what was found in them."""
     mine = projects.c.id == job["project_id"]
-    version = connection.scalar(select(projects.c.data_version).where(mine).with_for_update())
+    there = select(projects.c.data_version).where(mine, projects.c.state != "deleted")
+    version = connection.scalar(there.with_for_update())
     if version is None:
         raise InternalError("the project is not there any more", code="no-project")
     number = version + 1
