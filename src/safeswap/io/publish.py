@@ -43,7 +43,7 @@ class Terms:
     """How a release is to look, and what is told about it.
 
     The share of records that took part is told only with ``publish_rate``, the officer's decision. ``second_release``
-    is needed where the same records have been released before.
+    is needed where the same records have been released before. Without ``tell_kept`` nothing is said to be as it was.
     """
 
     method: str
@@ -55,6 +55,7 @@ class Terms:
     tolerance: int = 3
     publish_rate: bool = False
     second_release: bool = False
+    tell_kept: bool = True
     force: bool = False
 
 
@@ -231,7 +232,7 @@ def _public_facts(masked: Masked, invariants: Sequence[Invariant], names: tuple[
     return PublicFacts(
         method=terms.method,
         records=records,
-        kept=tuple(sentences),
+        kept=tuple(sentences) if terms.tell_kept else (),
         title=terms.title,
         date=terms.date,
         rate=round(2 * masked.audit.made / records, 6) if terms.publish_rate and records else None,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
+from safeswap.model.recipe import Recipe
+from safeswap.model.recode_steps import Step
 from safeswap.model.score import Assessment
 from safeswap.workflow.assessing import assess
+from safeswap.workflow.recoding import as_recipe
 
 if TYPE_CHECKING:
     from safeswap.io.publish import Published
@@ -31,6 +34,7 @@ def release(
     tolerance: int = 3,
     publish_rate: bool = False,
     second_release: bool = False,
+    recipe: Any = None,
     force: bool = False,
 ) -> Published:
     """Verify every promise on the result, then write what may leave and, apart, what must stay.
@@ -39,6 +43,10 @@ def release(
     released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both appear
     complete or not at all; if any check fails nothing is written. One file has one release: a second one of the same
     records is refused unless ``second_release`` says that it is wanted.
+
+    ``recipe`` is what was done to the file before it was masked, if anything. The bundle tells so; after a step that
+    blanks or changes values it claims nothing to be as it was collected, since promises are about the file as the
+    recipe left it.
 
     >>> import tempfile, pathlib
     >>> from safeswap import datasets, swap
@@ -52,8 +60,10 @@ def release(
     from safeswap.io.publish import Terms, check_and_write
 
     method = registry.method(masked.spec.method)
+    before = as_recipe(recipe or ())
     terms = Terms(
-        method=method.title,
+        method=_in_words(before, method.title),
+        tell_kept=before.is_recoding,
         data_format=data_format,
         identifiers=identifiers,
         drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
@@ -66,6 +76,18 @@ def release(
     )
     invariants = method.invariants(masked.original, masked.spec)
     return check_and_write(masked, public=public, audit=audit, key=key, invariants=invariants, terms=terms)
+
+
+def _in_words(before: Recipe, title: str) -> str:
+    """What was done, in order: the titles of the methods, recodes together.
+
+    >>> _in_words(as_recipe([{"step": "truncate", "attribute": "NACE"}]), "Data swapping")
+    'Recoding; then Data swapping'
+    """
+    from safeswap import registry
+
+    done = ["Recoding" if isinstance(step, Step) else registry.method(step.method).title for step in before]
+    return "; then ".join(dict.fromkeys((*done, title)))
 
 
 def verify(bundle: str | PathLike[str]) -> Verification:

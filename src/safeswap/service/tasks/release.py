@@ -42,6 +42,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         audit=context.scratch / AUDIT,
         key=context.key(),
         tolerance=payload["tolerance"],
+        recipe=payload.get("recipe"),
         second_release=True,  # not refused here: the officer decides, and is shown what the library finds
         **payload["terms"],
     )
@@ -57,11 +58,20 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
             "folder": folder.name,
             "records": published.records,
             "verified": [{"sentence": each.sentence, "ok": each.ok} for each in published.findings],
-            "remarks": [remark.message for remark in published.remarks],
+            "remarks": [*_prepared(payload), *(remark.message for remark in published.remarks)],
             "files": [{"name": name, "size": size, "sha256": sha} for name, (size, sha) in sorted(sums.items())],
         },
         "differencing": _told(payload["earlier"], earlier, published.differencing),
     }
+
+
+def _prepared(payload: dict[str, Any]) -> list[str]:
+    """That what was verified was verified against the file as the project's recipe had left it."""
+    steps = workflow.as_recipe(payload.get("recipe") or ()).sentences
+    if not steps:
+        return []
+    told = "Before masking, the recipe was applied, and what is verified holds for the file as it left it: "
+    return [told + "; ".join(steps) + "."]
 
 
 def _new_folder(parent: Path, fence: int) -> Path:
