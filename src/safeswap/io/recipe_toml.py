@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +10,13 @@ from safeswap import registry
 from safeswap.errors import InputError, SafeswapError
 from safeswap.io.argus_files import read_grc, read_hierarchy
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
-from safeswap.io.sources import existing_file, unreadable
+from safeswap.io.sources import existing_file
+from safeswap.io.toml_text import parsed_toml
 from safeswap.model.recipe import Recipe, RecipeStep, at_step
 from safeswap.model.recode_steps import STEPS, as_step
 
 FORMAT = "safeswap-recipe-1"
 _LARGEST = 2**24
-_AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 _HEADER = """\
 # Steps that are made one after the other. step: {steps}.
@@ -69,7 +67,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     safeswap.errors.SpecError: 'age.toml', step 1: the ranges step is not valid: the breaks are not in ascending order
     """
     file = existing_file(path)
-    content = _parsed(file)
+    content = parsed_toml(file, what="recipe", largest=_LARGEST, bad=_bad)
     if content.pop("format", FORMAT) != FORMAT:
         raise _bad(file, f"the format is not {FORMAT!r}")
     listed = content.pop("steps", [])
@@ -102,25 +100,6 @@ def _step(values: dict[str, Any], folder: Path) -> RecipeStep:
 def _beside(folder: Path, name: str) -> Path:
     """A file that a recipe names lies in the recipe's directory, wherever the program was started."""
     return folder / Path(name).name
-
-
-def _parsed(file: Path) -> dict[str, Any]:
-    try:
-        if file.stat().st_size > _LARGEST:
-            raise _bad(file, "the file is too large for a recipe")
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise _bad(file, "the file is not UTF-8 text") from None
-    except OSError as error:
-        raise unreadable(file, error) from None
-    except tomllib.TOMLDecodeError as error:
-        # Only the position is taken over: the parser's own words may quote the file.
-        if (place := _AT_LINE.search(str(error))) is None:
-            raise _bad(file, "the file ends in the middle of something") from None
-        line, column = int(place[1]), int(place[2])
-        raise _bad(file, f"line {line}, column {column} is not valid TOML", line=line, column=column) from None
-    except RecursionError:
-        raise _bad(file, "the file is nested too deeply") from None
 
 
 def _bad(file: Path, what: str, **fields: Any) -> InputError:

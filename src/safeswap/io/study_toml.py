@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, SpecError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
-from safeswap.io.sources import existing_file, unreadable
+from safeswap.io.sources import existing_file
+from safeswap.io.toml_text import parsed_toml
 from safeswap.model.study import StudySpec
 
 FORMAT = "safeswap-study-spec-1"
 _LARGEST = 2**20
-_AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 _HEADER = """\
 # A risk-utility study. Every choice of up to `up_to` attributes × rates × constraint sets × replicates is a candidate.
@@ -60,7 +58,7 @@ def read_study_spec(path: str | os.PathLike[str], **overrides: Any) -> StudySpec
     safeswap.errors.InputError: 'study.toml': there is no setting 'rats'
     """
     file = existing_file(path)
-    content = _parsed(file)
+    content = parsed_toml(file, what="study", largest=_LARGEST, bad=_bad)
     if content.pop("format", FORMAT) != FORMAT:
         raise _bad(file, f"the format is not {FORMAT!r}")
     for name in content:
@@ -75,25 +73,6 @@ def read_study_spec(path: str | os.PathLike[str], **overrides: Any) -> StudySpec
         raise SpecError(
             f"{file.name!r}: {error.message}", code=error.code, hint=error.hint, file=str(file), **error.fields
         ) from None
-
-
-def _parsed(file: Path) -> dict[str, Any]:
-    try:
-        if file.stat().st_size > _LARGEST:
-            raise _bad(file, "the file is too large for a study")
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise _bad(file, "the file is not UTF-8 text") from None
-    except OSError as error:
-        raise unreadable(file, error) from None
-    except tomllib.TOMLDecodeError as error:
-        # Only the position is taken over: the parser's own words may quote the file.
-        if (place := _AT_LINE.search(str(error))) is None:
-            raise _bad(file, "the file ends in the middle of something") from None
-        line, column = int(place[1]), int(place[2])
-        raise _bad(file, f"line {line}, column {column} is not valid TOML", line=line, column=column) from None
-    except RecursionError:
-        raise _bad(file, "the file is nested too deeply") from None
 
 
 def _without_nothing(value: Any) -> Any:
