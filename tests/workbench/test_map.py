@@ -167,6 +167,20 @@ def test_two_candidates_side_by_side_and_one_of_them_masked(
         expect(report.locator("h1").first).to_be_visible()
 
 
+def test_a_map_of_many_candidates_is_drawn(browser: Browser, desk: Desk, project: str) -> None:
+    rates = [number / 100 for number in range(1, 13)]
+    with desk.client() as client:
+        study = client.wait(client.study(project, up_to=3, rates=rates, distortion=["hellinger"])).result.id
+    with desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        assert seen.page.evaluate(
+            """() => document.querySelector('.safeswap-map [data-part="plot"]').data
+                .some((trace) => trace.type === "scattergl" && trace.x.length > 1000)"""
+        )
+        assert "WebGL" not in seen.part("plot").inner_text()
+        assert seen.page.locator(".gl-canvas").count() > 0
+
+
 def test_a_study_is_described_and_run_with_the_keyboard_alone(browser: Browser, desk: Desk, survey: Path) -> None:
     project = desk.project(survey)
     with desk.seen(browser) as seen:

@@ -18,6 +18,8 @@ POLICY = (
 )
 # Plotly writes style attributes and sheets as it draws; scripts come from files here as everywhere.
 CHART_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+# Above about 1,000 points the map is drawn by WebGL, whose library makes functions from text of its own.
+MAP_POLICY = CHART_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-eval'")
 
 STEPS = (
     ("data", "Data", "What is in the file"),
@@ -90,7 +92,8 @@ def _page(screen: str, title: str, project_id: str = "", result_id: str = "") ->
             chart_body=_chart_body(chart),
         )
     )
-    headers = {"Content-Security-Policy": CHART_POLICY if chart else POLICY, "Cache-Control": "no-cache"}
+    policy = MAP_POLICY if screen == "map" else CHART_POLICY if chart else POLICY
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
     return Response(text, media_type="text/html; charset=utf-8", headers=headers)
 
 
