@@ -132,7 +132,8 @@ def test_a_file_is_taken_from_an_allowed_folder(here, shared):
     project = here.add_project("ana")
     (shared / "deep").mkdir()
     (shared / "deep" / "survey.csv").write_bytes(survey())
-    assert take(here, project, shared / "deep" / "survey.csv").status_code == 202
+    assert take(here, project, Path("../../etc/passwd")).status_code == 404
+    assert take(here, project, Path("deep/survey.csv")).status_code == 202
     do_jobs(here.service)
     assert state_of(here, project) == "ready"
 

@@ -19,14 +19,19 @@ _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 def found_in(path: Path, folders: tuple[Path, ...]) -> Path | None:
     """The file that a path leads to, if it is there and lies in one of the folders, links followed.
 
+    A path without a beginning is looked for in each of the folders.
+
     >>> found_in(Path("/etc/passwd"), (Path("/srv/data"),)) is None
     True
     """
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):
-        return None
-    return real if _folder_of(real, folders) is not None else None
+    for each in (path,) if path.is_absolute() else tuple(folder / path for folder in folders):
+        try:
+            real = each.resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            continue
+        if _folder_of(real, folders) is not None:
+            return real
+    return None
 
 
 def opened_in(path: Path, folders: tuple[Path, ...]) -> int | None:
