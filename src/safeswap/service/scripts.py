@@ -84,8 +84,10 @@ def _reading(schema: Schema | None) -> str:
 def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
     if not steps:
         return ""
+    # A step that masks by a method of its own draws: it needs the key.
+    key = ", key=key" if any("method" in step for step in steps) else ""
     listed = "".join(f"    {_value(dict(step))},\n" for step in steps)
-    return f"recipe = [\n{listed}]\ndata = workflow.recode(data, recipe).data\n"
+    return f"recipe = [\n{listed}]\ndata = workflow.recode(data, recipe{key})\n"
 
 
 def _risky(asked: Mapping[str, Any] | None) -> str:

@@ -5,9 +5,11 @@ import { el, name } from "./dom.js";
 // Gives the form's element and a function that reads the values as they stand; what is left at its default is left out.
 export function schemaForm(schema, { attributes, skip = [], changed = () => {}, first = {} }) {
   const fields = Object.entries(schema.properties ?? {}).filter(([key]) => !skip.includes(key))
-    .map(([key, part]) => field(key, resolved(part, schema), { schema, attributes, required: (schema.required ?? []).includes(key), first: first[key] }));
+    .map(([key, part]) => stated(key, resolved(part, schema), { schema, attributes, required: (schema.required ?? []).includes(key), first: first[key] }));
   const box = el("div", { class: "schema", on: { input: changed, change: changed } }, fields.map((each) => each.element));
-  return { element: box, read: () => Object.fromEntries(fields.map((each) => [each.key, each.read()]).filter(([, value]) => value !== undefined)) };
+  // What has to be given and is not there yet.
+  const missing = () => fields.filter((each) => each.required && each.read() === undefined).map((each) => each.title);
+  return { element: box, missing, read: () => Object.fromEntries(fields.map((each) => [each.key, each.read()]).filter(([, value]) => value !== undefined)) };
 }
 
 function resolved(part, schema) {
@@ -17,8 +19,15 @@ function resolved(part, schema) {
   return place ? { ...schema.$defs[place], ...plain, nested: true } : plain;
 }
 
-function field(key, part, context) {
-  const title = key.replaceAll("_", " ");
+function stated(key, part, context) {
+  const title = sentence(key.replaceAll("_", " "));
+  return { ...field(key, title, part, context), title, required: context.required && part.default === undefined };
+}
+
+const sentence = (text) => text[0].toUpperCase() + text.slice(1);
+
+function field(key, title, part, context) {
+  if (key === "attribute" && part.type === "string") return attribute(key, title, part, context);
   if (part.enum) return choice(key, title, part, context);
   if (part.type === "boolean") return tick(key, title, part, context);
   if (part.type === "number" || part.type === "integer") return number(key, title, part, context);
@@ -28,7 +37,7 @@ function field(key, part, context) {
   return json(key, title, part, context);
 }
 
-const note = (part, context) => [part.description ? el("span", { class: "note block" }, name(part.description)) : null,
+const note = (part, context) => [part.description ? el("span", { class: "note block" }, name(sentence(part.description))) : null,
   context.required ? el("span", { class: "note block" }, "Has to be given.") : null];
 
 function choice(key, title, part, context) {
@@ -46,6 +55,11 @@ function number(key, title, part, context) {
   const input = el("input", { type: "number", step: part.type === "integer" ? 1 : "any", min: least, max: most, value: context.first ?? part.default ?? "", required: context.required });
   return { key, element: el("label", {}, title, input, note(part, context)),
     read: () => (input.value === "" || (Number(input.value) === part.default) ? undefined : Number(input.value)) };
+}
+
+function attribute(key, title, part, context) {
+  const input = el("select", {}, context.required ? null : el("option", { value: "" }, "none"), context.attributes.map((each) => el("option", { value: each, selected: each === context.first }, each)));
+  return { key, element: el("label", {}, title, input, note({ description: part.description }, {})), read: () => input.value || undefined };
 }
 
 function text(key, title, part, context) {

@@ -23,9 +23,8 @@ export function levelsDialog(attribute, kind, stated, change) {
     on: { click: () => { const to = down ? i + 1 : i - 1; levels = levels.toSpliced(i, 1).toSpliced(to, 0, level); draw(to, down); } } }, down ? "↓" : "↑");
   draw();
   byId("levels-done").onclick = () => {
-    const moved = levels.some((level, i) => level !== known[i]) || stated?.levels;
     const named = [...labels].filter(([level, label]) => label !== first.get(level) || stated?.labels?.[level] !== undefined);
-    const now = { ...(moved ? { kind: "ordinal", levels } : {}), ...(named.length ? { labels: { ...stated?.labels, ...Object.fromEntries(named) } } : {}) };
+    const now = { ...(ordered ? { kind: "ordinal", levels } : {}), ...(named.length ? { labels: { ...stated?.labels, ...Object.fromEntries(named) } } : {}) };
     if (Object.keys(now).length) change(now);
     dialog.close();
   };

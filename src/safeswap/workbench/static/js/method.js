@@ -83,6 +83,8 @@ function changed() {
 // Asked of the service whenever something changes: it plans from counts, in a moment.
 async function plan() {
   const wanted = spec(), own = ++asked, isSwap = wanted.method === "swap", line = byId(isSwap ? "plan" : "other-plan");
+  const missing = isSwap ? [] : state.form.missing();
+  if (missing.length) { show(line, `Still to be given: ${missing.join(", ").toLowerCase()}.`, true, []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
     const found = await post(at("/plan"), { spec: wanted });
@@ -112,6 +114,8 @@ function connect() {
 }
 
 const mask = guarded(async () => {
+  const missing = byId("method").value === "swap" ? (named("swap").length ? [] : ["an attribute with the role Swap"]) : state.form.missing();
+  if (missing.length) throw new Refused({ detail: `Still to be given: ${missing.join(", ").toLowerCase()}.` }, 0);
   const body = { spec: spec() };
   if (measures().length) body.measures = measures();
   // What the recipe says is what a recode makes: it begins from the file as it came.

@@ -17,6 +17,7 @@ export async function people(who, may) {
 
 const add = guarded(async (who, may) => {
   const field = byId("person");
+  if (!field.value.trim()) { field.focus(); return; }
   const found = (await call("PUT", at(`/members/${encodeURIComponent(field.value.trim())}`))).value;
   field.value = "";
   await show(who, may);
@@ -35,5 +36,5 @@ async function show(who, may) {
   fill(byId("members"), members.map((member) => el("li", {}, el("strong", {}, name(member.display_name || member.name)), member.display_name ? [" ", el("span", { class: "note" }, name(member.name))] : null,
     el("span", { class: "note" }, ` ${ROLES[member.role] ?? member.role}`), member.name === who.name ? el("span", { class: "note" }, " (you)")
       : may("invite") ? [" ", el("button", { type: "button", class: "small", "aria-label": `Remove ${member.name}`, on: { click: remove(member) } }, "Remove")] : null)));
-  byId("no-officer").hidden = members.some((member) => member.role === "officer" && member.name !== who.name) || who.role === "viewer";
+  byId("no-officer").hidden = members.some((member) => member.role === "officer") || who.role === "viewer";
 }

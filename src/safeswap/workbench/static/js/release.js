@@ -58,12 +58,13 @@ async function open(release) {
   byId("one").hidden = false;
   byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
   byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
-  fill(byId("state"), `It is ${WORDS[release.state]}.`, release.reason ? [" ", name(release.reason)] : null, release.records ? ` ${count(release.records)} records.` : null);
+  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? [name(release.reason), "."] : null, release.records ? ` ${count(release.records)} records.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Holds: " : "Does not hold: "), name(check.sentence))));
   fill(byId("remarks"), release.remarks.map((text) => el("p", { class: "warning" }, name(text))));
   fill(byId("differencing"), release.differencing.length ? [el("h3", {}, "These records have been released before"), ...release.differencing.map((each) => el("p", { class: "warning" }, name(each.sentence)))] : null);
   fill(byId("files"), release.files.map((file) => el("tr", {}, el("td", {}, name(file.name)), el("td", { class: "n" }, count(file.size)), el("td", { class: "mono", title: file.sha256 }, `${file.sha256.slice(0, 16)}…`))));
+  byId("details").hidden = !release.files.length && !release.checks.length;
   byId("hash").textContent = release.manifest_hash || "not yet";
   fill(byId("who-line"), "Asked for by ", name(release.requested_by), release.decided_by ? [", decided by ", name(release.decided_by)] : null, ".",
     release.state === "requested" && !release.may_approve ? " Another person with the role of officer has to look at it." : null);

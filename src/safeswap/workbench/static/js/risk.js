@@ -6,9 +6,10 @@ import { byId, count, el, figure, fill, name, say, svg } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { masked, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
+import { recodeForm, valuesMade } from "./recode-form.js";
 
 const state = { recipe: null, etag: null, steps: new Map(), form: null, editing: null, mayWork: false, description: null };
-const WORDS = { recode: "Recode by groups", global_recode: "Recode as ARGUS writes it", ranges: "Ranges", hierarchy: "One level up a hierarchy", truncate: "Truncate codes",
+const WORDS = { recode: "Recode levels", global_recode: "Recode as ARGUS writes it", ranges: "Ranges", hierarchy: "One level up a hierarchy", truncate: "Truncate codes",
   top_bottom_code: "Top and bottom code", round: "Round", blank: "Blank values", drop: "Drop attributes", suppress: "Suppress what is unsafe" };
 
 begin(async ({ project, may }) => {
@@ -141,11 +142,12 @@ function drawStep(first = {}) {
   const kind = byId("step-kind").value, schema = state.steps.get(kind);
   const attributes = state.description.attributes.filter((each) => each.kind !== "identifier").map((each) => each.name);
   if (schema === null) {
-    state.form = { read: () => ({}) };
+    state.form = { read: () => ({}), missing: () => [] };
     fill(byId("step-fields"), el("p", { class: "note" }, "Blanks the fewest values so that no combination of the keys ticked above is unsafe; proved to be the fewest where time allows."));
     return;
   }
-  state.form = schemaForm(schema, { attributes, skip: ["step"], first });
+  if (kind === "recode") state.form = recodeForm(categorical(state.description), (attribute) => valuesMade(state.recipe?.steps ?? [], attribute), first);
+  else state.form = schemaForm(schema, { attributes, skip: ["step"], first });
   fill(byId("step-fields"), state.form.element);
 }
 
@@ -190,6 +192,8 @@ function connect() {
   byId("leave-step").addEventListener("click", () => { leave(); drawStep(); });
   byId("step-form").addEventListener("submit", (event) => {
     event.preventDefault();
+    const missing = state.form.missing();
+    if (missing.length) { tell(new Refused({ detail: `The step still needs: ${missing.join(", ").toLowerCase()}.` }, 0)); return; }
     const steps = state.editing === null ? [...state.recipe.steps, step()] : state.recipe.steps.with(state.editing, step());
     set(steps);
   });

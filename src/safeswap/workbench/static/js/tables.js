@@ -8,7 +8,6 @@ import { when } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
 
 const WIDEST = 12, MOST_CELLS = 500;
-const OUTCOMES = { optimal: "proved to be the least change", gap: "time ran out before it was proved to be the least change", heuristic: "not proved to be the least change" };
 const state = { tables: [], description: null, mayWork: false };
 let refreshPython = null;
 
@@ -117,7 +116,7 @@ async function open(id) {
   const { spec, summary } = await get(at(`/safe-tables/${id}`));
   byId("one").hidden = false;
   byId("sentence").className = summary.violation ? "warning" : "good";
-  fill(byId("sentence"), name(sentence(summary.sentence)), ` It is ${OUTCOMES[summary.status] ?? summary.status}.`);
+  fill(byId("sentence"), name(sentence(summary.sentence)));
   fill(byId("totals"), summary.tables.map((table) => el("tr", {}, el("th", { scope: "row" }, crossed(table.variables)),
     [table.small_before, table.small_after, table.changed_cells, table.total_change, table.largest_change].map((value) => el("td", { class: "n" }, count(value))))));
   fill(byId("cells"), summary.cells.map((cells, i) => drawn(spec.tables[i], cells)));
@@ -131,7 +130,7 @@ function drawn(names, cells) {
     return [...new Set(cells.map((cell) => cell.levels[i]))].sort((a, b) => place(known, a) - place(known, b) || a.localeCompare(b));
   });
   const square = names.length === 2 && levels[1].length <= WIDEST, left = square ? 0 : Math.max(0, cells.length - MOST_CELLS);
-  return el("section", {}, el("h3", {}, crossed(names)), el("p", { class: "note" }, "Marked cells were changed. Levels that few records have are not shown here.", left ? ` ${count(left)} more cells are in the report.` : ""),
+  return el("section", {}, el("h3", {}, crossed(names)), el("p", { class: "note" }, cells.some((cell) => cell.changed) ? "Marked cells were changed. " : "No cell was changed. ", "Levels that few records have are not shown here.", left ? ` ${count(left)} more cells are in the report.` : ""),
     el("div", { class: "scroll" }, square ? grid(names, levels, cells) : listed(names, cells.slice(0, MOST_CELLS))));
 }
 
@@ -140,12 +139,12 @@ const value = (cell) => (cell ? el("td", { class: cell.changed ? "n changed" : "
 
 function grid(names, levels, cells) {
   const found = new Map(cells.map((cell) => [JSON.stringify(cell.levels), cell]));
-  return el("table", { "aria-label": `${names.join(" by ")}, made safe` },
+  return el("table", { class: "fit", "aria-label": `${names.join(" by ")}, made safe` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${names[0]} \\ ${names[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(level))))),
     el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => value(found.get(JSON.stringify([row, column]))))))));
 }
 
 function listed(names, cells) {
-  return el("table", { "aria-label": `${names.join(" by ")}, made safe` }, el("thead", {}, el("tr", {}, names.map((each) => el("th", { scope: "col" }, name(each))), el("th", { scope: "col", class: "n" }, "Count"))),
+  return el("table", { class: "fit", "aria-label": `${names.join(" by ")}, made safe` }, el("thead", {}, el("tr", {}, names.map((each) => el("th", { scope: "col" }, name(each))), el("th", { scope: "col", class: "n" }, "Count"))),
     el("tbody", {}, cells.map((cell) => el("tr", {}, cell.levels.map((level) => el("td", {}, name(level))), value(cell)))));
 }

@@ -1,0 +1,310 @@
+"""Data, risk, method, tables, release and people: what is done on a screen is what the interface says was done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+from tests.workbench.desk import Desk
+
+KEYS = ["Age", "EmpTyp", "Edu", "MS", "Race", "Sex"]
+COMBINATIONS = {"keys": KEYS, "up_to": 3, "tolerance": 3, "missing": "none"}
+LONG = 60_000
+
+
+@pytest.fixture(scope="module")
+def project(desk: Desk, survey: Path) -> str:
+    return desk.project(survey)
+
+
+def _asked(desk: Desk, method: str, path: str, body: Any = None) -> Any:
+    with desk.client("ana") as client:
+        return client._send(method, path, **({} if body is None else {"json": body})).json()
+
+
+def _unsafe(desk: Desk, project: str) -> str:
+    """What the interface says of the combinations that the screen shows at first."""
+    said = _asked(desk, "POST", f"/projects/{project}/risky", {"combinations": COMBINATIONS})["sentence"]
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _saved(page: Page) -> None:
+    page.click("#save")
+    expect(page.locator("#job progress")).to_have_count(0, timeout=LONG)
+    expect(page.locator("#unsaved")).to_be_empty(timeout=LONG)
+    expect(page.locator("#save")).to_be_disabled(timeout=LONG)
+
+
+def test_kinds_labels_and_the_order_of_levels_are_edited(browser: Browser, desk: Desk, survey: Path) -> None:
+    project = desk.project(survey)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        expect(page.locator("#save")).to_be_disabled()
+        page.get_by_label("Kind of Edu").select_option("ordinal")
+        page.get_by_label("Label of Edu", exact=True).fill("Highest <b>degree</b>")
+        page.get_by_label("Levels of Edu").click()
+        for _ in range(3):
+            page.get_by_label("Move <HS up", exact=True).click()
+        expect(page.get_by_label("Move <HS down", exact=True)).to_be_focused()
+        page.get_by_label("Label of HS", exact=True).fill("High school")
+        page.click("#levels-done")
+        expect(page.locator("#unsaved")).to_contain_text("1 attribute changed")
+        _saved(page)
+        described = _asked(desk, "GET", f"/projects/{project}/description")
+        edu = next(each for each in described["attributes"] if each["name"] == "Edu")
+        assert (edu["kind"], edu["label"], edu["inferred"]) == ("ordinal", "Highest <b>degree</b>", False)
+        shown = [level["level"] for level in edu["levels"]]
+        assert shown[0] == "<HS"
+        assert next(level["label"] for level in edu["levels"] if level["level"] == "HS") == "High school"
+        expect(page.locator("#warnings")).not_to_contain_text("Edu")
+        page.click("#confirm")
+        expect(page.locator("#confirm")).to_be_hidden(timeout=LONG)
+        assert not any(
+            each["inferred"] for each in _asked(desk, "GET", f"/projects/{project}/description")["attributes"]
+        )
+
+
+def test_counts_below_the_tolerance_are_not_shown(browser: Browser, desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "rare.csv"
+    lines = ["common"] * 40 + ["frequent"] * 20 + ["once", "twice", "twice"]
+    file.write_text("what,sex\n" + "".join(f"{line},{'fm'[i % 2]}\n" for i, line in enumerate(lines)))
+    project = desk.project(file)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        chart = page.locator("#attributes tr", has_text="what").locator("svg").text_content() or ""
+        assert "2 rare levels" in chart
+        assert "<3 each" in chart
+        assert "once" not in page.content()
+        assert "twice" not in page.content()
+
+
+def test_the_recipe_on_the_screen_is_the_one_of_the_interface(browser: Browser, desk: Desk, project: str) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/risk")
+        sentence = page.locator("#sentence")
+        untouched = _unsafe(desk, project)
+        expect(sentence).to_have_text(untouched)
+        page.locator("#step-fields select").select_option("Edu")
+        for level in ("Bach", "Bach+"):
+            page.get_by_label(f"{level} becomes", exact=True).fill("degree")
+        page.click("#add-step")
+        expect(page.locator("#steps-list li")).to_have_count(1)
+        expect(page.get_by_label("Edit step 1")).to_be_visible()
+        recoded = _unsafe(desk, project)
+        expect(sentence).to_have_text(recoded)
+        page.locator("#step-kind").select_option("suppress")
+        page.click("#add-step")
+        expect(page.get_by_label("Edit step 2")).to_be_visible(timeout=LONG)
+        expect(sentence).to_have_text(_unsafe(desk, project))
+        expect(sentence).to_contain_text("No combination of values is unsafe")
+        page.get_by_label("Edit step 1").click()  # in the middle: the suppression is done anew on what it leaves
+        expect(page.get_by_label("Bach becomes", exact=True)).to_have_value("degree")
+        page.get_by_label("Coll becomes", exact=True).fill("degree")
+        page.click("#add-step")
+        expect(page.locator("#toml")).to_contain_text("Coll", timeout=LONG)
+        kept = _asked(desk, "GET", f"/projects/{project}/recipe")
+        assert kept["steps"][0]["map"] == {"Bach": "degree", "Bach+": "degree", "Coll": "degree"}
+        assert page.locator("#toml").inner_text().strip() == kept["toml"].strip()
+        for way, steps in (("undo", 1), ("undo", 0), ("redo", 1)):
+            page.click(f"#{way}")
+            expect(page.locator("#steps-list button", has_text="Edit")).to_have_count(steps, timeout=LONG)
+            expect(sentence).to_have_text(_unsafe(desk, project))
+        page.click("#undo")
+        expect(sentence).to_have_text(untouched)
+
+
+def test_feasibility_is_told_live_and_in_the_words_of_the_interface(browser: Browser, desk: Desk, project: str) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/method")
+        expect(page.locator("#plan")).to_have_text("Give at least one attribute the role Swap.")
+        for spec in (
+            {"swap": ["Race"], "rate": 0.05},
+            {"swap": ["Race"], "fixed": ["Sex"], "rate": 0.05},
+            {"swap": ["Race"], "fixed": ["Sex"], "rate": 0.9},
+        ):
+            for role in ("swap", "fixed"):
+                for attribute in spec.get(role, []):  # type: ignore[attr-defined]
+                    page.get_by_label(f"{attribute}: {role.title()}", exact=True).check()
+            page.fill("#rate", str(spec["rate"]))
+            with desk.client() as client:
+                plan = client.plan(project, {"method": "swap", **spec})
+            expect(page.locator("#plan")).to_have_text(f"{plan.sentence}.")
+        assert plan.binds == ("Race",)
+        expect(page.locator("#relaxations li").first).to_have_text(plan.relaxations[0].change)
+
+
+@pytest.mark.parametrize(
+    ("method", "stated"),
+    [("pram", {"attributes": ["Race"], "keep": 0.7}), ("edit_1990", None)],
+)
+def test_another_method_has_the_form_of_its_schema(
+    browser: Browser, desk: Desk, project: str, method: str, stated: dict[str, Any] | None
+) -> None:
+    schema = _asked(desk, "GET", f"/methods/{method}")["spec_schema"]
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/method?method={method}")
+        shown = page.locator("#fields").inner_text().lower()
+        for key in schema["properties"]:
+            assert key.replace("_", " ") in shown
+        if stated is None:
+            return
+        expect(page.locator("#other-plan")).to_contain_text("Still to be given: attributes")
+        page.locator("#fields fieldset").first.get_by_label("Race", exact=True).check()
+        page.get_by_label("Keep").fill("0.7")
+        page.click("#mask")
+        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
+        assert {key: newest["spec"]["spec"][key] for key in stated} == stated
+
+
+def test_tables_are_checked_and_made_safe(browser: Browser, desk: Desk, project: str) -> None:
+    tables = [["Edu", "Race"], ["EmpTyp", "Edu"]]
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/tables")
+        page.fill("#tolerance", "15")
+        for table in tables:
+            for attribute in table:
+                page.locator("#attributes").get_by_label(attribute, exact=True).check()
+            page.click("#add-table")
+        said = _asked(
+            desk,
+            "POST",
+            f"/projects/{project}/table-checks",
+            {"tables": [["Edu", "Race"], ["EmpTyp", "Edu"]], "tolerance": 15},
+        )
+        expect(page.locator("#check")).to_contain_text(said["sentence"][1:])
+        expect(page.locator("#checked tr")).to_have_count(2)
+        page.click("#make")
+        expect(page.locator("#one")).to_be_visible(timeout=LONG)
+        made = _asked(desk, "GET", f"/projects/{project}/safe-tables?limit=1")["items"][0]
+        assert made["spec"]["tables"] == tables
+        totals = page.locator("#totals tr").all_inner_texts()
+        for line, table in zip(totals, made["summary"]["tables"], strict=True):
+            shown = [int(part.replace(",", "")) for part in line.split("\t")[1:]]
+            names = ("small_before", "small_after", "changed_cells", "total_change", "largest_change")
+            assert shown == [table[name] for name in names]
+            assert table["small_after"] == 0
+        changed = sum(cell["changed"] for cells in made["summary"]["cells"] for cell in cells)
+        assert changed > 0
+        expect(page.locator("#cells .changed")).to_have_count(changed)
+        page.locator("#python summary").click()
+        expect(page.locator("#python-text")).to_contain_text(
+            "workflow.safe_table(data, attributes=tables, tolerance=15"
+        )
+
+
+def test_an_analyst_adds_the_officer_and_a_viewer_only_looks(browser: Browser, office: Desk, survey: Path) -> None:
+    project = office.project(survey, who="ana")
+    with office.seen(browser, who="ana") as seen:
+        seen.expected = ("404",)
+        page = seen.go(f"/projects/{project}/data")
+        expect(page.locator("#no-officer")).to_be_visible()
+        page.fill("#person", "nobody-of-that-name")
+        page.keyboard.press("Enter")
+        expect(page.locator("#problem")).to_contain_text("there is no such person")
+        for person in ("olga", "vera"):
+            page.fill("#person", person)
+            page.keyboard.press("Enter")
+            expect(page.locator("#members")).to_contain_text(person)
+        expect(page.locator("#no-officer")).to_be_hidden()
+        page.get_by_label("Remove olga").click()
+        expect(page.locator("#members li")).to_have_count(2)
+        members = _asked(office, "GET", f"/projects/{project}/members")["items"]
+        assert [member["name"] for member in members] == ["ana", "vera"]
+    work = {
+        "data": ("save", "other-file", "confirm", "add-person", "keeping"),
+        "risk": ("next-step", "undo", "redo", "as-masking"),
+        "method": ("mask",),
+        "tables": ("make", "records-instead"),
+        "release": ("ask", "decide", "add-person"),
+    }
+    with office.seen(browser, who="vera") as seen:
+        for screen, buttons in work.items():
+            page = seen.go(f"/projects/{project}/{screen}")
+            for button in buttons:
+                expect(page.locator(f"#{button}")).to_be_hidden()
+        expect(page.locator("#members button")).to_have_count(0)
+
+
+def test_a_project_is_packed_and_taken_from_its_archive(
+    browser: Browser, desk: Desk, project: str, tmp_path: Path
+) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        page.locator("#keeping summary").click()
+        page.click("#pack")
+        with page.expect_download(timeout=LONG) as download:
+            page.get_by_role("link", name="Save the archive").click(timeout=LONG)
+        archive = tmp_path / "kept.zip"
+        download.value.save_as(archive)
+        page = seen.go("/")
+        page.set_input_files("#archive", archive)
+        page.wait_for_url("**/projects/*/data", timeout=LONG)
+        expect(page.locator("#file-line")).to_contain_text("2,000 records", timeout=LONG)
+        page.locator("#keeping summary").click()
+        expect(page.locator("#delete")).to_be_disabled()
+        page.fill("#delete-name", page.locator("#project-name").inner_text())
+        page.click("#delete")
+        page.wait_for_url(desk.address + "/")
+    with desk.client() as client:
+        assert project in {each.id for each in client.projects()}
+
+
+def test_a_masking_is_made_with_the_keyboard_alone(browser: Browser, desk: Desk, project: str) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/method")
+        page.keyboard.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        page.keyboard.press("Enter")
+        _tab_to(page, "Sex: Other")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        expect(page.get_by_label("Sex: Swap")).to_be_checked()
+        expect(page.locator("#plan")).to_contain_text("feasible")
+        _tab_to(page, "Mask and measure")
+        page.keyboard.press("Enter")
+        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+    newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
+    assert newest["spec"]["spec"]["swap"] == ["Sex"]
+
+
+def _tab_to(page: Page, wanted: str) -> None:
+    """Press Tab until something of that name has the focus; it has to be seen that it has."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(
+            "() => { const at = document.activeElement;"
+            " const shown = at.matches(':focus-visible') && getComputedStyle(at).outlineStyle;"
+            " return [at.getAttribute('aria-label') || at.textContent.trim(), shown]; }"
+        )
+        if name == wanted:
+            assert outline == "solid"
+            return
+    raise AssertionError(f"{wanted} cannot be reached with the keyboard")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nobody_is_kept_out(browser: Browser, desk: Desk, project: str, dark: bool) -> None:
+    with desk.client() as client:
+        client.wait(client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05}))
+    with desk.seen(browser, dark=dark) as seen:
+        for path in (
+            "/",
+            "/log-in",
+            *(f"/projects/{project}/{name}" for name in ("data", "risk", "method", "tables", "release")),
+        ):
+            page = seen.go(path)
+            page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+            if path.endswith("/method"):
+                page.locator("#method").select_option("pram")
+            page.wait_for_timeout(300)
+            found = Axe().run(page).response["violations"]
+            serious = [
+                (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
+            ]
+            assert serious == [], json.dumps([path, serious], indent=2)
