@@ -21,7 +21,7 @@ from safeswap.methods.safe_certificate import (
     not_found,
     refuse_small_margins,
 )
-from safeswap.methods.safe_heuristic import near_table, table_bound
+from safeswap.methods.safe_heuristic import closer_bound, near_table, table_bound
 from safeswap.methods.safe_milp import CellModel, nearest
 from safeswap.methods.safe_problem import Int64s, TableProblem
 from safeswap.model.safe_result import ChangedTable, Objective, SafeTables, Status
@@ -31,6 +31,7 @@ MOST_EXACT = 20_000
 """Cells up to which the integer programme is tried; in larger tables it would not come far."""
 
 _CERTIFICATE_SECONDS = 10.0
+_LINE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -154,6 +155,9 @@ def _search(problem: TableProblem, terms: Terms, end: float) -> Found | Nothing:
     # An annealing is cheap beside the programme that follows, and what it finds is where that starts from.
     cells = near_table(problem, dual.multipliers)
     value = np.inf if cells is None else problem.change(cells)
+    if bound < value < np.inf:
+        seconds = min(_LINE_SECONDS, 0.5 * max(0.0, end - time.monotonic()))
+        bound = max(bound, _rounded_up(problem, closer_bound(problem, seconds=seconds, enough=value)))
     proves, proved = terms.proves(problem.counts.size), False
     if value > bound and proves:
         solved = nearest(cell_model([problem]), time_limit=end - time.monotonic(), start=cells)
