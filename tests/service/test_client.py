@@ -72,6 +72,7 @@ def test_two_people_take_a_file_from_its_arrival_to_its_release(town, heard, tmp
         assert [each.name for each in ana.members(project)] == ["ana", "olga"]
 
         before = ana.risky(project, **KEYS)
+        assert ana.risky_list(project, waited(town, ana, ana.count_risky(project, **KEYS))) == before
         assert ana.advice(project, **KEYS).unsafe == before.unsafe_combinations
         recipe = ana.set_recipe(project, [{"step": "drop", "attributes": ["age"]}], version=ana.recipe(project).version)
         assert len(recipe.steps) == 1

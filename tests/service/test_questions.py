@@ -23,8 +23,8 @@ SUPPRESS = {"method": "suppress", **KEYS}
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service on which a question may count ten tables of sixty records, one at a time."""
-    limits = Limits(reserve_bytes=0, question_work=600, questions=1)
+    """A service on which a question may count six tables of sixty records, one at a time."""
+    limits = Limits(reserve_bytes=0, question_work=400, questions=1)
     with running(tmp_path_factory.mktemp("strict"), limits=limits) as here:
         yield here
 
@@ -44,10 +44,15 @@ def test_a_short_list_of_combinations_is_counted_while_one_waits(strict, project
 
 
 def test_a_long_list_is_refused_with_its_size_before_anything_is_counted(strict, project):
-    more = {"keys": ["region", "tenure", "age", "id"], "up_to": 3}
+    more = {**KEYS, "up_to": 3}
     answer = strict.client("vera").post(f"{API}/projects/{project}/risky", json={"combinations": more})
     assert (answer.status_code, answer.json()["code"]) == (422, "too-long")
-    assert answer.json()["fields"] == {"tables": 14, "records": 60, "most": 600}
+    assert answer.json()["fields"] == {"tables": 7, "records": 60, "most": 400}
+    assert "risky-lists" in answer.json()["hint"]
+    asked_as_job = strict.client("ana").post(f"{API}/projects/{project}/risky-lists", json={"combinations": more})
+    do_jobs(strict.service)
+    job = strict.client("ana").get(asked_as_job.headers["location"]).json()
+    assert (job["state"], job["result"]["kind"]) == ("succeeded", "risky"), job
 
 
 def test_advice_counts_every_recode_it_tries(strict, project):

@@ -89,9 +89,11 @@ class PlainJson:
             return
         try:
             body, last = await _whole(receive)
-            refused = checked(body) if body and _is_json(scope) else None
         except HTTPException:  # it did not say how large it is, and is too large
-            refused = TooLarge(f"the body is larger than {SMALL_BODY:,} bytes", most=SMALL_BODY)
+            larger = TooLarge(f"the body is larger than {SMALL_BODY:,} bytes", most=SMALL_BODY)
+            await refusal_response(larger)(scope, receive, send)
+            return
+        refused = checked(body) if body and _is_json(scope) else None
         if refused is not None:
             await refusal_response(refused)(scope, receive, send)
             return

@@ -18,6 +18,15 @@ class RiskCalls(Connection):
         """Which combinations of keys too few records share, now and after each step of the recipe."""
         return self._made(RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
 
+    def count_risky(self, project_id: str, **combinations: Any) -> Job:
+        """The same as a job, for a long list or a large file."""
+        return self._made(Job, f"/projects/{project_id}/risky-lists", {"combinations": combinations})
+
+    def risky_list(self, project_id: str, result_id: str) -> RiskyAnswer:
+        """What such a job has counted."""
+        kept = self._got(ResultAnswer, f"/projects/{project_id}/risky-lists/{result_id}")
+        return RiskyAnswer.model_validate(kept.summary)
+
     def advice(self, project_id: str, *, most: int = 10, **combinations: Any) -> AdviceAnswer:
         """Which single recode removes most unsafe combinations for the information it costs."""
         asked = {"combinations": combinations, "most": most}

@@ -42,7 +42,7 @@ def tables_of(combinations: Any) -> int:
     return len(as_combinations(combinations).stated())
 
 
-def refuse_long(limits: Limits, *, records: int, tables: float) -> None:
+def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") -> None:
     """Refuse a question for which so many tables of so many records would have to be counted.
 
     >>> refuse_long(Limits(question_work=1000), records=100, tables=20)
@@ -54,7 +54,7 @@ def refuse_long(limits: Limits, *, records: int, tables: float) -> None:
     raise SpecError(
         f"{tables:,.0f} tables of {records:,} records are too much to be counted while you wait",
         code="too-long",
-        hint="name fewer keys, or combinations of fewer of them; or ask for it as a job",
+        hint="; ".join(filter(None, ("name fewer keys, or combinations of fewer of them", hint))),
         tables=int(tables),
         records=records,
         most=limits.question_work,

@@ -8,15 +8,18 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import update
 
 from safeswap import workflow
+from safeswap.model.combination import as_combinations
 from safeswap.model.microdata import Microdata
 from safeswap.model.recipe import Recipe
 from safeswap.service import auditlog
-from safeswap.service.asking import recipe_of, require_data
+from safeswap.service.asking import ask, recipe_of, require_data
 from safeswap.service.database import now
 from safeswap.service.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.paging import Page, Paged
 from safeswap.service.problems import Conflict
 from safeswap.service.questions import Turn, refuse_long, tables_of, work_of
 from safeswap.service.rare import rare_texts
+from safeswap.service.results import find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_as, data_of
 from safeswap.service.schemas.argus import (
@@ -27,13 +30,17 @@ from safeswap.service.schemas.argus import (
     RiskyAnswer,
     RiskyRequest,
 )
+from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.state import service_of
 from safeswap.service.tables import projects
+from safeswap.service.tasks.risky import told
 
 router = APIRouter(tags=["risk"])
 
 _RECODES = 10  # as long as it takes to count the tables of so many, the recodes that suggest themselves take
 
+ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
@@ -44,14 +51,32 @@ def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Turn) ->
     require_data(access)
     steps = recipe_of(access) or []
     # Counted once for the file and once after each step.
-    _refuse_long(request, access, tables=tables_of(body.combinations) * (1 + len(steps)) + work_of(steps))
+    tables = tables_of(body.combinations) * (1 + len(steps)) + work_of(steps)
+    _refuse_long(request, access, tables=tables, hint="POST /projects/{project_id}/risky-lists counts them as a job")
     plain = data_as(request, access, version=access.row.data_version, recipe=None)
     key = service_of(request).vault.project_key(access.id)
     session = workflow.argus_session(plain, body.combinations, recipe=steps, key=key)
-    found = session.now.risky
-    told = found.as_dict() if found is not None else _nothing_left(len(plain))
-    sentence = found.sentence if found is not None else "No combination of keys is left."
-    return RiskyAnswer(sentence=sentence, stages=tuple(stage.as_dict() for stage in session.stages), **told)
+    return RiskyAnswer.model_validate(told(session))
+
+
+@router.post("/projects/{project_id}/risky-lists", status_code=202)
+def ask_for_risky(request: Request, response: Response, access: Worker, body: RiskyRequest) -> Job:
+    """The same as a job, for a long list or a large file."""
+    as_combinations(body.combinations).stated()  # what is no list of combinations is refused before a job is made
+    payload = {"combinations": body.combinations, "recipe": recipe_of(access)}
+    return ask(request, response, access, "risky", payload)
+
+
+@router.get("/projects/{project_id}/risky-lists")
+def list_risky(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """The lists that jobs have counted, newest first."""
+    return result_page(request, access, "risky", paging)
+
+
+@router.get("/projects/{project_id}/risky-lists/{result_id}")
+def get_risky(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+    """One such list: totals, never values."""
+    return result_of(find_result(request, access, result_id, "risky"))
 
 
 @router.get("/projects/{project_id}/recipe")
@@ -91,14 +116,14 @@ def give_advice(request: Request, access: Reader, body: AdviceRequest, _: Turn) 
     _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
     data = data_of(request, access)
     found = workflow.advice(data, body.combinations)
-    told = [each.as_dict() for each in found]
-    shown = [each for each in told if not _names_rare_levels(each["step"], data, access.row.tolerance)]
-    hidden = len(told) - len(shown)
+    every = [each.as_dict() for each in found]
+    shown = [each for each in every if not _names_rare_levels(each["step"], data, access.row.tolerance)]
+    hidden = len(every) - len(shown)
     return AdviceAnswer(unsafe=found.unsafe, tried=found.tried, advice=tuple(shown[: body.most]), hidden=hidden)
 
 
-def _refuse_long(request: Request, access: ProjectAccess, *, tables: float) -> None:
-    refuse_long(service_of(request).settings.limits, records=access.row.records, tables=tables)
+def _refuse_long(request: Request, access: ProjectAccess, *, tables: float, hint: str = "") -> None:
+    refuse_long(service_of(request).settings.limits, records=access.row.records, tables=tables, hint=hint)
 
 
 def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) -> bool:
@@ -138,8 +163,3 @@ def _answer(kept: dict[str, Any] | None, version: int) -> RecipeAnswer:
         toml=recipe_text(recipe) if len(recipe) else "",
         version=version,
     )
-
-
-def _nothing_left(records: int) -> dict[str, Any]:
-    none: dict[str, Any] = {"unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
-    return {**none, "records": records, "keys": (), "combinations": ()}

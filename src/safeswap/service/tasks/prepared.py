@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from safeswap.service.tasks.context import Context
 
 
-def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
-    """The project's data after the recodes that stood in its recipe when the job was asked for."""
+def plain_data(context: Context, payload: dict[str, Any]) -> Microdata:
+    """The project's data, if they are still those for which the job was asked."""
     asked_for = payload.get("data_version", context.project["data_version"])
     if asked_for != context.project["data_version"]:
         raise InputError(
@@ -23,7 +23,12 @@ def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
             code="data-changed",
             hint="look at the data, and ask again",
         )
-    data = context.data()
+    return context.data()
+
+
+def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
+    """The project's data after the recodes that stood in its recipe when the job was asked for."""
+    data = plain_data(context, payload)
     recipe = payload.get("recipe")
     return workflow.recode(data, recipe, key=context.key()) if recipe else data
 
