@@ -133,7 +133,9 @@ function prepareSteps(schema) {
     state.steps.set(kind, { ...found, $defs: schema.$defs });
   }
   state.steps.set("suppress", null);
-  fill(byId("step-kind"), [...state.steps.keys()].map((kind) => el("option", { value: kind }, WORDS[kind] ?? kind)));
+  // In the order of the words above, what is used most first; kinds that have no words here come last.
+  const kinds = [...new Set([...Object.keys(WORDS).filter((kind) => state.steps.has(kind)), ...state.steps.keys()])];
+  fill(byId("step-kind"), kinds.map((kind) => el("option", { value: kind }, WORDS[kind] ?? kind)));
   byId("step-kind").addEventListener("change", () => drawStep());
   drawStep();
 }
