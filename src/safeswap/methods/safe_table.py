@@ -155,8 +155,8 @@ def _search(problem: TableProblem, terms: Terms, end: float) -> Found | Nothing:
     # An annealing is cheap beside the programme that follows, and what it finds is where that starts from.
     cells = near_table(problem, dual.multipliers)
     value = np.inf if cells is None else problem.change(cells)
-    if bound < value < np.inf:
-        seconds = min(_LINE_SECONDS, 0.5 * max(0.0, end - time.monotonic()))
+    if bound < value < np.inf and terms.objective != "largest":  # which asks only whether there is a table
+        seconds = min(_LINE_SECONDS, 0.3 * max(0.0, end - time.monotonic()))
         bound = max(bound, _rounded_up(problem, closer_bound(problem, seconds=seconds, enough=value)))
     proves, proved = terms.proves(problem.counts.size), False
     if value > bound and proves:
