@@ -111,8 +111,10 @@ def worker(
 ) -> None:
     """Run one worker, until a signal ends it; on this machine or on another that reaches store and database."""
     from safeswap.service import worker as process
+    from safeswap.service.vault import open_vault
 
     stated = _settings(settings, store, master_key)
+    open_vault(stated)
     console.say("A worker is waiting for jobs. Ctrl-C ends it.")
     process.main(stated)
 
@@ -134,7 +136,8 @@ def check_log(
             hint="compare with the last backup",
             entry=found.first_broken,
         )
-    console.say(f"{found.entries:,} entries, all as they were written. The end: {found.end.number} {found.end.hash}")
+    entries = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'}"
+    console.say(f"{entries}, all as written. The end: {found.end.number} {found.end.hash}")
     console.result({"command": "check-log", "entries": found.entries, "end": found.end.hash})
 
 

@@ -43,9 +43,11 @@ def serve(
     from safeswap.service.app import create_app
     from safeswap.service.running import serve as run
     from safeswap.service.settings import read_settings
+    from safeswap.service.vault import open_vault
     from safeswap.workbench import add_workbench
 
     stated = read_settings(settings, store=store, master_key_file=master_key, host=host, port=port, workers=workers)
+    open_vault(stated)  # a key that is missing is said here, in plain words, and not by a server that does not start
     app = create_app(stated)
     add_workbench(app)
     run(stated, app, ready=lambda address: _tell(console, address))

@@ -33,6 +33,13 @@ def back_up(settings: Settings, target: Path) -> dict[str, Any]:
 
     A database on PostgreSQL is not copied: its own tools do that (``pg_dump``), before this is called.
     """
+    if target.exists():
+        raise OutputError(
+            f"{target.name!r} is there already",
+            code="exists",
+            hint="name a new folder: a backup never overwrites another",
+            file=str(target),
+        )
     with atomic_directory(target) as part:
         # Anchors before the log: one that is newer than the log would say that its end was cut off.
         if (anchors := settings.store / ANCHORS).is_file():

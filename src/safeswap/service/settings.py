@@ -95,6 +95,14 @@ class Settings(BaseModel):
     def _whole_paths(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
         return tuple(path.absolute() for path in paths)
 
+    @field_validator("database_url", mode="after")
+    @classmethod
+    def _postgresql(cls, address: str) -> str:
+        # A second place for SQLite would be one that backups do not know of.
+        if address and not address.startswith(("postgresql:", "postgresql+", "postgres:")):
+            raise ValueError("an address of PostgreSQL; SQLite lies in the store, and needs none")
+        return address
+
     @model_validator(mode="after")
     def _coherent(self) -> Settings:
         if _real(self.master_key_file).is_relative_to(_real(self.store)):

@@ -85,6 +85,13 @@ class Vault:
 
 def open_vault(settings: Settings) -> Vault:
     """The vault of a service; refused if others can read the master key."""
+    if not settings.master_key_file.exists():
+        raise InputError(
+            f"there is no master key {settings.master_key_file.name!r}",
+            code="no-master-key",
+            hint="a new service is made by `safeswap admin init`; that of an old one has to be put back",
+            file=str(settings.master_key_file),
+        )
     return Vault(read_key(settings.master_key_file), Store(settings))
 
 
