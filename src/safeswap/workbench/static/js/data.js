@@ -17,10 +17,12 @@ const KINDS = {
 const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 const state = { project: null, description: null, etag: null, changes: new Map(), mayWork: false };
 
+let refreshPython = null;
+
 begin(async ({ who, project, may }) => {
   state.mayWork = may("work");
   byId("next").href = `/projects/${projectId}/risk`;
-  python(() => ({}));
+  refreshPython = python(() => ({}));
   connect();
   keeping(project, may);
   await people(who, may);
@@ -47,6 +49,7 @@ async function show(project) {
   byId("confirm").hidden = !state.mayWork || !guessed().length;
   byId("save").disabled = true;
   byId("unsaved").textContent = "";
+  refreshPython();
 }
 
 function cellsLine({ cells, tolerance }) {

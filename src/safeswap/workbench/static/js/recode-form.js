@@ -13,7 +13,7 @@ export function recodeForm(attributes, made, first = {}) {
     const attribute = attributes.find((each) => each.name === picker.value);
     const levels = [...new Set([...(attribute?.levels ?? []).map((level) => level.level), ...made(picker.value), ...Object.keys(stated)])];
     fill(rows, levels.map((level) => {
-      const input = el("input", { "aria-label": `${level} becomes`, placeholder: level, maxlength: 500, value: stated[level] ?? "" });
+      const input = el("input", { "aria-label": `${level} becomes`, placeholder: "stays", maxlength: 500, value: stated[level] ?? "" });
       fields.set(level, input);
       return el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", {}, input));
     }));

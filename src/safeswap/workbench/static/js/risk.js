@@ -148,7 +148,7 @@ function drawStep(first = {}) {
     fill(byId("step-fields"), el("p", { class: "note" }, "Blanks the fewest values so that no combination of the keys ticked above is unsafe; proved to be the fewest where time allows."));
     return;
   }
-  if (kind === "recode") state.form = recodeForm(categorical(state.description), (attribute) => valuesMade(state.recipe?.steps ?? [], attribute), first);
+  if (kind === "recode") state.form = recodeForm(categorical(state.description), (attribute) => valuesMade(state.recipe?.steps.slice(0, state.editing ?? undefined) ?? [], attribute), first);
   else state.form = schemaForm(schema, { attributes, skip: ["step"], first });
   fill(byId("step-fields"), state.form.element);
 }
@@ -161,10 +161,10 @@ function step() {
 function edit(i) {
   const { step: kind, method, ...rest } = state.recipe.steps[i];
   byId("step-kind").value = method ?? kind;
+  state.editing = i;
   drawStep(rest);
   // A suppression takes its keys from those that are ticked: it is edited there.
   if (method === "suppress") tick(rest);
-  state.editing = i;
   byId("add-step").textContent = `Replace step ${i + 1}`;
   byId("leave-step").hidden = false;
   byId("step-kind").focus();
