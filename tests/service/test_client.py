@@ -108,6 +108,10 @@ def test_two_people_take_a_file_from_its_arrival_to_its_release(town, heard, tmp
         do_jobs(town.service)
         assert ana.wait(copied).project != project
         assert ana.description(ana.wait(copied).project).records == 90
+        (brought,) = ana.specifications(ana.wait(copied).project)
+        assert [each["kind"] for each in brought.spec["specs"]] == ["masking"]
+        assert brought.spec["specs"][0]["spec"]["spec"]["swap"] == ["tenure"]
+        assert "Released." in brought.summary["log"]
         ana.remove_member(project, "olga")
         with pytest.raises(Refused):
             olga.project(project)

@@ -70,6 +70,7 @@ TABLE = {
     f"POST {PROJECT}/exports": "project work",
     f"GET {PROJECT}/exports": "project work",
     f"GET {PROJECT}/exports/{{result_id}}/file": "project work",
+    f"GET {PROJECT}/specifications": "project read",
     "PUT /api/v1/imports": "work",
     f"GET {PROJECT}/description": "project read",
     f"PATCH {PROJECT}/description": "project work",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from safeswap.service.client_connection import Connection, chunks
 from safeswap.service.schemas.jobs import Job
+from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.schemas.people import MemberAnswer
 from safeswap.service.schemas.releases import ReleaseAnswer
 
@@ -68,6 +69,10 @@ class ReleaseCalls(Connection):
         file = Path(path)
         answer = self._send("PUT", "/imports", params={"name": file.name}, content=chunks(file))
         return Job.model_validate(answer.json())
+
+    def specifications(self, project_id: str) -> list[ResultAnswer]:
+        """What came with the archive of which a project was made."""
+        return list(self._pages(f"/projects/{project_id}/specifications", ResultAnswer))
 
     def note(self, project_id: str, text: str) -> None:
         """Add a line to the session log; no values of records."""

@@ -30,6 +30,7 @@ from safeswap.service.tasks.export import FILE
 router = APIRouter(tags=["projects"])
 
 ResultId = Annotated[str, Path(max_length=64)]
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
 
@@ -76,6 +77,12 @@ def get_export(request: Request, access: Worker, result_id: ResultId) -> FileRes
     with service.database.write() as connection:
         auditlog.record(connection, actor=access.user.name, action="export.fetch", project_id=access.id, subject=row.id)
     return FileResponse(path, media_type="application/zip", filename="project.zip")
+
+
+@router.get("/projects/{project_id}/specifications")
+def list_specifications(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    """What came with the archive of which a project was made: specifications to be used again, and the old log."""
+    return result_page(request, access, "specification", paging)
 
 
 @router.put(

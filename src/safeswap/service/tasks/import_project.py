@@ -15,12 +15,17 @@ from safeswap.service.tables import projects
 from safeswap.service.tasks import ingest
 from safeswap.service.tasks.archive import PROJECT, read_facts, unpack
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
+from safeswap.service.tasks.export import LOG
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from safeswap.service.jobs import JobRow
     from safeswap.service.store import Store
+
+_KINDS = ("masking", "study")
+_MOST = 200
+_LONGEST_LOG = 100_000
 
 
 def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +52,25 @@ def _ours(context: Context, folder: Path) -> dict[str, Any]:
     if recipe:
         workflow.recode(data, recipe, key=context.key())
     told = ingest.keep(context, data, file_name=str(facts.get("file_name", "")))
+    brought = {"specs": _specifications(facts), "recipe": recipe}
+    context.save_result("specification", brought, {"from": "safeswap", "log": _log(folder / LOG)})
     return {**told, "recipe": {"steps": recipe, "undone": 0}}
+
+
+def _specifications(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the project was masked and studied by where it comes from; figures are made anew here, under a new key."""
+    kept = facts.get("results")
+    listed = [each for each in kept if isinstance(each, dict)] if isinstance(kept, list) else []
+    asked = [{"kind": each.get("kind"), "spec": each.get("spec")} for each in listed]
+    return [each for each in asked if each["kind"] in _KINDS and isinstance(each["spec"], dict)][:_MOST]
+
+
+def _log(path: Path) -> str:
+    """The session log that came along, as text: what others wrote is no entry of this service's own log."""
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_LONGEST_LOG)
 
 
 def _webswap(context: Context, folder: Path) -> dict[str, Any]:
@@ -60,7 +83,9 @@ def _webswap(context: Context, folder: Path) -> dict[str, Any]:
         )
     project = read_project(found[0])
     told = ingest.keep(context, project.microdata(), file_name=project.data)
-    context.save_result("specification", {"spec": project.swap_spec().as_dict()}, {"from": "webswap"})
+    brought = {"specs": [{"kind": "masking", "spec": {"spec": project.swap_spec().as_dict()}}]}
+    log = folder / project.log  # a name without a folder: the project was read
+    context.save_result("specification", brought, {"from": "webswap", "log": _log(log)})
     return told
 
 
