@@ -75,9 +75,13 @@ def _prepared(payload: dict[str, Any]) -> list[str]:
 
 
 def _new_folder(parent: Path, fence: int) -> Path:
-    """For this attempt; what earlier attempts have left is erased: nobody will be told of it."""
+    """For this attempt; what earlier attempts have left is erased: nobody will be told of it.
+
+    What a later one has made is left alone: this attempt may have been held up and overtaken.
+    """
     for left in parent.iterdir():
-        erase(left)
+        if left.name in {f"attempt-{number}" for number in range(fence + 1)}:
+            erase(left)
     folder = parent / f"attempt-{fence}"
     folder.mkdir(mode=0o700)
     return folder
