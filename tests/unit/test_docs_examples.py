@@ -46,6 +46,10 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
             yield found[1], found[2], text.count("\n", 0, found.start()) + 1
 
 
+WITHOUT_END = {"serve", "workbench"}
+"""Commands that run until somebody ends them; they have tests of their own."""
+
+
 def commands(console: str) -> list[list[str]]:
     """The arguments of each ``$ safeswap`` in a console block; what it answers is not compared.
 
@@ -53,7 +57,8 @@ def commands(console: str) -> list[list[str]]:
     [['keygen', 'my.key'], ['swap', 'a.csv', '--swap', 'Race']]
     """
     lines = console.replace("\\\n", " ").splitlines()
-    return [shlex.split(line[2:], comments=True)[1:] for line in lines if line.startswith("$ safeswap ")]
+    found = [shlex.split(line[2:], comments=True)[1:] for line in lines if line.startswith("$ safeswap ")]
+    return [arguments for arguments in found if arguments[0] not in WITHOUT_END]
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in PAGES])
