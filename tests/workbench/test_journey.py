@@ -77,6 +77,7 @@ def test_from_a_file_to_a_bundle_as_two_people(browser: Browser, office: Desk, s
         page = ana.go("/")
         page.fill("#new-project input[name=name]", "Survey 2026")
         page.click("#new-project button")
+        page.wait_for_url("**/projects/*/data")
         ana.ready()
         page.set_input_files("#file", survey)
         expect(page.locator("#file-line")).to_contain_text("2,000 records", timeout=60_000)
@@ -98,13 +99,15 @@ def test_from_a_file_to_a_bundle_as_two_people(browser: Browser, office: Desk, s
         page.click("#mask")
         expect(page.locator("#job .good")).to_be_visible(timeout=60_000)
         page.get_by_role("link", name="Release it").first.click()
+        page.wait_for_url("**/release?*")
         ana.ready()
         page.click("#request")
         expect(page.locator("#state")).to_contain_text("waiting for approval", timeout=60_000)
         expect(page.locator("#decide")).to_be_hidden()
         expect(page.locator("#download")).to_be_hidden()
-        with office.client("ana") as client:
-            client._send("PUT", f"/projects/{project}/members/olga")
+        page.fill("#person", "olga")
+        page.keyboard.press("Enter")
+        expect(page.locator("#members")).to_contain_text("olga")
 
     with office.seen(browser, who="olga") as olga:
         page = olga.go(f"/projects/{project}/release")
@@ -171,7 +174,7 @@ def test_names_that_mean_harm_do_none(browser: Browser, desk: Desk, harm: Path) 
         assert masking is not None
         assert study is not None
     with desk.seen(browser) as seen:
-        for path in ("data", "risk", "method", "map", "records", f"results/{masking.id}", "release", "log"):
+        for path in ("data", "risk", "method", "tables", "map", "records", f"results/{masking.id}", "release", "log"):
             page = seen.go(f"/projects/{project}/{path}")
             page.wait_for_timeout(300)
             assert page.evaluate("window.harm") is None, path
