@@ -26,6 +26,7 @@ def main() -> None:
     """Wall this process in, load what jobs need, wait for the job, do it."""
     parent, pipe = int(sys.argv[1]), int(sys.argv[2])
     confine.die_with(parent)
+    confine.step_back()
     network = confine.without_network()
     with os.fdopen(pipe, "w", encoding="utf-8", buffering=1) as answers:
         stop = _Stop()

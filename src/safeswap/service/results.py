@@ -15,13 +15,15 @@ from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.state import service_of
 from safeswap.service.tables import results, users
 
+_LONG = frozenset({"cells", "combinations"})
+
 
 def result_page(request: Request, access: ProjectAccess, kind: str, paging: Paging) -> Page[ResultAnswer]:
     """The results of one kind, newest first."""
     statement = _statement(access).where(results.c.kind == kind)
     with service_of(request).database.read() as connection:
         order = (results.c.created_at, results.c.id)
-        return page_of(connection, statement, order=order, paging=paging, make=result_of)
+        return page_of(connection, statement, order=order, paging=paging, make=_in_a_list)
 
 
 def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds: str) -> Row[Any]:
@@ -56,6 +58,25 @@ def result_of(row: Row[Any]) -> ResultAnswer:
         created_by=row.creator,
         created_at=moment(row.created_at),
     )
+
+
+def _in_a_list(row: Row[Any]) -> ResultAnswer:
+    found = result_of(row)
+    return found.model_copy(update={"summary": brief(found.summary)})
+
+
+def brief(summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary as lists show it: the figures, without the tables behind them, which one asks for one by one.
+
+    >>> brief({"made": 3, "scores": [{"measure": "n_rule", "value": 0.1, "detail": [1, 2]}], "cells": [[]]})
+    {'made': 3, 'scores': [{'measure': 'n_rule', 'value': 0.1}]}
+    """
+    kept = {name: value for name, value in summary.items() if name not in _LONG}
+    if "scores" in kept:
+        kept["scores"] = [{name: each[name] for name in each if name != "detail"} for each in kept["scores"]]
+    if isinstance(kept.get("choice"), dict):
+        kept["choice"] = {name: value for name, value in kept["choice"].items() if name != "rivals"}
+    return kept
 
 
 def _statement(access: ProjectAccess) -> Any:
