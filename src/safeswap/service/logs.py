@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from safeswap.service.settings import Settings
 
@@ -104,9 +104,16 @@ class Lines(logging.Formatter):
         return " ".join(f"{name}={value}" for name, value in line.items())
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to standard error; a line that cannot be written is lost."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is the standard library's)
+        """Say nothing: the standard library would print the words of the record, which the list has not seen."""
+
+
 def configure(settings: Settings) -> None:
     """Send everything that is logged in this process, by whomever, through the list to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError(sys.stderr)
     handler.setFormatter(Lines(settings.log_format))
     root = logging.getLogger()
     root.handlers[:] = [handler]

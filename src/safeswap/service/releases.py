@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from safeswap.io.manifest import MANIFEST, check_files, read_manifest, sum_file
@@ -169,8 +169,9 @@ def _enter(connection: Connection, caller: Caller, row: Row[Any], override_reaso
             hint="reject it, or approve it with override_reason",
             differencing=[shown[each] for each in before],
         )
-    last = select(func.coalesce(func.max(ledger.c.number), 0)).where(ledger.c.lineage == row.lineage)
-    number = int(connection.execute(last).scalar_one()) + 1
+    # The place after those that were looked at, not after those that are there by now: where somebody has taken it
+    # since, the primary key refuses.
+    number = len(before) + 1
     entry = {"lineage": row.lineage, "number": number, "release_id": row.id, "manifest_hash": row.manifest_hash}
     entry |= {"approved_by": caller.id, "approved_at": now(), "override_reason": override_reason if before else ""}
     connection.execute(insert(ledger).values(**entry))
