@@ -108,15 +108,20 @@ def _whole_way(client: httpx.Client, content: bytes) -> None:
     )
     masked = done(client.post(f"{at}/maskings", json={"spec": SPEC}))
     client.get(f"{at}/maskings/{masked['result']['id']}")
+    client.get(f"{at}/maskings/{masked['result']['id']}/report.html")
     client.get(f"{at}/maskings/{masked['result']['id']}/table", params={"attributes": ["town", "tenure"]})
     done(client.post(f"{at}/maskings", json={"spec": {"method": "swap", "swap": ["town"], "rate": 0.99}}))
     study = done(client.post(f"{at}/studies", json={"spec": {"attributes": ["tenure"], "rates": [0.05]}}))
-    for path in ("", "/map", "/candidates", "/candidates/0", "/candidates/0/table?attributes=town"):
+    for path in ("", "/map", "/candidates", "/candidates/0", "/candidates/0/table?attributes=town", "/report.html"):
         client.get(f"{at}/studies/{study['result']['id']}{path}")
     plot = done(
         client.post(f"{at}/confidentiality", json={"masking": masked["result"]["id"], "keys": ["town", "tenure"]})
     )
-    client.get(f"{at}/confidentiality/{plot['result']['id']}")
+    for path in ("", "/plot", "/plot.html"):
+        client.get(f"{at}/confidentiality/{plot['result']['id']}{path}")
+    far = {"masking": masked["result"]["id"], "keys": ["age"], "linkage": "distance"}
+    near = done(client.post(f"{at}/confidentiality", json=far))
+    client.get(f"{at}/confidentiality/{near['result']['id']}/plot")
     done(client.put(f"{at}/data", params={"name": "broken.csv"}, content=content[:2000] + b'"' + content[2000:4000]))
     done(client.put(f"{at}/data", params={"name": "wrong.csv", "identifier": "tenure"}, content=content))
     release = client.post(f"{at}/releases", json={"masking": masked["result"]["id"]}).json()

@@ -126,6 +126,16 @@ class ConfidentialityPlot:
         order = rows[np.lexsort((self.across[rows], self.perturbation[rows]))]
         return self.table().take(pa.array(order))
 
+    def numbered(self) -> ConfidentialityPlot:
+        """The same plot with records called by their place in the released file instead of by their identifiers."""
+        import pyarrow.compute as pc
+
+        labels = pa.array(np.arange(1, len(self) + 1))
+        if self.points is None:
+            return replace(self, labels=labels)
+        places = pc.add(pc.index_in(self.points.labels, value_set=self.labels), 1)
+        return replace(self, labels=labels, points=replace(self.points, labels=places))
+
     def neighbours(self, row: int, *, most: int = 50) -> pa.Table:
         """The neighbours of one released record, nearest first: identifiers and distances, no value of a key."""
         if self.points is None:

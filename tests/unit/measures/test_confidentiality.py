@@ -315,3 +315,18 @@ def test_mixed_keys_and_options_of_another_way_are_refused():
     with pytest.raises(SpecError) as caught:
         make_plot(data, data, ["region"], linkage="telepathy")
     assert caught.value.code == "bad-linkage"
+
+
+def test_records_can_be_called_by_their_place_instead_of_their_identifiers():
+    rng = np.random.default_rng(3)
+    table = pa.table({"id": [f"p{i}" for i in range(60)], "a": rng.normal(10, 2, 60), "b": rng.normal(5, 1, 60)})
+    masked = workflow.mask(
+        workflow.read(table, identifier="id"), {"method": "rank_swap", "attributes": ["a", "b"]}, insecure_seed=1
+    )
+    plot = workflow.confidentiality(masked, keys=["a", "b"])
+    numbered = plot.numbered()
+    row = int(np.argmax(plot.across))
+    named = [int(name[1:]) + 1 for name in plot.neighbours(row)["record"].to_pylist()]
+    assert len(named) > 1
+    assert numbered.neighbours(row)["record"].to_pylist() == named
+    assert numbered.labels.to_pylist() == list(range(1, 61))

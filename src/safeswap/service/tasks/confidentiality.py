@@ -24,6 +24,8 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     plot = workflow.confidentiality(
         masked, keys=payload["keys"], linkage=payload.get("linkage", "auto"), key=context.key(), **options
     )
+    # Identifiers are values of records: over the wire a record is known by its place.
+    plot = plot.numbered()
     context.progress(0.9, "writing the plot")
     workflow.write_confidentiality(plot, context.result_folder / PAGE)
     other = default_second(plot.policy) if plot.policy.r is not None else None
