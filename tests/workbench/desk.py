@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +14,7 @@ import httpx
 import uvicorn
 from playwright.sync_api import Browser, Locator, Page
 from tests.service.installed import database_of, settings_in
-from tests.service.serving import PASSWORD, password_hash
+from tests.service.serving import PASSWORD, listen, password_hash
 
 from safeswap.service import accounts
 from safeswap.service.app import API, create_app
@@ -77,7 +76,7 @@ class Desk:
 
     def start(self) -> None:
         """Server and worker."""
-        listener = socket.create_server(("127.0.0.1", self.settings.port))
+        listener = listen(self.settings.port)
         port = listener.getsockname()[1]
         self.settings = self.settings.model_copy(update={"port": port})
         self.address = f"http://127.0.0.1:{port}"

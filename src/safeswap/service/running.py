@@ -131,7 +131,8 @@ def _settings_file(settings: Settings) -> Path:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP: asyncio switches off the delay of small packets only where it is, and answers wait 40 ms otherwise.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
