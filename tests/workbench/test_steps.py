@@ -180,7 +180,8 @@ def test_tables_are_checked_and_made_safe(browser: Browser, desk: Desk, project:
         expect(page.locator("#checked tr")).to_have_count(2)
         page.click("#make")
         expect(page.locator("#one")).to_be_visible(timeout=LONG)
-        made = _asked(desk, "GET", f"/projects/{project}/safe-tables?limit=1")["items"][0]
+        newest = _asked(desk, "GET", f"/projects/{project}/safe-tables?limit=1")["items"][0]
+        made = _asked(desk, "GET", f"/projects/{project}/safe-tables/{newest['id']}")
         assert made["spec"]["tables"] == tables
         totals = page.locator("#totals tr").all_inner_texts()
         for line, table in zip(totals, made["summary"]["tables"], strict=True):
