@@ -17,7 +17,7 @@ export function beforeAfter(description, path, preferred = []) {
   const second = names.find((each) => each !== first && !preferred.includes(each)) ?? names.find((each) => each !== first) ?? "";
   const picker = (label, chosen, none) => el("select", { "aria-label": label }, none ? el("option", { value: "" }, "nothing") : null,
     names.map((each) => el("option", { value: each, selected: each === chosen }, each)));
-  const rows = picker("Attribute of the rows", first), columns = picker("Attribute of the columns", second, true), table = el("div", { class: "scroll" });
+  const rows = picker("Attribute of the rows", first), columns = picker("Attribute of the columns", second, true), table = el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" });
   let asked = 0;
   const load = async () => {
     const own = ++asked, chosen = [...new Set([rows.value, columns.value].filter(Boolean))];

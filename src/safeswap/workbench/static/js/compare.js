@@ -24,7 +24,7 @@ function show(titles, measure) {
   }
   const measures = Object.keys(a.tables[0]?.values ?? {}), used = measure ?? measures[0];
   fill(byId("sides"),
-    el("div", { class: "scroll" }, el("table", { "aria-label": "Scores of both" }, head(["", `A: ${told(a)}`, `B: ${told(b)}`, "B − A"]), el("tbody", {},
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Scores of both" }, head(["", `A: ${told(a)}`, `B: ${told(b)}`, "B − A"]), el("tbody", {},
       ...Object.keys(a.scores).map((key) => row(titles.get(key) ?? key, a.scores[key], b.scores[key])),
       el("tr", {}, el("th", { scope: "row" }, "on the frontier"), el("td", { class: "n" }, a.on_frontier ? "yes" : "no"), el("td", { class: "n" }, b.on_frontier ? "yes" : "no"), el("td", {})),
       el("tr", {}, el("th", { scope: "row" }, "specification"), ...[a, b].map((side) => el("td", { class: "words" }, name(specText(side.spec)))), el("td", {}))))),
@@ -39,7 +39,7 @@ function tables(a, b, measures, used, titles) {
   const lines = a.tables.map((table) => [table.attributes, table.values[used], other.get(table.attributes.join("\u0000"))])
     .sort((one, two) => Math.max(Math.abs(two[1]), Math.abs(two[2])) - Math.max(Math.abs(one[1]), Math.abs(one[2])));
   return el("details", { open: true }, el("summary", {}, `The ${Math.min(MOST, lines.length)} most distorted two-way tables`), el("p", {}, picker),
-    el("div", { class: "scroll" }, el("table", { "aria-label": "Two-way tables of both" }, head(["Table", "A", "B", "B − A"]),
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Two-way tables of both" }, head(["Table", "A", "B", "B − A"]),
       el("tbody", {}, lines.slice(0, MOST).map(([attributes, one, two]) => row(attributes.join(" × "), one, two))))));
 }
 

@@ -21,7 +21,7 @@ export function recodeForm(attributes, made, first = {}) {
   };
   draw(asMap(first));
   const element = el("div", { class: "schema" }, el("label", {}, "Attribute", picker),
-    el("div", { class: "scroll" }, el("table", { "aria-label": "What each level becomes" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Level"), el("th", { scope: "col", title: "Levels that become the same are one level from then on; empty: it stays" }, "Becomes"))), rows,
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "What each level becomes" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Level"), el("th", { scope: "col", title: "Levels that become the same are one level from then on; empty: it stays" }, "Becomes"))), rows,
       el("tfoot", {}, el("tr", { title: "Levels that few records have are not shown; whoever knows one may name it" }, el("td", {}, others), el("td", {}, becomes))))),
     el("p", { class: "note" }, "Levels that become the same are one level from then on. What is left empty stays."));
   const read = () => {

@@ -48,7 +48,7 @@ function detail(score) {
   const rows = Array.isArray(score.detail) ? score.detail : [];
   if (!rows.length) return null;
   const columns = Object.keys(rows[0]), sorted = "value" in rows[0] ? rows.toSorted((a, b) => Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0)) : rows;
-  return el("details", {}, el("summary", {}, "The table behind it"), el("div", { class: "scroll" }, el("table", {},
+  return el("details", {}, el("summary", {}, "The table behind it"), el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", {},
     el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: typeof rows[0][column] === "number" ? "n" : "" }, name(column.replaceAll("_", " ")))))),
     el("tbody", {}, sorted.slice(0, MOST_ROWS).map((row) => el("tr", {}, columns.map((column) => cell(row[column]))))))),
   rows.length > MOST_ROWS ? el("p", { class: "note" }, `${count(rows.length - MOST_ROWS)} more are in the report.`) : null);

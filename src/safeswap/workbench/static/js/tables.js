@@ -131,7 +131,7 @@ function drawn(names, cells) {
   });
   const square = names.length === 2 && levels[1].length <= WIDEST, left = square ? 0 : Math.max(0, cells.length - MOST_CELLS);
   return el("section", {}, el("h3", {}, crossed(names)), el("p", { class: "note" }, cells.some((cell) => cell.changed) ? "Marked cells were changed. " : "No cell was changed. ", "Levels that few records have are not shown here.", left ? ` ${count(left)} more cells are in the report.` : ""),
-    el("div", { class: "scroll" }, square ? grid(names, levels, cells) : listed(names, cells.slice(0, MOST_CELLS))));
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, square ? grid(names, levels, cells) : listed(names, cells.slice(0, MOST_CELLS))));
 }
 
 const place = (known, level) => (known.includes(level) ? known.indexOf(level) : known.length);
