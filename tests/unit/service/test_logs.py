@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 
 import pytest
@@ -11,6 +12,16 @@ from hypothesis import strategies as st
 from safeswap.service import logs
 
 CANARY = "Miller 1954-03-02"
+WARNS = """
+import sys, warnings
+from pathlib import Path
+from safeswap.service import logs
+from safeswap.service.settings import Settings
+
+folder = Path(sys.argv[1])
+logs.configure(Settings(store=folder, master_key_file=folder / "master.key"))
+warnings.warn(sys.argv[2])
+"""
 
 
 @pytest.fixture
@@ -90,13 +101,13 @@ def test_words_of_libraries_do_not_get_in(lines):
     assert found[-1]["exception"] == "ValueError"
 
 
-def test_a_warning_is_noted_without_its_words(lines):
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn(CANARY, stacklevel=1)
-    assert [line["logger"] for line in lines()] == ["py.warnings"]
+def test_a_warning_is_noted_without_its_words(tmp_path):
+    # in a process of its own: pytest records the warnings of this one, and whoever came first is the one who hears them
+    said = subprocess.run(
+        [sys.executable, "-W", "always", "-c", WARNS, str(tmp_path), CANARY], capture_output=True, text=True, check=True
+    )
+    assert [json.loads(line)["logger"] for line in said.stderr.splitlines()] == ["py.warnings"]
+    assert CANARY not in said.stderr
 
 
 def test_the_text_style_shows_the_same_fields():
