@@ -19,7 +19,7 @@ from safeswap.service import logs
 from safeswap.service.settings import Settings
 
 folder = Path(sys.argv[1])
-logs.configure(Settings(store=folder, master_key_file=folder / "master.key"))
+logs.configure(Settings(store=folder / "store", master_key_file=folder / "master.key"))
 warnings.warn(sys.argv[2])
 """
 
