@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ Codes = npt.NDArray[np.uint32]
 Names = tuple[str, ...]
 
 
-class StoredExchanges:
+class StoredExchanges(ABC):
     """What a method exchanges, as pairs in DuckDB, and the columns after it as they are asked for.
 
     ``exchanges`` are the attributes of each stage with its pairs. What they must keep to is said by the method.
@@ -60,20 +61,21 @@ class StoredExchanges:
             self.close()
             raise
 
+    @abstractmethod
     def _draw(self, job: Job) -> None:
         """Set ``plan`` and ``exchanges``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _constraint(self, names: Names) -> Constraint:
         """Who may exchange these attributes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kept(self, names: Names) -> Sequence[Names]:
         """The sets of attributes whose counts an exchange of these leaves as they were."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _promises(self) -> tuple[Invariant, ...]:
-        raise NotImplementedError
+        """What the method promises of the columns that are looked at."""
 
     def close(self) -> None:
         """Let go of the database and what it has spilt."""

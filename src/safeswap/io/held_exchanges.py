@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -73,7 +74,7 @@ class CodedEngine(MemoryEngine):
         return super().exchange(data, tuple(others), pairs) if others else data
 
 
-class HeldExchanges:
+class HeldExchanges(ABC):
     """What a method exchanged, and the columns after it."""
 
     plan: Plan
@@ -85,13 +86,13 @@ class HeldExchanges:
         self.facts: Mapping[str, Any] = {}
         self._compensating: int | None = None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (other exchanges have something to close, these need not)
         """Nothing is left behind."""
 
     @property
+    @abstractmethod
     def names(self) -> Names:
         """The columns that are written anew."""
-        raise NotImplementedError
 
     @property
     def stages(self) -> tuple[tuple[Names, int], ...]:
@@ -166,8 +167,9 @@ class HeldExchanges:
         coded = coded_column(written, name, known=before.chunk(0).dictionary)
         return as_column(coded) if not coded.has_missing else written.table([name]).column(0)
 
+    @abstractmethod
     def _promises(self) -> tuple[Invariant, ...]:
-        raise NotImplementedError
+        """What the method promises of the columns that are held."""
 
     def _audit(self) -> Audit:
         """As much of the record as promises look at."""
