@@ -2,7 +2,8 @@
 
 What is written goes to a hidden neighbour of the target first (same directory, hence same file system), readable by
 its owner only, is forced to disk, and takes its name in one step at the end. Whatever happens before that step, an
-error, a full disk, an interrupt, leaves the target as it was and removes the neighbour.
+error, a full disk, an interrupt, leaves the target as it was and removes the neighbour. What a killed process could not
+remove goes when something is written to that directory again (:mod:`safeswap.io.leftovers`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safeswap.errors import OutputError, SafeswapError
+from safeswap.io.leftovers import ASIDE, claimed, sweep
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
@@ -43,17 +44,17 @@ def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int
     >>> folder.cleanup()
     """
     target = _checked_target(path, force=force)
-    part = _neighbour(target)
-    try:
-        with _as_output_error(target):
+    with _as_output_error(target), claimed(target) as own:
+        part = _neighbour(own, target)
+        try:
             os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
             yield part
             _sync(part)
             part.chmod(mode)
             _take_name(part, target, force=force)
             _sync_directory(target.parent)
-    finally:
-        part.unlink(missing_ok=True)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -75,17 +76,18 @@ def atomic_directory(
     >>> folder.cleanup()
     """
     target = _checked_target(path, force=force, marker=marker, directory=True)
-    part = _neighbour(target)
-    try:
-        with _as_output_error(target):
+    with _as_output_error(target), claimed(target) as own:
+        part = _neighbour(own, target)
+        try:
             part.mkdir(mode=PRIVATE_DIRECTORY)
             yield part
             _sync_tree(part)
             part.chmod(mode)
-            _take_directory_name(part, target, force=force, marker=marker)
+            _refuse_existing(target, force=force, marker=marker, directory=True)
+            _take_directory_name(part, target, aside=own.with_name(own.name + ASIDE))
             _sync_directory(target.parent)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _checked_target(
@@ -99,6 +101,7 @@ def _checked_target(
             hint="make the directory first",
             file=str(target),
         )
+    sweep(target.parent)  # first: it may give a directory its name back
     _refuse_existing(target, force=force, marker=marker, directory=directory)
     return target
 
@@ -132,10 +135,10 @@ def _exists(target: Path) -> OutputError:
     )
 
 
-def _neighbour(target: Path) -> Path:
+def _neighbour(own: Path, target: Path) -> Path:
     # The suffix stays: some writers of statistical formats go by it.
     suffix = target.suffix if len(target.suffix) < 16 else ""
-    return target.parent / f".safeswap-{secrets.token_hex(8)}.part{suffix}"
+    return own.with_name(f"{own.name}.part{suffix}")
 
 
 def _take_name(part: Path, target: Path, *, force: bool) -> None:
@@ -155,12 +158,10 @@ def _take_name(part: Path, target: Path, *, force: bool) -> None:
         part.rename(target)
 
 
-def _take_directory_name(part: Path, target: Path, *, force: bool, marker: str | None) -> None:
-    _refuse_existing(target, force=force, marker=marker, directory=True)
+def _take_directory_name(part: Path, target: Path, *, aside: Path) -> None:
     if not target.exists():
         part.rename(target)
         return
-    aside = _neighbour(target)
     try:
         target.rename(aside)
         part.rename(target)

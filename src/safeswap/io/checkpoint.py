@@ -20,7 +20,7 @@ from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_write
 from safeswap.model.figures import Figures
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{32})-(?P<number>\d+)\.npz")
-_LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.part\.npz")  # of a writer that was killed
+_LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.(part\.npz|lock)")  # of a writer that was killed
 
 
 class CheckpointDirectory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from safeswap.engines.tallied_cells import TalliedCells
 from safeswap.io.compare_files import changed_columns, check_alike, files_differ
 from safeswap.io.counted_cells import cell_attributes
 from safeswap.io.described_files import described_files
+from safeswap.io.leftovers import working_directory
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.schema import Schema
@@ -48,8 +48,8 @@ def count_in_duckdb(
     names = cell_attributes(schema, attributes)
     changed = tuple(changed_columns(first, second, schema.names))
     seen = _Seen(schema, names, changed)
-    with tempfile.TemporaryDirectory(prefix="safeswap-") as work:
-        store = Store(Path(work), memory_limit=memory_limit, threads=threads)
+    with working_directory() as work:
+        store = Store(work, memory_limit=memory_limit, threads=threads)
         try:
             cells = StoredCells(store)
             for mine, theirs in _together(first, second, names, changed):
