@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,12 +16,11 @@ from tests.conformance.strategies import Tried, swap_inputs
 from tests.engines.specs import EDITS, KEY, SCHEMA, SPECS, census, records_of, spec_of, write_parts
 
 from safeswap import registry, workflow
-from safeswap.engines import duckdb_store
 from safeswap.engines.duckdb_households import DuckDBHouseholds
-from safeswap.engines.duckdb_store import Store
 from safeswap.engines.memory import MemoryEngine
-from safeswap.errors import InfeasibleError, InputError, OutputError
+from safeswap.errors import InfeasibleError, InputError
 from safeswap.io.parquet_files import open_parquet
+from safeswap.kernels import threads as kernel_threads
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -45,6 +45,17 @@ def told(facts: Any) -> dict[str, Any]:
 def masked(source: Path, engine: str, spec: Any, *, target: str = "masked", **options: Any) -> workflow.MaskedFile:
     stated = {"schema": SCHEMA, "name": SCHEMA.name, "audit": source.parent / "audit", **options}
     return workflow.mask_file(source, source.parent / target, spec, key=KEY, engine=engine, **stated)
+
+
+@contextmanager
+def arrow_threads(number: int) -> Iterator[None]:
+    """Arrow, and what goes by its number of threads, with so many."""
+    before = pa.cpu_count()
+    pa.set_cpu_count(number)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(before)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -81,12 +92,19 @@ def test_partitions_and_the_order_of_records_change_nothing(engine: str, parts: 
 
 @pytest.mark.parametrize("name", ["everything", "targeted", "edit, many keys"])
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_threads_and_memory_change_nothing(threads: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_and_memory_change_nothing(
+    engine: str, threads: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = spec_of(name)
     expected = in_memory(Microdata(census(), SCHEMA), spec)
-    result = masked(
-        write_parts(census(), tmp_path / "census", 2), "duckdb", spec, threads=threads, memory_limit="100MB"
-    )
+    source = write_parts(census(), tmp_path / "census", 2)
+    with arrow_threads(threads):
+        # Few records are worth one thread only: here a hundred are worth one.
+        monkeypatch.setattr(kernel_threads, "_WORTH_A_THREAD", 100)
+        monkeypatch.setattr(kernel_threads, "_most_threads", lambda: threads)
+        assert len(kernel_threads.spans(census().num_rows)) == threads
+        result = masked(source, engine, spec, threads=threads, memory_limit="100MB")
     written = open_parquet(tmp_path / "masked").table(SCHEMA.names)
     assert written.to_pydict() == expected.data.table.to_pydict()
     assert totals(result) == expected.as_dict()
@@ -154,22 +172,3 @@ def test_edits_of_tiny_files_are_the_same_whoever_is_left_over(tmp_path: Path, m
         assert open_parquet(folder / "masked").table(schema.names).to_pydict() == expected.data.table.to_pydict()
         assert (totals(result), told(result.facts)) == (expected.as_dict(), told(expected.audit.facts))
     assert sum(opened)
-
-
-@pytest.mark.parametrize("name", ["one attribute", "targeted", "edit"])
-def test_no_room_for_spilling_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = write_parts(census(), tmp_path / "census", 2)
-
-    def full(*_: object) -> None:
-        raise duckdb.IOException("could not write to the temporary file")
-
-    def failing(self: Store, query: str) -> str:
-        with duckdb_store._in_our_words():
-            full()
-        return query
-
-    monkeypatch.setattr(Store, "table_of", failing)
-    with pytest.raises(OutputError) as caught:
-        masked(source, "duckdb", spec_of(name))
-    assert caught.value.code == "disk-full"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
