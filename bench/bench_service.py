@@ -96,6 +96,12 @@ def load(stated: argparse.Namespace, address: str, secret: str, server: int, fol
         f"{stated.users} users for {stated.minutes:g} min with 2 jobs running: {crowd.times.size:,} answers, "
         f"p95 {crowd.p95 * 1000:.0f} ms, {crowd.errors} errors"
     )
+    for minute, p95 in enumerate(crowd.by_minute(), start=1):
+        print(f"    minute {minute}: p95 {p95 * 1000:.0f} ms")
+    for page, p50, p95 in crowd.by_page():
+        print(
+            f"    {page.replace(project, '…').replace(study.id, '…')}: half within {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms"
+        )
     print(f"p95 ratio {crowd.p95 / alone.p95:.2f} (wanted: at most 3)")
     print(f"memory of the server {before / 2**20:.0f} → {after / 2**20:.0f} MiB, {after / before - 1:+.1%}")
 
@@ -103,14 +109,28 @@ def load(stated: argparse.Namespace, address: str, secret: str, server: int, fol
 class Answers:
     """How long answers took, and how many were none."""
 
-    def __init__(self, times: list[float], errors: int) -> None:
-        self.times, self.errors = np.array(times), errors
+    def __init__(self, answers: list[tuple[float, str, float]], errors: int) -> None:
+        self.began = np.array([began for began, _, _ in answers])
+        self.pages = np.array([page for _, page, _ in answers])
+        self.times, self.errors = np.array([seconds for _, _, seconds in answers]), errors
         self.p95 = float(np.quantile(self.times, 0.95))
+
+    def by_minute(self) -> list[float]:
+        """The 95th percentile of each minute."""
+        minute = ((self.began - self.began.min()) // 60).astype(int)
+        return [float(np.quantile(self.times[minute == each], 0.95)) for each in np.unique(minute)]
+
+    def by_page(self) -> list[tuple[str, float, float]]:
+        """For each page, the time within which half and 95% of the answers came."""
+        return [
+            (str(page), *np.quantile(self.times[self.pages == page], (0.5, 0.95)).tolist())
+            for page in np.unique(self.pages)
+        ]
 
 
 def browse(address: str, secret: str, paths: list[str], *, users: int, seconds: float) -> Answers:
     """People who look at a page, think for about a second, and look at the next."""
-    times: list[float] = []
+    answers: list[tuple[float, str, float]] = []
     errors = 0
     lock = threading.Lock()
     until = time.monotonic() + seconds
@@ -121,13 +141,13 @@ def browse(address: str, secret: str, paths: list[str], *, users: int, seconds: 
         with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=60.0) as client:
             time.sleep(draw.random())
             while time.monotonic() < until:
-                began = time.perf_counter()
+                page, began = draw.choice(paths), time.perf_counter()
                 try:
-                    wrong = client.get(draw.choice(paths)).status_code != 200
+                    wrong = client.get(page).status_code != 200
                 except httpx.HTTPError:
                     wrong = True
                 with lock:
-                    times.append(time.perf_counter() - began)
+                    answers.append((began, page, time.perf_counter() - began))
                     errors += wrong
                 time.sleep(draw.expovariate(1.0))
 
@@ -136,7 +156,7 @@ def browse(address: str, secret: str, paths: list[str], *, users: int, seconds: 
         each.start()
     for each in people:
         each.join()
-    return Answers(times, errors)
+    return Answers(answers, errors)
 
 
 def keep_busy(address: str, secret: str, project: str, stop: threading.Event) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.pool import NullPool
 
 from safeswap.errors import InternalError
 
 # The patience first: changing the journal may already have to wait. What is deleted is overwritten with zeros.
 _PRAGMAS = ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+_AT_HAND, _AT_MOST = 8, 64  # connections to a file; a server has some forty threads
 
 
 def now() -> float:
@@ -80,10 +82,22 @@ def open_database(address: str) -> Database:
     raise InternalError("only SQLite and PostgreSQL are supported", code="bad-database")
 
 
+def _pooled(address: str) -> Engine:
+    """An engine that keeps its connections open: opening a file and saying how to use it takes longer than a look."""
+    engine = create_engine(address, pool_size=_AT_HAND, max_overflow=_AT_MOST - _AT_HAND, pool_timeout=60)
+    this = weakref.ref(engine)
+
+    def forget() -> None:  # SQLite's locks belong to the process: a connection is of no use behind a fork
+        if (carried := this()) is not None:
+            carried.dispose(close=False)
+
+    os.register_at_fork(after_in_child=forget)
+    return engine
+
+
 def _sqlite(address: str) -> Engine:
     in_memory = address in {"sqlite://", "sqlite:///:memory:"}
-    # A file is opened anew for each transaction: cheap, and nothing is carried over a fork into a worker.
-    engine = create_engine(address) if in_memory else create_engine(address, poolclass=NullPool)
+    engine = create_engine(address) if in_memory else _pooled(address)
 
     def connected(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves, below

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import Request
-from sqlalchemy import Row, select
+from sqlalchemy import Column, Row, select
 
 from safeswap.service.paging import Page, Paging, page_of
 from safeswap.service.problems import Conflict, NotFound
@@ -15,12 +15,13 @@ from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.state import service_of
 from safeswap.service.tables import results, users
 
-_LONG = frozenset({"cells", "combinations"})
+# A summary holds the tables behind its figures: reading fifty of them takes longer than everything else in a request.
+_IN_A_LIST = [column for column in results.c if column.name != "summary"]
 
 
 def result_page(request: Request, access: ProjectAccess, kind: str, paging: Paging) -> Page[ResultAnswer]:
     """The results of one kind, newest first."""
-    statement = _statement(access).where(results.c.kind == kind)
+    statement = _statement(access, *_IN_A_LIST).where(results.c.kind == kind)
     with service_of(request).database.read() as connection:
         order = (results.c.created_at, results.c.id)
         return page_of(connection, statement, order=order, paging=paging, make=_in_a_list)
@@ -48,40 +49,29 @@ def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row
 
 def result_of(row: Row[Any]) -> ResultAnswer:
     """A row as the contract shows it."""
+    return _answer(row, row.summary)
+
+
+def _in_a_list(row: Row[Any]) -> ResultAnswer:
+    return _answer(row, row.brief)
+
+
+def _answer(row: Row[Any], summary: dict[str, Any]) -> ResultAnswer:
     return ResultAnswer(
         id=row.id,
         kind=row.kind,
         job=row.job_id,
         data_version=row.data_version,
         spec=row.spec,
-        summary=row.summary,
+        summary=summary,
         created_by=row.creator,
         created_at=moment(row.created_at),
     )
 
 
-def _in_a_list(row: Row[Any]) -> ResultAnswer:
-    found = result_of(row)
-    return found.model_copy(update={"summary": brief(found.summary)})
-
-
-def brief(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary as lists show it: the figures, without the tables behind them, which one asks for one by one.
-
-    >>> brief({"made": 3, "scores": [{"measure": "n_rule", "value": 0.1, "detail": [1, 2]}], "cells": [[]]})
-    {'made': 3, 'scores': [{'measure': 'n_rule', 'value': 0.1}]}
-    """
-    kept = {name: value for name, value in summary.items() if name not in _LONG}
-    if "scores" in kept:
-        kept["scores"] = [{name: each[name] for name in each if name != "detail"} for each in kept["scores"]]
-    if isinstance(kept.get("choice"), dict):
-        kept["choice"] = {name: value for name, value in kept["choice"].items() if name != "rivals"}
-    return kept
-
-
-def _statement(access: ProjectAccess) -> Any:
+def _statement(access: ProjectAccess, *columns: Column[Any]) -> Any:
     return (
-        select(results, users.c.name.label("creator"))
+        select(*(columns or (results,)), users.c.name.label("creator"))
         .join(users, users.c.id == results.c.created_by)
         .where(results.c.project_id == access.id)
     )

@@ -7,6 +7,8 @@ encrypted files.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     Boolean,
@@ -21,6 +23,8 @@ from sqlalchemy import (
     Text,
 )
 
+from safeswap.service.summaries import brief
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -32,6 +36,11 @@ metadata = MetaData(
 
 _ID = String(36)
 _HASH = String(64)
+
+
+def _brief(context: Any) -> dict[str, Any]:
+    return brief(context.get_current_parameters()["summary"])
+
 
 users = Table(
     "users",
@@ -92,7 +101,7 @@ projects = Table(
     Column("records", Integer, nullable=False, default=0),
     Column("fingerprint", String(128), nullable=False, default=""),  # by what the records are known to the ledger
     Column("description", JSON),  # attributes, kinds, levels, frequencies with small counts hidden
-    Column("recipe", JSON),  # the ARGUS steps and how many of them are undone
+    Column("recipe", JSON),  # the ARGUS steps in force, and those before and after (recipes.py)
     Column("created_by", _ID, ForeignKey("users.id"), nullable=False),
     Column("created_at", Float, nullable=False),
     Column("used_at", Float, nullable=False),
@@ -111,7 +120,7 @@ jobs = Table(
     "jobs",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("project_id", _ID, ForeignKey("projects.id", ondelete="CASCADE"), index=True),
+    Column("project_id", _ID, ForeignKey("projects.id", ondelete="CASCADE")),
     Column("kind", String(40), nullable=False),
     Column("payload", JSON, nullable=False),
     Column("state", String(20), nullable=False),  # queued, running, succeeded, failed, cancelled
@@ -132,20 +141,23 @@ jobs = Table(
     Column("started_at", Float),
     Column("finished_at", Float),
     Index(None, "state", "available_at"),
+    Index(None, "project_id", "created_at", "id"),
 )
 
 results = Table(  # what a job made: a masking, a study, a plot, …; its files lie in a folder of the project
     "results",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("project_id", _ID, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("project_id", _ID, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
     Column("kind", String(40), nullable=False),
     Column("job_id", _ID, ForeignKey("jobs.id"), unique=True),  # one result a job, however often it was tried
     Column("data_version", Integer, nullable=False),
     Column("spec", JSON, nullable=False),
     Column("summary", JSON, nullable=False),
+    Column("brief", JSON, nullable=False, default=_brief),
     Column("created_by", _ID, ForeignKey("users.id"), nullable=False),
     Column("created_at", Float, nullable=False),
+    Index(None, "project_id", "kind", "created_at", "id"),
 )
 
 releases = Table(

@@ -186,7 +186,7 @@ def _jobs() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
     )
-    op.create_index(op.f("ix_jobs_project_id"), "jobs", ["project_id"], unique=False)
+    op.create_index(op.f("ix_jobs_project_id_created_at_id"), "jobs", ["project_id", "created_at", "id"], unique=False)
     op.create_index(op.f("ix_jobs_state_available_at"), "jobs", ["state", "available_at"], unique=False)
 
 
@@ -215,6 +215,7 @@ def _results() -> None:
         sa.Column("data_version", sa.Integer(), nullable=False),
         sa.Column("spec", sa.JSON(), nullable=False),
         sa.Column("summary", sa.JSON(), nullable=False),
+        sa.Column("brief", sa.JSON(), nullable=False),
         sa.Column("created_by", sa.String(length=36), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.ForeignKeyConstraint(["created_by"], ["users.id"], name=op.f("fk_results_created_by_users")),
@@ -225,7 +226,12 @@ def _results() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_results")),
         sa.UniqueConstraint("job_id", name=op.f("uq_results_job_id")),
     )
-    op.create_index(op.f("ix_results_project_id"), "results", ["project_id"], unique=False)
+    op.create_index(
+        op.f("ix_results_project_id_kind_created_at_id"),
+        "results",
+        ["project_id", "kind", "created_at", "id"],
+        unique=False,
+    )
 
 
 def _releases() -> None:
