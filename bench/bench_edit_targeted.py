@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 import safeswap as ss
 from safeswap.engines.keyed_walk import DrawKeys, keyed_walk
+from safeswap.engines.row_labels import CellLabels
 from safeswap.engines.sorted_classes import letter_walk, sort_classes
 from safeswap.kernels import cells
 from safeswap.methods.near_optimal import near_optimal_order
@@ -68,7 +69,7 @@ def best_of(times: int, job: Callable[[], object]) -> float:
 
 def sort_and_walk(data: Microdata) -> None:
     """From coded columns to pairs of rows: packing, sorting, draws and walk included."""
-    labels = cells.pack(*data.coded_columns(AREAS))[0].astype(np.uint64)
+    labels = CellLabels(data, AREAS)
     draw_keys = DrawKeys.derived(bytes(32), data, replicate=0)
     for number in (4, 6, 8):
         keys = KEYS[:number]

@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.engines.identity import record_identity
+from safeswap.engines.row_labels import RowLabels
 from safeswap.engines.sorted_classes import Flags, Int64s, SortedClasses, Walked
-from safeswap.kernels import keyed, window
+from safeswap.kernels import keyed, walk, window
 from safeswap.model.microdata import Microdata
 
 UInt64s = npt.NDArray[np.uint64]
 
 _WORTH_A_PART = 4  # the surroundings of failing classes are walked alone if they are at most a quarter of the file
+_WORTH_SELECTING = 1 << 17  # in a smaller file all records are sorted sooner than the lowest draws are found
+_SELECTED = 16  # times what a window takes of a class: plenty, since few windows meet in one class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +62,21 @@ def kept(data: Microdata, classes: SortedClasses, failing: Flags, *, fraction: f
 class _Walk:
     """The sorted file while partners are being found; the arrays are brought up to date on the way."""
 
-    classes: SortedClasses
+    starts: Int64s
+    strata: Int64s
     choosers: UInt64s  # a draw for each class that decides among its candidates
     rows: npt.NDArray[np.uint32]  # these three by position, rearranged within classes
     labels: UInt64s
     draws: UInt64s
 
-    def in_windows(self, wanting: Flags, candidates: int, *, is_whole: bool) -> tuple[Int64s, Flags, Flags]:
+    def in_windows(self, wanting: Flags, candidates: int) -> tuple[Int64s, Flags, Flags]:
         """Pairs of positions, positions used and classes treated by what windows offer."""
-        of = self.classes
-        places = (self.rows, self.labels, self.draws)
-        return window.pair_in_windows(of.starts, of.strata, wanting, self.choosers, *places, candidates, is_whole)
+        places = (self.starts, self.strata, wanting, self.choosers, self.rows, self.labels, self.draws)
+        return window.pair_in_windows(*places, candidates, is_whole=True)
 
 
 def keyed_walk(
-    data: Microdata, classes: SortedClasses, wanting: Flags, labels: UInt64s, *, candidates: int, keys: DrawKeys
+    data: Microdata, classes: SortedClasses, wanting: Flags, labels: RowLabels, *, candidates: int, keys: DrawKeys
 ) -> Walked:
     """Partners by the key; ``labels`` are equal, row by row, where an exchange would change nothing.
 
@@ -81,29 +84,36 @@ def keyed_walk(
     every possible partner has exchanged already.
     """
     if not wanting.any():
-        return Walked(rows=classes.rows, stages=())
+        return Walked(pairs=())
     identity = record_identity(data, keys.identity)
+    for some in (_nearby_walk, _lowest_walk):
+        walked = some(classes, wanting, labels, identity, candidates=candidates, keys=keys)
+        if walked is not None:
+            return walked
     found = np.flatnonzero(wanting)
     choosers = np.zeros(wanting.size, dtype=np.uint64)
     choosers[found] = _draws(identity[_leaders(classes, found, identity, keys.record)], keys.partner)
-    nearby = _nearby_walk(classes, wanting, choosers, labels, identity, candidates=candidates, keys=keys)
-    if nearby is not None:
-        return nearby
-    ordered, draws = window.in_order(classes.rows, labels, _draws(identity, keys.record))
-    walk = _Walk(classes=classes, choosers=choosers, rows=classes.rows.copy(), labels=ordered, draws=draws)
-    pairs, used, treated = walk.in_windows(wanting, candidates, is_whole=True)
+    ordered, draws = window.in_order(classes.rows, labels.all(), _draws(identity, keys.record))
+    whole = _Walk(
+        starts=classes.starts,
+        strata=classes.strata,
+        choosers=choosers,
+        rows=classes.rows.copy(),
+        labels=ordered,
+        draws=draws,
+    )
+    pairs, used, treated = whole.in_windows(wanting, candidates)
     left = np.flatnonzero(wanting & ~treated)
     if left.size:
-        pairs = np.concatenate([pairs, _with_anyone(walk, left, used, treated)])
+        pairs = np.concatenate([pairs, _with_anyone(whole, left, used, treated)])
         left = np.flatnonzero(wanting & ~treated)
-    return Walked(rows=walk.rows, stages=(pairs, _with_used(walk, left, pairs)))
+    return Walked.of(whole.rows, (pairs, _with_used(whole, left, pairs)))
 
 
 def _nearby_walk(
     classes: SortedClasses,
     wanting: Flags,
-    choosers: UInt64s,
-    labels: UInt64s,
+    labels: RowLabels,
     identity: Int64s | UInt64s,
     *,
     candidates: int,
@@ -113,39 +123,83 @@ def _nearby_walk(
 
     None where they are not, or where a class finds no window there: then the whole file is walked.
     """
-    reach = window.MOST_CLASSES
+    near = _surroundings(wanting, window.MOST_CLASSES)
+    sizes = classes.sizes[near]
+    if sizes.sum() > classes.codes.size // _WORTH_A_PART:
+        return None
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    rows = classes.rows_of(near)
+    draws = _draws(identity[rows], keys.record)
+    choosers = _choosers(starts, wanting[near], rows, draws, identity=identity, keys=keys)
+    places = (wanting[near], choosers, rows, labels.at(rows), draws, candidates)
+    pairs, _, treated = window.pair_in_windows(starts, classes.strata[near], *places, is_whole=False)
+    return None if (wanting[near] & ~treated).any() else Walked.of(rows, (pairs,))
+
+
+def _surroundings(wanting: Flags, reach: int) -> Int64s:
+    """The classes that have a wanting one within reach, in ascending order."""
     found = np.flatnonzero(wanting)
     covered = np.zeros(wanting.size + 1, dtype=np.int64)
     np.add.at(covered, np.maximum(found - reach, 0), 1)
     np.add.at(covered, np.minimum(found + reach + 1, wanting.size), -1)
-    near = np.flatnonzero(np.cumsum(covered[:-1]) > 0)
-    sizes = classes.sizes[near]
-    if sizes.sum() > classes.rows.size // _WORTH_A_PART:
+    return np.flatnonzero(np.cumsum(covered[:-1]) > 0)
+
+
+def _lowest_walk(
+    classes: SortedClasses,
+    wanting: Flags,
+    labels: RowLabels,
+    identity: Int64s | UInt64s,
+    *,
+    candidates: int,
+    keys: DrawKeys,
+) -> Walked | None:
+    """The walk over the lowest draws of each class, which is what windows look at: the file need not be sorted.
+
+    None where that is not worth it, or where a window would have to look at more: then the whole file is walked.
+    """
+    if not classes.is_counted or classes.codes.size < _WORTH_SELECTING:
         return None
+    rows, draws = _low_draws(classes, identity, keys.record, _SELECTED * candidates)
+    sizes = np.bincount(classes.class_of(rows), minlength=wanting.size)
+    if not sizes.all():
+        return None
+    order = classes.grouped(classes.codes[rows], np.arange(wanting.size), sizes)
+    rows, draws = rows[order], draws[order]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    positions = np.repeat(classes.starts[near] - starts[:-1], sizes) + np.arange(sizes.sum())
-    rows = classes.rows[positions]
-    part = SortedClasses(rows=rows, starts=starts, strata=classes.strata[near])
-    draws = _draws(identity[rows], keys.record)
-    walk = _Walk(classes=part, choosers=choosers[near], rows=rows, labels=labels[rows], draws=draws)
-    pairs, _, treated = walk.in_windows(wanting[near], candidates, is_whole=False)
-    if (wanting[near] & ~treated).any():
-        return None
-    arranged = classes.rows.copy()
-    arranged[positions] = rows
-    return Walked(rows=arranged, stages=(positions[pairs],))
+    choosers = _choosers(starts, wanting, rows, draws, identity=identity, keys=keys)
+    places = (wanting, choosers, rows, labels.at(rows), draws, candidates)
+    pairs, is_complete = window.pair_among_lowest(starts, classes.strata, sizes < classes.sizes, *places)
+    return Walked.of(rows, (pairs,)) if is_complete else None
 
 
-def _with_anyone(walk: _Walk, left: Int64s, used: Flags, treated: Flags) -> Int64s:
+def _low_draws(
+    classes: SortedClasses, identity: Int64s | UInt64s, key: bytes, number: int
+) -> tuple[npt.NDArray[np.uint32], UInt64s]:
+    """The records with low draws in file order, and these: about that number of a class, all of one that is small."""
+    bounds = np.zeros(classes.possible, dtype=np.uint32)
+    shares = np.where(classes.sizes > 2 * number, number / classes.sizes, 1.0)
+    bounds[classes.names] = shares * (2**32 - 1)
+    found: list[npt.NDArray[np.uint32]] = []
+    values: list[UInt64s] = []
+    for start, draws in keyed.draw_chunks(identity, key):
+        room = np.empty(draws.size, dtype=np.uint32)
+        taken = room[: walk.take_low(classes.codes[start : start + draws.size], draws, bounds, room)]
+        values.append(draws[taken])
+        found.append(taken + np.uint32(start))
+    return np.concatenate(found), np.concatenate(values)
+
+
+def _with_anyone(whole: _Walk, left: Int64s, used: Flags, treated: Flags) -> Int64s:
     """Partners from the whole stratum, for classes that have no window."""
-    starts, strata_of = walk.classes.starts, walk.classes.strata
-    class_of = np.repeat(np.arange(strata_of.size), walk.classes.sizes)
+    starts, strata_of = whole.starts, whole.strata
+    class_of = np.repeat(np.arange(strata_of.size), np.diff(starts))
     strata = strata_of[class_of]
     concerned = np.flatnonzero(np.isin(strata, strata_of[left]) & ~used)
-    places = _by_label(concerned, strata, walk.labels, walk.draws)
+    places = _by_label(concerned, strata, whole.labels, whole.draws)
     bounds = np.searchsorted(strata[places], np.arange(strata_of[-1] + 2))
     return window.pair_with_anyone(
-        starts, strata_of, class_of, left, walk.choosers, walk.labels, used, treated, places, bounds
+        starts, strata_of, class_of, left, whole.choosers, whole.labels, used, treated, places, bounds
     )
 
 
@@ -161,27 +215,28 @@ def _by_label(places: Int64s, strata: Int64s, labels: UInt64s, draws: UInt64s) -
     return places[np.lexsort((draws[places], lowest, strata[places]))]
 
 
-def _with_used(walk: _Walk, left: Int64s, pairs: Int64s) -> Int64s:
+def _with_used(whole: _Walk, left: Int64s, pairs: Int64s) -> Int64s:
     """Second exchanges, for classes whose every possible partner has exchanged already.
 
     A record that now holds y instead of its own x exchanges with one that holds v, if v is neither: both then hold
     what is not their own. Needed only where next to nobody is left, as in a file of three unique records.
     """
-    classes, labels = walk.classes, walk.labels
-    strata = classes.strata[classes.class_of(pairs[:, 0])] if left.size else np.zeros(0, dtype=np.int64)
+    labels = whole.labels
+    owners = np.searchsorted(whole.starts, pairs[:, 0], side="right") - 1 if left.size else np.zeros(0, dtype=np.int64)
+    strata = whole.strata[owners]
     pools: dict[int, list[tuple[int, int, int]]] = {}
-    concerned = np.flatnonzero(np.isin(strata, classes.strata[left]))
+    concerned = np.flatnonzero(np.isin(strata, whole.strata[left]))
     for stratum, (a, b) in zip(strata[concerned].tolist(), pairs[concerned].tolist(), strict=True):
         x, y = int(labels[a]), int(labels[b])
         pools.setdefault(stratum, []).extend([(a, x, y), (b, y, x)])
     hopeless: set[tuple[int, int]] = set()
     found = []
     for c in left.tolist():
-        stratum, a = int(classes.strata[c]), int(classes.starts[c])
+        stratum, a = int(whole.strata[c]), int(whole.starts[c])
         pool, own = pools.get(stratum, []), int(labels[a])
         if not pool or (stratum, own) in hopeless:
             continue
-        first = int(walk.choosers[c]) % len(pool)
+        first = int(whole.choosers[c]) % len(pool)
         turn = [*range(first, len(pool)), *range(first)]
         place = next((i for i in turn if own not in pool[i][1:]), None)
         if place is None:
@@ -196,13 +251,36 @@ def _leaders(
 ) -> npt.NDArray[np.uint32]:
     """The row of the lowest draw in each of these classes, which are small."""
     sizes = classes.sizes[found]
+    rows = classes.rows_of(found)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return _lowest(starts, np.arange(found.size), rows, _draws(identity[rows], record_key))
+
+
+def _choosers(
+    starts: Int64s,
+    wanting: Flags,
+    rows: npt.NDArray[np.uint32],
+    draws: UInt64s,
+    *,
+    identity: Int64s | UInt64s,
+    keys: DrawKeys,
+) -> UInt64s:
+    """For each wanting class the draw that decides among its candidates: another one of the record drawn first."""
+    found = np.flatnonzero(wanting)
+    choosers = np.zeros(wanting.size, dtype=np.uint64)
+    choosers[found] = _draws(identity[_lowest(starts, found, rows, draws)], keys.partner)
+    return choosers
+
+
+def _lowest(starts: Int64s, chosen: Int64s, rows: npt.NDArray[np.uint32], draws: UInt64s) -> npt.NDArray[np.uint32]:
+    """The row of the lowest draw in each of the chosen classes, of which the rows and their draws are given."""
+    sizes = np.diff(starts)[chosen]
     begins = np.cumsum(sizes) - sizes
-    positions = np.repeat(classes.starts[found] - begins, sizes) + np.arange(sizes.sum())
-    rows = classes.rows[positions]
-    draws = _draws(identity[rows], record_key)
-    lowest = np.flatnonzero(draws == np.repeat(np.minimum.reduceat(draws, begins), sizes))
-    owner = np.repeat(np.arange(found.size), sizes)[lowest]
-    leaders: npt.NDArray[np.uint32] = rows[lowest[np.diff(owner, prepend=-1) > 0]]
+    positions = np.repeat(starts[chosen] - begins, sizes) + np.arange(sizes.sum())
+    drawn = draws[positions]
+    lowest = np.flatnonzero(drawn == np.repeat(np.minimum.reduceat(drawn, begins), sizes))
+    owner = np.repeat(np.arange(chosen.size), sizes)[lowest]
+    leaders: npt.NDArray[np.uint32] = rows[positions[lowest[np.diff(owner, prepend=-1) > 0]]]
     return leaders
 
 

@@ -5,7 +5,10 @@ In memory only: the walk of the targeted Confidentiality Edit needs the sorted f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.kernels import cells, radix, walk
-from safeswap.model.microdata import Microdata
-from safeswap.model.value_order import ranked_columns
+from safeswap.model.microdata import Microdata, smallest_code_type
+from safeswap.model.value_order import rank_of_code
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -25,30 +28,67 @@ Names = tuple[str, ...]
 class SortedClasses:
     """The classes of equal keys in sort order: class c holds the rows ``rows[starts[c]:starts[c + 1]]``.
 
-    ``strata`` numbers, for each class, the part of the file within which it may exchange.
+    ``strata`` numbers, for each class, the part of the file within which it may exchange. Only counts are needed to
+    know the classes, so the file is sorted when somebody asks for all of its ``rows``, and not before.
     """
 
-    rows: radix.Rows
     starts: Int64s
     strata: Int64s
+    codes: cells.Codes = field(repr=False)  # the cell of each row, ascending from class to class
+    possible: int
+    names: cells.Codes  # the cell of each class
+    ties: radix.Rows | None = None
 
     @property
     def sizes(self) -> Int64s:
         """How many records each class has."""
         return np.diff(self.starts)
 
-    def class_of(self, positions: Int64s) -> Int64s:
-        """The class in which each position of the sorted file lies."""
-        found: Int64s = np.searchsorted(self.starts, positions, side="right") - 1
+    @cached_property
+    def rows(self) -> radix.Rows:
+        """The row at each position of the sorted file."""
+        return radix.sort_rows(self.codes, self.possible, self.ties)[1]
+
+    def class_of(self, rows: npt.NDArray[np.integer[Any]]) -> Int64s:
+        """The class of each of some rows."""
+        found: Int64s = np.searchsorted(self.names, self.codes[rows])
         return found
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a table with a place for each possible cell is worth having."""
+        return cells.is_dense(self.possible, self.codes.size)
+
+    def positions(self, chosen: Int64s) -> Int64s:
+        """The positions of some classes, which are given in ascending order."""
+        sizes = self.sizes[chosen]
+        begins = np.cumsum(sizes) - sizes
+        found: Int64s = np.repeat(self.starts[chosen] - begins, sizes) + np.arange(sizes.sum())
+        return found
+
+    def rows_of(self, chosen: Int64s) -> radix.Rows:
+        """The rows of some classes, which are given in ascending order: ``rows`` at their positions."""
+        if not self.is_counted or self.ties is not None or "rows" in self.__dict__:
+            return self.rows[self.positions(chosen)]
+        return self.grouped(self.codes, chosen, self.sizes[chosen])
+
+    def grouped(self, codes: cells.Codes, chosen: Int64s, sizes: Int64s) -> radix.Rows:
+        """Where records of the chosen classes stand in ``codes``, class by class; ``sizes`` says how many of each."""
+        cursor = np.full(self.possible, -1, dtype=np.int32)
+        cursor[self.names[chosen]] = np.cumsum(sizes) - sizes
+        return walk.collect(codes, cursor, int(sizes.sum()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Walked:
-    """Who exchanges with whom: stages of pairs of positions, each with the row that stands there."""
+    """Who exchanges with whom: stages of pairs of rows."""
 
-    rows: radix.Rows
-    stages: tuple[Int64s, ...]
+    pairs: tuple[Int64s, ...]
+
+    @classmethod
+    def of(cls, rows: radix.Rows, stages: tuple[Int64s, ...]) -> Walked:
+        """The pairs where ``rows`` tells the row at each position of the stages."""
+        return cls(pairs=tuple(rows[stage].astype(np.int64) for stage in stages))
 
 
 def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: radix.Rows | None = None) -> SortedClasses:
@@ -63,14 +103,34 @@ def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: radi
     >>> found.rows.tolist(), found.starts.tolist()
     ([1, 2, 0], [0, 1, 2, 3])
     """
-    codes, possible = cells.pack(*ranked_columns(data, (*within, *keys)))
-    ordered, rows = radix.sort_rows(codes, possible, ties)
+    names = (*within, *keys)
+    codes, sizes = data.coded_columns(names)
+    ranks = [rank_of_code(data, name)[:size] for name, size in zip(names, sizes, strict=True)]
+    packed, possible = cells.pack(codes, sizes, [r.astype(smallest_code_type(r.size)) for r in ranks])
+    if prod(sizes) == possible and cells.is_dense(possible, packed.size):
+        return _counted_classes(packed, possible, prod(sizes[len(within) :]), ties)
+    ordered, rows = radix.sort_rows(packed, possible, ties)
     starts = walk.class_starts(ordered)
     strata = np.zeros(starts.size - 1, dtype=np.int64)
     if within and strata.size:
         part = cells.pack(*data.coded_columns(within))[0][rows[starts[:-1]]]
         np.cumsum(part[1:] != part[:-1], out=strata[1:])
-    return SortedClasses(rows=rows, starts=starts, strata=strata)
+    names_of = ordered[starts[:-1]]
+    classes = SortedClasses(starts=starts, strata=strata, codes=packed, possible=possible, names=names_of, ties=ties)
+    classes.__dict__["rows"] = rows  # sorted already
+    return classes
+
+
+def _counted_classes(packed: cells.Codes, possible: int, inner: int, ties: radix.Rows | None) -> SortedClasses:
+    """The classes from the counts of all possible cells, ``inner`` of which make up a stratum."""
+    counts = cells.dense_counts(packed, possible)
+    names = np.flatnonzero(counts)
+    starts = np.concatenate([[0], np.cumsum(counts[names], dtype=np.int64)])
+    strata = np.zeros(names.size, dtype=np.int64)
+    np.cumsum(np.diff(names // inner) != 0, out=strata[1:])
+    return SortedClasses(
+        starts=starts, strata=strata, codes=packed, possible=possible, ties=ties, names=names.astype(packed.dtype)
+    )
 
 
 def letter_walk(classes: SortedClasses, failing: Flags) -> Walked:
@@ -85,7 +145,7 @@ def letter_walk(classes: SortedClasses, failing: Flags) -> Walked:
     used[ahead.ravel()] = True
     back = _neighbours(classes, backward)
     again = used[back[:, 0]]
-    return Walked(rows=classes.rows, stages=(np.concatenate([ahead, back[~again]]), back[again]))
+    return Walked.of(classes.rows, (np.concatenate([ahead, back[~again]]), back[again]))
 
 
 def _neighbours(classes: SortedClasses, first: Int64s) -> Int64s:

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InternalError
@@ -78,11 +77,13 @@ def _integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Code
         found = numbers.code(values, out[: len(values)])
         if known is not None and not np.array_equal(numbers.levels[found], values):
             raise InternalError("a column was coded wrongly", code="coding", column=name)
-        codes.put(start, found, len(numbers.levels))
+        codes.room(start, len(found), len(numbers.levels))[:] = found
     return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
 
 
 def _dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
+    from safeswap.kernels.integer_codes import look_up
+
     number_of: dict[Any, int] = {} if known is None else {value: n for n, value in enumerate(known.to_pylist())}
     codes = _Growing(len(files))
     levels, places = None, np.zeros(0, np.uint32)
@@ -93,7 +94,7 @@ def _dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> 
         if levels is None or not column.dictionary.equals(levels):
             levels = column.dictionary
             places = np.array([number_of.setdefault(value, len(number_of)) for value in levels.to_pylist()], np.uint32)
-        codes.put(start, places[column.indices.to_numpy()], len(number_of))
+        look_up(places, column.indices.to_numpy(), codes.room(start, len(column), len(number_of)))
     kind = pa.string() if levels is None else levels.type
     return Coded(codes.array, pa.array(list(number_of), type=kind), has_missing=False)
 
@@ -104,12 +105,13 @@ class _Growing:
     def __init__(self, records: int) -> None:
         self.array: Codes = np.empty(records, np.uint8)
 
-    def put(self, start: int, codes: npt.NDArray[Any], levels: int) -> None:
+    def room(self, start: int, records: int, levels: int) -> Codes:
+        """Where the codes of the records from ``start`` on belong; so many levels must fit."""
         if levels > np.iinfo(self.array.dtype).max + 1:
             wider: Codes = np.empty(len(self.array), smallest_code_type(levels))
             wider[:start] = self.array[:start]
             self.array = wider
-        self.array[start : start + len(codes)] = codes
+        return self.array[start : start + records]
 
 
 def side_by_side(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:

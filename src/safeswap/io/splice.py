@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +21,7 @@ from safeswap.io.compact_protocol import BINARY, I64, LIST, Struct, parse, seria
 
 _MAGIC = b"PAR1"
 _MOST_FOOTER = 1 << 28
-_COPY = 1 << 23
+_COPY = 1 << 19  # what fits the cache: larger pieces would be copied by way of memory
 
 # Field numbers of parquet.thrift.
 _SCHEMA, _ROW_GROUPS = 2, 4  # of FileMetaData
@@ -150,14 +151,12 @@ def _copied(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
     """Copy a chunk to the end of ``out``; its entry in the footer with the new place."""
     start, length = _extent(chunk)
     at = out.tell()
-    source.seek(start)
-    left = length
-    while left:
-        data = source.read(min(left, _COPY))
-        if not data:
-            raise ValueError("a column chunk is cut short")
+    copied = 0
+    for data in _runs(source, start, length):
         out.write(data)
-        left -= len(data)
+        copied += len(data)
+    if copied < length:
+        raise ValueError("a column chunk is cut short")
     meta = {n: v for n, v in chunk[_CHUNK][1].items() if n not in (_BLOOM, _BLOOM_LENGTH)}
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
         if number in meta and meta[number][1] > 0:
@@ -190,10 +189,16 @@ def _same_bytes(first: BinaryIO, second: BinaryIO, mine: Struct, theirs: Any) ->
     (at, length), (there, other) = _extent(mine), _extent(theirs)
     if length != other:
         return False
-    return all(a == b for a, b in zip(_runs(first, at, length), _runs(second, there, length), strict=True))
+    return all(a == b for a, b in zip_longest(_runs(first, at, length), _runs(second, there, length)))
 
 
-def _runs(file: BinaryIO, at: int, length: int) -> Iterator[bytes]:
+def _runs(file: BinaryIO, at: int, length: int) -> Iterator[bytearray]:
+    """The bytes of a chunk, some at a time, as far as the file goes; they stand where the next ones will."""
     file.seek(at)
-    for start in range(0, length, _COPY):
-        yield file.read(min(_COPY, length - start))
+    room = bytearray(min(_COPY, length))
+    while length:
+        found = file.readinto(memoryview(room)[: min(len(room), length)])  # type: ignore[attr-defined]
+        if not found:
+            return
+        length -= found
+        yield room if found == len(room) else room[:found]

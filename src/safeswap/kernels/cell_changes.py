@@ -1,8 +1,10 @@
 """What a masking did to the cells of a large file, from the cells of its records and the few that changed.
 
 Every record is spread over partitions by its scrambled code and counted there in a table that fits the cache, as in
-:mod:`safeswap.kernels.sparse`. Nothing is kept per record: of each cell only how many records it holds, how many of
-them took part, and how many left and entered it, and of these only what figures of risk and distortion need.
+:mod:`safeswap.kernels.sparse`; where the file is in the order of its cells anyway, as one sorted by area is by the
+leading part of them, its stretches are the partitions. Nothing is kept per record: of each cell only how many records
+it holds, how many of them took part, and how many left and entered it, and of these only what figures of risk and
+distortion need.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ _ONE = np.uint64(1)
 _FIRST_TABLE = 1 << 10
 _PARTITION_RECORDS = 1 << 13
 _MOST_BITS = 12
+_MOST_ORDERED_BITS = 16  # nothing is spread then, so that partitions may be many
+_UNEVEN = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +81,20 @@ def _dense(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt6
 
 
 def _sparse(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int) -> CellChanges:
-    bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
-    shift = np.uint64(64 - bits)
-    records, record_starts = _spread(codes, shift, bits)
-    left, entered, stayed = (_spread(each, shift, bits) for each in movements)
+    in_order = _in_order(codes, possible)
+    if in_order is None:
+        bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
+        shift = np.uint64(64 - bits)
+        records, record_starts = _spread(codes, shift, bits)
+        left, entered, stayed = (_spread(each, shift, bits) for each in movements)
+    else:
+        record_starts, shift = in_order
+        records = codes
+        left, entered, stayed = (_spread_in_order(each, shift, record_starts.size - 1) for each in movements)
     begins = left[1] + entered[1]  # where the changed cells of a partition are put down
     most = int(begins[-1])
     names, before, after = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
-    found = np.zeros(1 << bits, np.int64)
+    found = np.zeros(begins.size - 1, np.int64)
     parts = sparse.stretches(record_starts, spans(codes.size))
     small = np.zeros((len(parts), 2, limit), np.int64)
 
@@ -92,6 +102,7 @@ def _sparse(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt
         _count_partitions(
             *parts[s],
             (records, record_starts),
+            in_order is not None,
             left,
             entered,
             stayed,
@@ -115,6 +126,27 @@ def _sparse(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt
     return CellChanges(joint, total[0], total[1])
 
 
+def _in_order(codes: Codes, possible: int) -> tuple[Int64s, np.uint64] | None:
+    """Where the partitions begin if the records come in the order of the leading bits of their codes, and the shift.
+
+    A file that is sorted by area comes so: its records are where they belong already and need not be spread. None where
+    they are not, or where most of them have the same leading bits.
+    """
+    bits = min(_MOST_ORDERED_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
+    shift = np.uint64(max(0, (possible - 1).bit_length() - bits))
+    starts = np.zeros((possible - 1 >> int(shift)) + 2, np.int64)
+    if not _ascend(codes, shift, starts) or np.diff(starts).max() > _UNEVEN * _PARTITION_RECORDS:
+        return None
+    return starts, shift
+
+
+def _spread_in_order(codes: UInt64s, shift: np.uint64, parts: int) -> tuple[UInt64s, Int64s]:
+    """The scrambled codes by partition, where these are told by leading bits, and where each partition begins."""
+    starts, keys = np.zeros(parts + 1, np.int64), np.empty(codes.size, np.uint64)
+    _deal_by_leading_bits(codes, shift, starts, keys)
+    return keys, starts
+
+
 def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]:
     """The scrambled codes by partition, and where each partition begins."""
     runs = spans(codes.size)
@@ -128,7 +160,35 @@ def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_partitions(first, last, records, left, entered, stayed, out, small):  # type: ignore[no-untyped-def]
+def _ascend(codes, shift, starts):  # type: ignore[no-untyped-def]
+    """Whether the leading bits never fall; ``starts`` then says where each value of theirs begins."""
+    part = np.int64(0)
+    for i in range(codes.size):
+        here = np.int64(np.uint64(codes[i]) >> shift)
+        if here != part:
+            if here < part:
+                return False
+            starts[part + 1 : here + 1] = i
+            part = here
+    starts[part + 1 :] = codes.size
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _deal_by_leading_bits(codes, shift, starts, keys):  # type: ignore[no-untyped-def]
+    for code in codes:
+        starts[(code >> shift) + _ONE] += 1
+    for part in range(1, starts.size):
+        starts[part] += starts[part - 1]
+    cursor = starts.copy()
+    for code in codes:
+        part = code >> shift
+        keys[cursor[part]] = hashing.scramble(code)
+        cursor[part] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_partitions(first, last, records, is_plain, left, entered, stayed, out, small):  # type: ignore[no-untyped-def]
     begins, found, names, before, after = out
     limit = small.shape[1]
     slots = np.zeros(_FIRST_TABLE, np.int32)  # number + 1, so that 0 is an empty slot
@@ -138,7 +198,7 @@ def _count_partitions(first, last, records, left, entered, stayed, out, small): 
         slots[:] = 0
         used = 0
         for i in range(records[1][part], records[1][part + 1]):
-            key = records[0][i]
+            key = hashing.scramble(records[0][i]) if is_plain else np.uint64(records[0][i])
             slot = _place(slots, keys, key)
             if slots[slot] == 0:
                 if used == keys.size:

@@ -47,19 +47,28 @@ class JointCounts:
     cells: int
 
 
-def pack(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[Codes, int]:
+def pack(
+    columns: Sequence[Codes], cardinalities: Sequence[int], ranks: Sequence[Codes] | None = None
+) -> tuple[Codes, int]:
     """One integer per record that names its cell, in the narrowest unsigned type, and how many are possible.
 
     Two records get the same integer exactly if they agree in every column. Where the product of the
     cardinalities exceeds 2**62 the codes are replaced by their ranks among those that occur; the order of the
     cells stays the same, but the integers then have a meaning within this call only. A single column that is as
-    narrow as can be is returned as it is.
+    narrow as can be is returned as it is. With ``ranks``, a table per column, each code counts as what its table
+    says, without the columns being written anew.
 
     >>> codes, cells = pack([np.array([0, 1, 1], np.uint8), np.array([2, 0, 2], np.uint8)], [2, 3])
     >>> codes.tolist(), cells, codes.dtype.name
     ([2, 3, 5], 6, 'uint8')
+    >>> pack([np.array([0, 1, 1], np.uint8)], [2], [np.array([1, 0], np.uint8)])[0].tolist()
+    [1, 0, 0]
     """
     columns, radices = _checked(columns, cardinalities)
+    if ranks is not None and prod(radices) <= MOST_CELLS:
+        return _packed(columns, radices, ranks), prod(radices)
+    if ranks is not None:
+        columns = [table[column] for table, column in zip(ranks, columns, strict=True)]
     while prod(radices) > MOST_CELLS:
         # The longest beginning that fits becomes one column of ranks, at most as many as there are records.
         fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
@@ -197,23 +206,28 @@ def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[li
     return plain, [max(1, int(c)) for c in cardinalities]
 
 
-def _packed(columns: Sequence[Codes], radices: Sequence[int]) -> Codes:
+def _packed(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Codes] | None = None) -> Codes:
     dtype = np.min_scalar_type(prod(radices) - 1)
-    if len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
+    if ranks is None and len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
         return columns[0]
     codes = np.empty(columns[0].size, dtype)
     # In the type of the codes: a radix that does not fit multiplies nothing but zeros.
     factors = np.array(radices, np.uint64).astype(codes.dtype)
     tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
 
+    tables = [None] * len(columns) if ranks is None else [_table(table, codes.dtype) for table in ranks]
     records = _BLOCK_BYTES // codes.itemsize
 
     def pack_run(run: tuple[int, int]) -> None:
         for start in range(run[0], run[1], records):
             block = slice(start, min(start + records, run[1]))
             codes[block] = 0
-            for column, factor, top in zip(columns, factors, tops, strict=True):
-                if _fold(column[block], factor, top, codes[block]):
+            for column, factor, top, table in zip(columns, factors, tops, tables, strict=True):
+                if table is not None:
+                    outside = _fold_ranks(column[block], factor, table, codes[block])
+                else:
+                    outside = _fold(column[block], factor, top, codes[block])
+                if outside:
                     raise ValueError("a column holds a code that is not below its cardinality")
 
     run_all(pack_run, spans(codes.size))
@@ -226,6 +240,21 @@ def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
     for i in range(column.size):
         outside |= column[i] > top
         codes[i] = codes[i] * factor + column[i]
+    return outside
+
+
+def _table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:
+    """The table in the type of the codes; None where every code is its own rank."""
+    return None if np.array_equal(ranks, np.arange(ranks.size)) else np.ascontiguousarray(ranks, dtype=dtype)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
+    outside = False
+    for i in range(column.size):
+        known = column[i] < table.size
+        outside |= not known
+        codes[i] = codes[i] * factor + table[column[i] if known else 0]
     return outside
 
 

@@ -67,6 +67,25 @@ class IntegerCodes:
         _enter(levels, self._found, self._slots)
 
 
+def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Put down, for each place, what the table says there.
+
+    >>> out = np.zeros(3, np.uint8)
+    >>> look_up(np.array([7, 9], np.uint32), np.array([1, 1, 0], np.int32), out)
+    >>> out.tolist()
+    [9, 9, 7]
+    """
+    if places.size and not 0 <= places.min() <= places.max() < table.size:
+        raise IndexError("a place is not in the table")
+    _look_up(np.ascontiguousarray(table, dtype=out.dtype), places, out)
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_up(table, places, out):  # type: ignore[no-untyped-def]
+    for i in range(places.size):
+        out[i] = table[places[i]]
+
+
 @numba.njit(cache=True, nogil=True)
 def _number(values, codes, start, slots, levels, found):  # type: ignore[no-untyped-def]
     """Number the values from ``start`` on, as far as the table has room."""

@@ -17,6 +17,9 @@ import numpy.typing as npt
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 Rows = npt.NDArray[np.uint32]
 Int64s = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int32]
+Draws = npt.NDArray[np.uint64]
+Bounds = npt.NDArray[np.uint32]
 Flags = npt.NDArray[np.bool_]
 
 
@@ -38,6 +41,41 @@ def class_starts(codes: Codes) -> Int64s:
             starts[c] = i
     starts[classes] = codes.size
     return starts
+
+
+@numba.njit(cache=True, nogil=True)
+def collect(cells: Codes, cursor: Places, number: int) -> Rows:
+    """The ``number`` rows whose cell has a place in ``cursor`` (below 0: none), each at the next place of its cell.
+
+    Rows of one cell come in file order. The cursors move on.
+
+    >>> collect(np.array([3, 1, 2, 3], np.uint8), np.array([-1, 0, -1, 1], np.int32), 3).tolist()
+    [1, 0, 3]
+    """
+    rows = np.empty(number, np.uint32)
+    for i in range(cells.size):
+        place = cursor[cells[i]]
+        if place >= 0:
+            rows[place] = i
+            cursor[cells[i]] = place + 1
+    return rows
+
+
+@numba.njit(cache=True, nogil=True)
+def take_low(cells: Codes, draws: Draws, bounds: Bounds, rows: Rows) -> int:
+    """Put down which records have a draw, by its upper half, up to the bound of their cell; how many they are.
+
+    >>> rows = np.empty(2, np.uint32)
+    >>> draws = np.array([5 << 32, 6 << 32], np.uint64)
+    >>> take_low(np.array([0, 0], np.uint8), draws, np.array([5], np.uint32), rows), int(rows[0])
+    (1, 0)
+    """
+    taken = 0
+    for i in range(cells.size):
+        if (draws[i] >> np.uint64(32)) <= bounds[cells[i]]:
+            rows[taken] = i
+            taken += 1
+    return taken
 
 
 @numba.njit(cache=True, nogil=True)

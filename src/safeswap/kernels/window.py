@@ -55,7 +55,6 @@ def _gather(rows, labels, draws, ordered_labels, ordered_draws):  # type: ignore
         ordered_draws[i] = draws[rows[i]]
 
 
-@numba.njit(cache=True, nogil=True)
 def pair_in_windows(
     starts: Int64s,
     strata: Int64s,
@@ -73,6 +72,46 @@ def pair_in_windows(
     rearranged within classes; positions in the result speak of the new arrangement. Where the classes are those of a
     whole file, a stratum that is smaller than a window is enough of one.
     """
+    cut = np.zeros(strata.size, np.bool_)
+    pairs, used, treated, _ = _pair(starts, strata, cut, wanting, choosers, rows, labels, draws, candidates, is_whole)
+    return pairs, used, treated
+
+
+def pair_among_lowest(
+    starts: Int64s,
+    strata: Int64s,
+    cut: Flags,
+    wanting: Flags,
+    choosers: UInt64s,
+    rows: Rows,
+    labels: UInt64s,
+    draws: UInt64s,
+    candidates: int,
+) -> tuple[Int64s, bool]:
+    """Pairs of positions where only the lowest draws of some classes are given, those that are ``cut`` short.
+
+    Also whether they are the pairs of the whole file, and complete: no window looked for a record that is not given,
+    and every wanting class was treated.
+    """
+    places = (rows, labels, draws)
+    pairs, _, treated, missed = _pair(starts, strata, cut, wanting, choosers, *places, candidates, is_whole=True)
+    return pairs, not missed and not (wanting & ~treated).any()
+
+
+@numba.njit(cache=True, nogil=True)
+def _pair(
+    starts: Int64s,
+    strata: Int64s,
+    cut: Flags,
+    wanting: Flags,
+    choosers: UInt64s,
+    rows: Rows,
+    labels: UInt64s,
+    draws: UInt64s,
+    candidates: int,
+    is_whole: bool,
+) -> tuple[Int64s, Flags, Flags, bool]:
+    """Pairs, used positions, classes treated, and whether a record was looked for that is not given."""
     classes = strata.size
     used = np.zeros(rows.size, np.bool_)
     treated = np.zeros(classes, np.bool_)
@@ -84,6 +123,7 @@ def pair_in_windows(
     kinds, counts = np.empty(room, np.uint64), np.empty(room, np.int64)
     pairs = np.empty((int(np.sum(wanting)), 2), np.int64)
     made = 0
+    missed = False
     for c in range(classes):
         if not wanting[c] or treated[c]:
             continue
@@ -92,6 +132,7 @@ def pair_in_windows(
             c,
             starts,
             strata,
+            cut,
             ready,
             rows,
             labels,
@@ -106,6 +147,9 @@ def pair_in_windows(
             kinds,
             counts,
         )
+        if size < 0:
+            missed = True
+            break
         first = starts[c]
         eligible = 0
         for i in range(size):
@@ -124,9 +168,10 @@ def pair_in_windows(
             treated[of] = True
             free[of] -= 1
             if free[of] == 0:
+                missed |= cut[of]
                 behind[of] = of + 1
                 before[of + 1] = of
-    return pairs[:made], used, treated
+    return pairs[:made], used, treated, missed
 
 
 @numba.njit(cache=True, nogil=True)
@@ -134,6 +179,7 @@ def _window(  # type: ignore[no-untyped-def]
     c,
     starts,
     strata,
+    cut,
     ready,
     rows,
     labels,
@@ -148,7 +194,10 @@ def _window(  # type: ignore[no-untyped-def]
     kinds,
     counts,
 ):
-    """Fill the window of class c; its size, or 0 where it is not large enough and there is more to look at."""
+    """Fill the window of class c; its size, or 0 where it is not large enough and there is more to look at.
+
+    Less than 0: a record would have to be looked at that is not given.
+    """
     size, known, most = 0, 0, 0
     below, above = c, c + 1  # behind[above] and before[below] skip classes without a free record
     forward, all_seen = True, is_whole
@@ -180,9 +229,11 @@ def _window(  # type: ignore[no-untyped-def]
                 counts[kind] += 1
                 most = max(most, counts[kind])
             position += 1
+        if taken < candidates and cut[other]:
+            return -1
         if size - most >= candidates:
             return size
-        all_seen &= position == starts[other + 1]
+        all_seen &= position == starts[other + 1] and not cut[other]
     return 0
 
 

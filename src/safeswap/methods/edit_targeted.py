@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.engines.base import Engine
 from safeswap.engines.keyed_walk import DrawKeys, kept, keyed_walk
+from safeswap.engines.row_labels import CellLabels, ClassLabels, RowLabels, mixed_strata
 from safeswap.engines.sorted_classes import (
     Flags,
     Int64s,
@@ -23,7 +23,7 @@ from safeswap.engines.sorted_classes import (
     letter_walk,
     sort_classes,
 )
-from safeswap.kernels import cells, keyed, walk
+from safeswap.kernels import keyed
 from safeswap.methods.edit_checks import check_edit
 from safeswap.methods.near_optimal import near_optimal_order
 from safeswap.methods.swap import compensating
@@ -92,8 +92,8 @@ class EditTargeted:
         else:
             walked = keyed_walk(data, edit.classes, wanting, edit.labels, candidates=spec.candidates, keys=keys)
         masked, exchanges = data, []
-        for stage in walked.stages:
-            for names, pairs in _true_exchanges(masked, edit, spec, walked.rows[stage].astype(np.int64)):
+        for drawn in walked.pairs:
+            for names, pairs in _true_exchanges(masked, edit, spec, drawn):
                 masked = engine.exchange(masked, names, pairs)
                 exchanges.append(Exchange(attributes=names, pairs=pairs))
         plan = _planned(edit, spec)
@@ -144,7 +144,7 @@ class _Edit:
     exchanged: Names
     classes: SortedClasses
     below: Flags
-    labels: npt.NDArray[np.uint64]  # by row: records of one label would not change by an exchange
+    labels: RowLabels
 
 
 def _prepared(data: Microdata, spec: EditTargetedSpec) -> _Edit:
@@ -154,11 +154,8 @@ def _prepared(data: Microdata, spec: EditTargetedSpec) -> _Edit:
         keys = near_optimal_order(data, keys, spec.order_by).keys
     ties = identifier_order(data) if spec.variant == "letter" else None  # the keyed walk arranges classes itself
     classes = sort_classes(data, keys, within=spec.within, ties=ties)
-    if spec.exchange == "categorical":  # records of two classes always differ in some key
-        labels = np.empty(len(data), dtype=np.uint64)
-        labels[classes.rows] = np.repeat(np.arange(classes.strata.size), classes.sizes)
-    else:
-        labels = cells.pack(*data.coded_columns(exchanged))[0].astype(np.uint64)
+    # Records of two classes always differ in some key.
+    labels: RowLabels = ClassLabels(classes) if spec.exchange == "categorical" else CellLabels(data, exchanged)
     below = classes.sizes < spec.tolerance
     return _Edit(keys=keys, exchanged=exchanged, classes=classes, below=below, labels=labels)
 
@@ -166,11 +163,10 @@ def _prepared(data: Microdata, spec: EditTargetedSpec) -> _Edit:
 def _planned(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
     below = int(np.count_nonzero(edit.below))
     asked = int(spec.keep_fraction * below + 0.5)
-    possible = walk.mixed(edit.classes.starts, edit.classes.strata, edit.classes.rows, edit.labels)
-    feasible = min(asked, int(np.count_nonzero(edit.below & possible)))
+    feasible = min(asked, int(np.count_nonzero(edit.below & mixed_strata(edit.classes, edit.below, edit.labels))))
     return EditPlan(
         method="edit_targeted",
-        records=edit.classes.rows.size,
+        records=edit.classes.codes.size,
         asked=asked,
         feasible=feasible,
         binds=(*spec.within, *edit.exchanged) if feasible < asked else (),
@@ -196,19 +192,15 @@ def _facts(
     before: Microdata, after: Microdata, *, edit: _Edit, spec: EditTargetedSpec, walked: Walked, wanting: Flags
 ) -> dict[str, Any]:
     """Counts for the report and for Theorem A.3; nothing about any one record."""
-    called = np.concatenate([np.zeros((0, 2), dtype=np.int64), *walked.stages])
-    took_part = np.zeros(walked.rows.size, dtype=np.bool_)
-    took_part[called.ravel()] = True
-    positions = np.flatnonzero(took_part)
-    rows = walked.rows[positions]
+    pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *walked.pairs])
+    rows = np.unique(pairs)
     changed = np.zeros(rows.size, dtype=np.bool_)
     for name in edit.exchanged:
         changed |= before.coded(name).codes[rows] != after.coded(name).codes[rows]
-    classes = edit.classes.class_of(positions)
+    classes = edit.classes.class_of(rows)
     alive = np.zeros(edit.below.size, dtype=np.bool_)
     alive[classes[changed]] = True
     left = edit.below & ~alive
-    pairs = walked.rows[called]
     levels = (*spec.within, *edit.exchanged) if spec.exchange == "geography" else spec.within
     stamp = {"not_for_release": "done by the letter it can be replayed"} if spec.variant == "letter" else {}
     return {
@@ -217,16 +209,16 @@ def _facts(
         "classes": int(edit.below.size),
         "below_tolerance": int(np.count_nonzero(edit.below)),
         "kept": int(np.count_nonzero(wanting)),
-        "took_part": int(positions.size),
+        "took_part": int(rows.size),
         "from_above_tolerance": int(np.count_nonzero(~edit.below[classes])),
         "changed": int(np.count_nonzero(changed)),
-        "called_for": int(called.shape[0]),
+        "called_for": len(pairs),
         LEFT: int(np.count_nonzero(left)),
         "left_though_kept": int(np.count_nonzero(left & wanting)),
         "pairs_within": {name: _agreeing(before, name, pairs) for name in levels},
     }
 
 
-def _agreeing(data: Microdata, name: str, pairs: npt.NDArray[np.uint32]) -> int:
+def _agreeing(data: Microdata, name: str, pairs: Int64s) -> int:
     codes = data.coded(name).codes
     return int(np.count_nonzero(codes[pairs[:, 0]] == codes[pairs[:, 1]]))

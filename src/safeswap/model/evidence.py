@@ -50,6 +50,7 @@ class Evidence:
         self._changed: dict[str, Flags | None] = {}
         self._codes: dict[str, tuple[Integers, Integers]] = {}
         self._pairs: dict[int, Integers] = {}
+        self._common: dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]] = {}
 
     @cached_property
     def obstacle(self) -> str:
@@ -73,9 +74,8 @@ class Evidence:
     def changed(self, name: str) -> Flags | None:
         """Per row, whether the column holds another value than before; None where it is the same memory."""
         if name not in self._changed:
-            before, after = self._columns(name)
-            shared = same_memory(before, after)
-            self._changed[name] = None if shared else different(*aligned_columns(before, after))
+            shared = same_memory(*self._columns(name))
+            self._changed[name] = None if shared else different(*self._aligned(name))
         return self._changed[name]
 
     @cached_property
@@ -107,8 +107,9 @@ class Evidence:
         """The column over ``rows``, before and after, as integers that are equal where the values are."""
         if name not in self._codes:
             index = pa.array(self.rows)
-            before, after = (column.take(index) for column in self._columns(name))
-            self._codes[name] = as_codes(*aligned_columns(before, after))
+            known = self._common.get(name)
+            before, after = (column.take(index) for column in known or self._columns(name))
+            self._codes[name] = as_codes(before, after) if known else as_codes(*aligned_columns(before, after))
         return self._codes[name]
 
     def stages(self, names: tuple[str, ...]) -> Iterator[tuple[Exchange, dict[str, Integers]]]:
@@ -119,6 +120,15 @@ class Evidence:
             for name in exchange.attributes:
                 if name in state:
                     state[name] = exchanged(state[name], self.pairs(exchange))
+
+    def _aligned(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+        """Both columns in full; the common codes of dictionaries are kept, since looking through these is dear."""
+        before, after = self._columns(name)
+        aligned = aligned_columns(before, after)
+        dictionaries = all(pa.types.is_dictionary(side.type) for side in (before, after))
+        if dictionaries and all(pa.types.is_integer(side.type) for side in aligned):
+            self._common[name] = aligned
+        return aligned
 
     def _columns(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         return self.before.table.column(name), self.after.table.column(name)

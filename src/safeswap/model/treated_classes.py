@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.model.equality import bitwise, means_bits
+from safeswap.model.equality import Flags, Integers, bitwise, means_bits
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Invariant, Names
 
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
+
+_BLOCK = 1 << 15
+_STEP = 1 << 22
+_SMALL_TABLE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,48 @@ class TreatedClasses(Invariant):
             flags = evidence.changed(name)
             if flags is not None:
                 changed |= flags
-        columns = {f"k{i}": _codes(evidence.before.table.column(name)) for i, name in enumerate(self.keys)}
+        keys = [evidence.before.table.column(name) for name in self.keys]
+        sizes = _dictionary_sizes(keys)
+        if sizes is not None and prod(sizes) <= max(_SMALL_TABLE, 2 * len(changed)):
+            return _left_by_places(keys, sizes, changed, self.tolerance)
+        columns = {f"k{i}": _codes(column) for i, column in enumerate(keys)}
         table = pa.table({**columns, "changed": pa.array(changed)})
         classes = table.group_by(list(columns)).aggregate([("changed", "count"), ("changed", "any")])
         small = pc.less(classes["changed_count"], self.tolerance)
         return pc.sum(pc.and_(small, pc.invert(classes["changed_any"]))).as_py() or 0
+
+
+def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
+    """How many values each column can have; None where that is not told by one dictionary, or something is missing."""
+    for column in columns:
+        if not pa.types.is_dictionary(column.type) or column.null_count or not means_bits(column):
+            return None
+    return [len(column.chunk(0).dictionary) for column in columns]
+
+
+def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: Flags, tolerance: int) -> int:
+    """The combinations that are left, counted in a table that has a place for each possible one."""
+    indices = [column.chunk(0).indices.to_numpy() for column in columns]
+    possible = prod(sizes)
+    counts = np.zeros(possible, dtype=np.int64)
+    moved = np.zeros(possible, dtype=np.bool_)
+    step = max(_STEP, possible)  # a table is made for each step, which should not be shorter than the table
+    room = np.empty(min(step, len(changed)), dtype=np.int64)
+    for start in range(0, len(changed), step):
+        places = room[: len(changed) - start]
+        for first in range(0, len(places), _BLOCK):
+            _put_places(places[first : first + _BLOCK], indices, sizes, start + first)
+        counts += np.bincount(places, minlength=possible)
+        moved[places[changed[start : start + step]]] = True
+    return int(np.count_nonzero((counts > 0) & (counts < tolerance) & ~moved))
+
+
+def _put_places(places: Integers, indices: list[npt.NDArray[Any]], sizes: list[int], start: int) -> None:
+    """The place of the combination of each record from ``start`` on; a block at a time stays in the cache."""
+    places[:] = indices[0][start : start + len(places)]
+    for column, size in zip(indices[1:], sizes[1:], strict=True):
+        places *= size
+        places += column[start : start + len(places)]
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+import pytest
 from tests.dwellings import KEYS, dwellings, edit
 
+from safeswap.model import treated_classes
 from safeswap.model.treated_classes import TreatedClasses
 
 
@@ -27,6 +30,24 @@ def test_a_wrong_count_in_the_audit_is_found() -> None:
     for wrong in (facts["left"] - 1, facts["left"] + 1, None):
         lying = replace(masked.audit, facts={**facts, "left": wrong})
         assert not TreatedClasses(KEYS, 3).check(data, masked.data, lying).ok
+
+
+@pytest.mark.parametrize("fraction", [0.3, 1.0])
+def test_columns_with_dictionaries_are_counted_alike(fraction: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dwellings(2000)
+    masked = edit(data, keep_fraction=fraction)
+    coded = {name: data.table.column(name).combine_chunks().dictionary_encode() for name in KEYS}
+    columns = {name: pa.chunked_array([column]) for name, column in coded.items()}
+    before, after = (each.with_columns(columns, {}) for each in (data, masked.data))
+    promise = TreatedClasses(KEYS, 3)
+    asked = []
+    counted = treated_classes._left_by_places
+    monkeypatch.setattr(treated_classes, "_STEP", 300)
+    monkeypatch.setattr(treated_classes, "_BLOCK", 64)
+    monkeypatch.setattr(treated_classes, "_left_by_places", lambda *given: asked.append(1) or counted(*given))
+    assert promise.check(before, after, masked.audit).ok
+    assert not promise.check(before, before, masked.audit).ok
+    assert len(asked) == 2
 
 
 def test_another_tolerance_is_another_promise() -> None:

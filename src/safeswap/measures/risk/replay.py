@@ -83,8 +83,8 @@ class Replay(ParametricMeasure):
     def _walks(self, release: Microdata, keys: tuple[str, ...], names: tuple[str, ...]) -> dict[str, Walked]:
         """Who the intruder thinks was exchanged with whom, each way as he would find it."""
         from safeswap.engines.keyed_walk import DrawKeys, keyed_walk, record_draws
+        from safeswap.engines.row_labels import CellLabels
         from safeswap.engines.sorted_classes import identifier_order, letter_walk, sort_classes
-        from safeswap.kernels import cells
 
         guess = DrawKeys.derived(_GUESS, release, replicate=0)
         shuffled = np.argsort(record_draws(release, guess)).astype(np.uint32)
@@ -92,15 +92,14 @@ class Replay(ParametricMeasure):
         unseen = sort_classes(release, keys, within=self.within, ties=shuffled)
         failing = seen.sizes < self.tolerance
         moved = (*self.within, *keys) if self.first_key else names
-        labels = cells.pack(*release.coded_columns(moved))[0].astype(np.uint64)
+        labels = CellLabels(release, moved)
         drawn = keyed_walk(release, seen, failing, labels, candidates=self.candidates, keys=guess)
         return {LETTER: letter_walk(seen, failing), UNSEEN: letter_walk(unseen, failing), GUESSED: drawn}
 
     def _sources(self, release: Microdata, walked: Walked, keys: tuple[str, ...], names: tuple[str, ...]) -> list[Rows]:
         """For each exchanged attribute, the record of the release from which the intruder takes its value."""
         sources = [np.arange(len(release), dtype=np.int64) for _ in names]
-        for stage in reversed(walked.stages):  # the last exchange is the first to be undone
-            pairs = walked.rows[stage].astype(np.int64)
+        for pairs in reversed(walked.pairs):  # the last exchange is the first to be undone
             chosen = _first_keys(release, keys, pairs) if self.first_key else None
             for name, source in zip(names, sources, strict=True):
                 mine = pairs if chosen is None else pairs[chosen == keys.index(name)]
