@@ -14,6 +14,7 @@ from safeswap.io.ranges import order_of_levels
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.several import several
 
 
 def described(
@@ -109,7 +110,8 @@ def check_levels(data: Microdata, *, file: str = "", lines: Lines | None = None)
         strangers = np.flatnonzero(unlisted[coded.codes])
         if strangers.size:
             raise InputError(
-                f"{strangers.size:,} records have a value of {attribute.name!r} that is not among its levels, "
+                f"{several(strangers.size, 'record has', 'records have')} a value of {attribute.name!r} that is not "
+                "among its levels, "
                 f"the first in {positions_told(strangers, lines)}",
                 code="unlisted-level",
                 hint="add the level to the schema, or correct the data",

@@ -41,7 +41,10 @@ def _of_the_file(data: Microdata) -> Iterator[str]:
     guessed = [shown(a.name) for a in data.schema.attributes if a.inferred]
     if guessed:
         names = ", ".join(guessed[:10]) + (", …" if len(guessed) > 10 else "")
-        yield f"The kinds of {len(guessed):,} attributes are guesses ({names}): check them."
+        if len(guessed) == 1:
+            yield f"The kind of one attribute is a guess ({names}): check it."
+        else:
+            yield f"The kinds of {len(guessed):,} attributes are guesses ({names}): check them."
     if data.schema.identifier is None:
         yield "There is no identifier: records are known by their position, so keep the row order of the file."
     if not data.schema.categorical:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from safeswap.model.schema import Kind
+from safeswap.model.several import several
 
 _LONGEST_TEXT = 40
 _LEVELS_IN_A_LINE = 8
@@ -85,8 +86,9 @@ class CellSummary:
             for count, number in enumerate(self.small, start=1)
         )
         return (
-            f"{len(self.attributes)} categorical attributes form {self.possible:,} cells; "
-            f"{self.occupied:,} are occupied, of which {small}."
+            f"{several(len(self.attributes), 'categorical attribute forms', 'categorical attributes form')} "
+            f"{several(self.possible, 'cell')}; {self.occupied:,} {'is' if self.occupied == 1 else 'are'} occupied, "
+            f"of which {small}."
         )
 
 

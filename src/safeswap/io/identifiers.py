@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError
 from safeswap.io.columns import distinct_count
 from safeswap.model.microdata import code_column
+from safeswap.model.several import several
 
 _SHOWN = 10
 
@@ -39,7 +40,8 @@ def check_identifier(
     absent = missing_positions(column, missing)
     if absent.size:
         raise InputError(
-            f"{absent.size:,} records have no identifier {name!r}, the first in {positions_told(absent, lines)}",
+            f"{several(absent.size, 'record has', 'records have')} no identifier {name!r}, "
+            f"the first in {positions_told(absent, lines)}",
             code="missing-identifier",
             hint="give every record an identifier, or name no identifier column",
             column=name,

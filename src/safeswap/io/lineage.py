@@ -22,6 +22,7 @@ from safeswap.model.equality import aligned_columns, bitwise, different
 from safeswap.model.keyed_order import names_of
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, code_column
+from safeswap.model.several import several
 from safeswap.model.undo import replay
 
 _PUBLIC = bytes(32)  # fingerprints are compared across keys, so theirs is no secret
@@ -52,13 +53,13 @@ class Differencing:
         """The same in words."""
         if self.differ is None:
             most = self.touched_earlier + self.touched_now
-            return f"Comparing this release with {self.earlier} would show up to {most:,} records that were exchanged."
+            return f"Comparing this release with {self.earlier} would show up to {several(most, 'exchanged record')}."
         if self.differ == 0:
             return f"This release has the same values as {self.earlier}: it tells nothing more, in another form."
         return (
-            f"Comparing this release with {self.earlier} shows {self.differ:,} records with different values: each of "
-            f"them was exchanged in one of the two ({self.touched_earlier:,} then, {self.touched_now:,} now), and the "
-            "records in which both agree are very likely true."
+            f"Comparing this release with {self.earlier} shows {several(self.differ, 'record')} with different "
+            f"values: each was exchanged in one of the two ({self.touched_earlier:,} then, {self.touched_now:,} now), "
+            "and the records in which both agree are very likely true."
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from safeswap.measures.record_match import Rows, match_rows, record_labels
 from safeswap.model.confidentiality import ConfidentialityPlot, KeyPoints
 from safeswap.model.microdata import Microdata
 from safeswap.model.policy import Policy
+from safeswap.model.several import several
 
 EXACT_UP_TO = 20_000
 """Files of up to so many records have δ from all pairs."""
@@ -170,7 +171,8 @@ def _linked(
     ]
     zeros = int(np.count_nonzero(scales == 0)) + int(np.count_nonzero((metric_x == 0).all(axis=1)))
     if zeros and distance == "relative":
-        notes.append(f"{zeros:,} records are zero vectors on this scale: any change of theirs is infinite.")
+        told = several(zeros, "record is a zero vector", "records are zero vectors")
+        notes.append(f"{told} on this scale: any change is infinite.")
     return _Linked(
         released=metric_y,
         archive=a[there] @ turned,
@@ -188,7 +190,8 @@ def _linked(
 
 
 def _left_out(number: int, which: str) -> str:
-    return f"{number:,} {which} records lack a key value, or their original, and are left out." if number else ""
+    lacking = several(number, f"{which} record lacks", f"{which} records lack")
+    return f"{lacking} a key value or an original: left out." if number else ""
 
 
 def _perturbation(y: Floats, x: Floats, *, relative: bool) -> Floats:

@@ -23,6 +23,7 @@ from safeswap.measures.record_match import match_rows, record_labels
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.microdata import Microdata
 from safeswap.model.policy import Policy
+from safeswap.model.several import several
 from safeswap.model.value_order import numbers
 
 Floats = npt.NDArray[np.float64]
@@ -66,7 +67,8 @@ def frequency_plot(
     rows, how = match_rows(released, original)
     if (rows < 0).any():
         raise InputError(
-            f"{int(np.count_nonzero(rows < 0)):,} released records are not in the original file",
+            several(int(np.count_nonzero(rows < 0)), "released record is", "released records are")
+            + " not in the original file",
             code="identifiers-differ",
             hint="give the original file of this release",
         )
@@ -79,7 +81,7 @@ def frequency_plot(
     number, strangers = len(released), int(np.count_nonzero(frequencies == 0))
     notes = [how, *(column.note for column in columns if column.note)]
     if strangers:
-        notes.append(f"{strangers:,} records show a combination of keys that nobody has.")
+        notes.append(f"{several(strangers, 'record shows', 'records show')} a combination of keys that nobody has.")
     return ConfidentialityPlot(
         kind="categorical",
         keys=asked,

@@ -21,6 +21,7 @@ from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.microdata import Microdata
 from safeswap.model.policy import Policy
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.several import several
 
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -118,7 +119,7 @@ def table_plot(
     )
     plot = confidentiality_plot(before, after, ["value"], alpha=alpha, scale="linear", policy=policy, largest_units=0)
     disclosed = int(np.count_nonzero(found.disclosed))
-    notes = [f"{disclosed:,} suppressed cells can be worked out exactly."] if disclosed else []
+    notes = [f"{several(disclosed, 'suppressed cell')} can be worked out exactly."] if disclosed else []
     return replace(plot, kind="table", keys=("value of the cell",), notes=(*plot.notes[1:], *notes))
 
 

@@ -22,6 +22,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, Floats, changed_numbers
 from safeswap.model.numeric_invariants import GroupsOfAtLeast, KeptMean, MissingStays
 from safeswap.model.numeric_spec import MicroaggregationSpec
+from safeswap.model.several import several
 from safeswap.model.spec import Names
 
 
@@ -51,13 +52,14 @@ class Microaggregation:
             )
         some = max(sizes) if spec.k > 1 else 0
         left = len(data) - min(sizes)
+        staying = several(left, "record with a missing value stays", "records with a missing value stay")
         return ValuePlan(
             method=self.name,
             records=len(data),
             asked=some,
             feasible=some,
-            text=f"{some:,} records in groups of at least {spec.k:,}"
-            + (f"; {left:,} records with a missing value stay as they are" if left else ""),
+            text=f"{several(some, 'record')} in groups of at least {spec.k:,}"
+            + (f"; {staying} unchanged" if left else ""),
         )
 
     def apply(

@@ -20,6 +20,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, Floats, changed_numbers
 from safeswap.model.numeric_invariants import AddedNoise, MissingStays
 from safeswap.model.numeric_spec import NoiseSpec
+from safeswap.model.several import several
 
 
 class Noise:
@@ -42,7 +43,7 @@ class Noise:
             records=len(data),
             asked=some,
             feasible=some,
-            text=f"{spec.kind} noise of {spec.size:g} standard deviations in {some:,} records",
+            text=f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}",
         )
 
     def apply(self, data: Microdata, spec: NoiseSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:

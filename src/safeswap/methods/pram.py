@@ -25,6 +25,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
 from safeswap.model.numeric_invariants import ExpectedMargin, MissingStays
 from safeswap.model.numeric_spec import PramSpec
+from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes, ranked
 
 Integers = npt.NDArray[np.int64]
@@ -46,12 +47,14 @@ class Pram:
         expected = sum(_expected_changes(data, name, spec) for name in spec.attributes)
         known = [~missing_codes(data, name)[data.coded(name).codes] for name in spec.attributes]
         some = int(np.count_nonzero(np.any(known, axis=0))) if spec.keep < 1 else 0
+        names = ", ".join(spec.attributes)
         return ValuePlan(
             method=self.name,
             records=len(data),
             asked=some,
             feasible=some,
-            text=f"about {expected:,.0f} values of {', '.join(spec.attributes)} change; expected margins do not",
+            text=f"about {several(round(expected), f'value of {names} changes', f'values of {names} change')}; "
+            "expected margins do not",
         )
 
     def apply(self, data: Microdata, spec: PramSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:

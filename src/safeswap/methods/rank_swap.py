@@ -34,6 +34,7 @@ from safeswap.model.numeric_column import Floats, changed_numbers, ordered_numbe
 from safeswap.model.numeric_invariants import KeptMean, MissingStays, RanksNear
 from safeswap.model.numeric_spec import RankSwapSpec
 from safeswap.model.schema import Kind
+from safeswap.model.several import several
 
 
 class RankSwap:
@@ -58,7 +59,8 @@ class RankSwap:
             records=len(data),
             asked=pairs,
             feasible=pairs,
-            text=f"up to {pairs:,} pairs exchange values of {', '.join(spec.attributes)} over at most {width} ranks",
+            text=f"up to {several(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
+            f"over at most {width} ranks",
         )
 
     def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:

@@ -26,6 +26,7 @@ from safeswap.model.recode_spec import RecodeSpec
 from safeswap.model.recode_steps import Blank, Drop, Step
 from safeswap.model.recoding import check_step, pinned, values_of
 from safeswap.model.schema import Attribute, Kind
+from safeswap.model.several import several
 
 
 class RecodeMethod:
@@ -112,13 +113,13 @@ def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
     for name in spec.names:
         changed |= different(*aligned_columns(data.table.column(name), after.table.column(name)))
     number = int(np.count_nonzero(changed))
-    steps = f"{len(spec.steps)} step{'' if len(spec.steps) == 1 else 's'}"
+    steps = several(len(spec.steps), "step changes", "steps change")
     return ValuePlan(
         method=spec.method,
         records=len(data),
         asked=number,
         feasible=number,
-        text=f"{steps} change{'s' if len(spec.steps) == 1 else ''} a value in {number:,} records",
+        text=f"{steps} a value in {several(number, 'record')}",
     )
 
 

@@ -30,6 +30,7 @@ from safeswap.model.replaced import replaced_column
 from safeswap.model.safe_invariant import SafeCells
 from safeswap.model.safe_spec import SafeSpec
 from safeswap.model.schema import Kind
+from safeswap.model.several import several
 from safeswap.model.spec import Names
 from safeswap.model.value_order import rank_of_code
 
@@ -48,7 +49,7 @@ class SafePlan(Plan):
         text = f"{self.asked:,} of {self.cells:,} occupied cells have fewer than {self.tolerance} records"
         if not self.is_feasible:
             return f"{text}; the margin by {', '.join(self.binds)} keeps {self.asked - self.feasible:,} of them so"
-        return text + (f"; at least {self.fewest_records:,} records must change" if self.asked else "")
+        return text + (f"; at least {several(self.fewest_records, 'record')} must change" if self.asked else "")
 
 
 class Safe:

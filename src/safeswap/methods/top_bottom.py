@@ -20,6 +20,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, Floats, changed_numbers, decimals_of
 from safeswap.model.numeric_invariants import KeptMean, MissingStays, WithinBounds
 from safeswap.model.numeric_spec import TopBottomSpec
+from safeswap.model.several import several
 
 
 class TopBottom:
@@ -44,7 +45,7 @@ class TopBottom:
             records=len(data),
             asked=cut,
             feasible=cut,
-            text=f"{cut:,} records have a value of {', '.join(spec.attributes)} cut off",
+            text=f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off",
         )
 
     def apply(self, data: Microdata, spec: TopBottomSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:

@@ -17,6 +17,7 @@ from safeswap.model.audit import Replacement, Rows
 from safeswap.model.equality import bitwise, different
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
+from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes, numbers, ranked
 
 Flags = npt.NDArray[np.bool_]
@@ -48,7 +49,7 @@ def finite_numbers(data: Microdata, name: str) -> Floats:
     infinite = int(np.count_nonzero(np.isinf(values)))
     if infinite:
         raise InputError(
-            f"{name!r} is infinite in {infinite:,} records",
+            f"{name!r} is infinite in {several(infinite, 'record')}",
             code="not-finite",
             hint="set them to missing, or describe the code as missing in the schema",
             column=name,

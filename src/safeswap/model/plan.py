@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from safeswap.model.several import several
+
 
 @dataclass(frozen=True, kw_only=True)
 class Relaxation:
@@ -38,5 +40,6 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in plain words."""
-        text = f"{self.asked:,} pairs asked for, at most {self.feasible:,} feasible"
-        return text + (f"; {' and '.join(self.binds)} binds" if self.binds else "")
+        text = f"{several(self.asked, 'pair')} asked for, at most {self.feasible:,} feasible"
+        verb = "binds" if len(self.binds) == 1 else "bind"
+        return text + (f"; {' and '.join(self.binds)} {verb}" if self.binds else "")

@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serial
 
 from safeswap.errors import SpecError
 from safeswap.model.hierarchy import Hierarchy
+from safeswap.model.several import several
 from safeswap.model.spec import Names, spec_error
 
 Otherwise = Annotated[
@@ -111,7 +112,8 @@ class Recode(Step):
         rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
         if len(self.target) <= _FEW and len(news) == 1:
             return f"recode {self.attribute}: {', '.join(self.target)} to {news.pop()}{rest}"
-        return f"recode {self.attribute}: {len(self.target):,} values become {len(news):,}{rest}"
+        become = several(len(self.target), "value becomes", "values become")
+        return f"recode {self.attribute}: {become} {len(news):,}{rest}"
 
 
 class Span(BaseModel):

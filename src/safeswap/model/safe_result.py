@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.model.several import several
 from safeswap.model.table import Counts, CountTable, Names, long_table
 
 Objective = Literal["total", "largest", "weighted"]
@@ -146,11 +147,13 @@ class SafeTables:
     def sentence(self) -> str:
         """The result in plain words."""
         cells = sum(int(np.count_nonzero(table.changed)) for table in self.tables)
-        text = f"{cells:,} cells change, by {self.total:,} together and by {self.largest:,} at most"
+        text = several(cells, "cell changes", "cells change")
+        text += f", by {self.total:,} together and by {self.largest:,} at most"
         ends = {"optimal": "; that is the least possible", "heuristic": f"; at most {self.gap:.1%} above the least"}
         text += ends.get(self.status, f"; at most {self.gap:.1%} above the least, as far as was proved")
         if self.violation:
-            text += f". {len(self.violations):,} kept figures are off, by {self.violation:,} together"
+            off = several(len(self.violations), "kept figure is", "kept figures are")
+            text += f". {off} off, by {self.violation:,} together"
         return text
 
     def as_dict(self) -> dict[str, Any]:

@@ -82,10 +82,13 @@ class TableCheck:
         tables = f"{len(self.tables):,} tables" if len(self.tables) > 1 else "the table"
         if self.is_safe:
             return f"no cell of {tables} is above 0 and below {self.tolerance:,}"
-        return (
-            f"{self.small:,} cells of {tables} are above 0 and below {self.tolerance:,}; were they withheld, "
-            f"subtraction from the published figures would give {self.derived:,} of them back (found by {self.way})"
-        )
+        if self.small == 1:
+            given = f"one cell of {tables} is above 0 and below {self.tolerance:,}; were it withheld, subtraction "
+            given += f"from the published figures would {'' if self.derived else 'not '}give it back"
+        else:
+            given = f"{self.small:,} cells of {tables} are above 0 and below {self.tolerance:,}; were they withheld, "
+            given += f"subtraction from the published figures would give {self.derived:,} of them back"
+        return f"{given} (found by {self.way})"
 
     def as_dict(self) -> dict[str, Any]:
         """Totals only."""

@@ -13,6 +13,7 @@ from safeswap.measures.aligned import require_same_records
 from safeswap.measures.distortion.base import DistortionMeasure
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison, Score
+from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes
 
 
@@ -45,7 +46,8 @@ class InformationLoss(DistortionMeasure):
         worst = max(rows, key=lambda row: row["bits_lost"])
         if worst["bits_lost"] > 0 and len(rows) > 1:
             sentence += f", most of it in {worst['attribute']} ({worst['value']:.2%} of what that told)"
-        sentence += f"; {blanks:,} values are blank that were not." if blanks else "."
+        blank = several(blanks, "value is blank that was not", "values are blank that were not")
+        sentence += f"; {blank}." if blanks else "."
         return self._score(value, sentence, tuple(row["attribute"] for row in rows), pa.Table.from_pylist(rows))
 
     def _looked_at(self, comparison: Comparison) -> tuple[str, ...]:

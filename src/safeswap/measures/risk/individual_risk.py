@@ -11,6 +11,7 @@ from safeswap.measures.record_risks import RiskModel, record_risks
 from safeswap.measures.risk.key_measure import KeyMeasure, over
 from safeswap.model.combination import Missing
 from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.several import several
 
 
 class IndividualRisk(KeyMeasure):
@@ -61,11 +62,12 @@ class IndividualRisk(KeyMeasure):
         )
         sentence = (
             f"{found.expected:,.4g} of {records:,} records ({value:.3%}) are expected to be found by {over(names)}; "
-            f"the highest risk is {found.highest:.3g}, {above:,} records are above {self.threshold:g}."
+            f"the highest risk is {found.highest:.3g}, {several(above, 'record is', 'records are')} above "
+            f"{self.threshold:g}."
         )
         if found.below_sample:
             sentence += (
-                f" In the cells of {found.below_sample:,} records the weights add up to less than the records: "
-                "the population is taken to be as large as the sample there."
+                f" In the cells of {several(found.below_sample, 'record')} the weights add up to less than the "
+                "records: the population is taken to be as large as the sample there."
             )
         return self._score(value, self._told(sentence, comparison, found.cells), names, detail)
