@@ -46,6 +46,10 @@ class Bench:
     def post(self, path: str, **body: object) -> httpx.Response:
         return self.ana.post(self.at(path), json=body)
 
+    def set_recipe(self, steps: list) -> httpx.Response:
+        tag = self.ana.get(self.at("/recipe")).headers["etag"]
+        return self.ana.put(self.at("/recipe"), json={"steps": steps}, headers={"If-Match": tag})
+
 
 @pytest.fixture(scope="module")
 def bench(town: Running, tmp_path_factory: pytest.TempPathFactory) -> Bench:
@@ -152,10 +156,10 @@ def test_the_plot_places_every_record(bench):
 def test_the_recipe_is_tried_kept_undone_and_redone(bench):
     before = bench.post("/risky", combinations=KEYS).json()
     advice = bench.post("/advice", combinations=KEYS, most=1).json()["advice"][0]
-    tag = bench.ana.get(bench.at("/recipe")).headers["etag"]
     steps = [advice["step"], {"method": "suppress", **KEYS}]
-    kept = bench.ana.put(bench.at("/recipe"), json={"steps": steps}, headers={"If-Match": tag})
-    assert kept.status_code == 200, kept.text
+    for number in (1, 2):
+        kept = bench.set_recipe(steps[:number])
+        assert kept.status_code == 200, kept.text
     after = bench.post("/risky", combinations=KEYS).json()
     assert [stage["unsafe_combinations"] for stage in after["stages"]] == [
         before["unsafe_combinations"],
@@ -167,15 +171,29 @@ def test_the_recipe_is_tried_kept_undone_and_redone(bench):
     assert bench.post("/recipe/redo").status_code == 409
     masked = bench.job(bench.post("/maskings", spec=SPEC, measures=["k_anonymity"]))
     assert masked["state"] == "succeeded", masked
-    tag = bench.ana.get(bench.at("/recipe")).headers["etag"]
-    assert bench.ana.put(bench.at("/recipe"), json={"steps": []}, headers={"If-Match": tag}).status_code == 200
+    assert bench.set_recipe([]).status_code == 200
+
+
+def test_undo_takes_back_the_last_change_whatever_it_was(bench):
+    first, second, other = ({"step": "drop", "attributes": [name]} for name in ("Age", "Edu", "MS"))
+    changes = [[], [first], [first, second], [other, second], [second], []]  # added twice, edited, removed, all removed
+    for steps in changes:
+        assert bench.set_recipe(steps).status_code == 200
+    for steps in reversed(changes[:-1]):
+        answer = bench.post("/recipe/undo").json()
+        assert (list(answer["steps"]), answer["can_redo"]) == (steps, True)
+    for steps in changes[1:]:
+        answer = bench.post("/recipe/redo").json()
+        assert (list(answer["steps"]), answer["can_undo"]) == (steps, True)
+    assert not answer["can_redo"]
+    bench.post("/recipe/undo")
+    bench.set_recipe([first])
+    assert not bench.ana.get(bench.at("/recipe")).json()["can_redo"], "what was taken back before a change is gone"
+    bench.set_recipe([])
 
 
 def test_a_recipe_that_does_not_fit_the_data_is_not_kept(bench):
-    tag = bench.ana.get(bench.at("/recipe")).headers["etag"]
-    wrong = [{"step": "truncate", "attribute": "nobody"}]
-    refused = bench.ana.put(bench.at("/recipe"), json={"steps": wrong}, headers={"If-Match": tag})
-    assert refused.status_code == 422
+    assert bench.set_recipe([{"step": "truncate", "attribute": "nobody"}]).status_code == 422
     assert bench.ana.get(bench.at("/recipe")).json()["steps"] == []
 
 

@@ -109,12 +109,24 @@ def test_the_recipe_on_the_screen_is_the_one_of_the_interface(browser: Browser, 
         kept = _asked(desk, "GET", f"/projects/{project}/recipe")
         assert kept["steps"][0]["map"] == {"Bach": "degree", "Bach+": "degree", "Coll": "degree"}
         assert page.locator("#toml").inner_text().strip() == kept["toml"].strip()
-        for way, steps in (("undo", 1), ("undo", 0), ("redo", 1)):
+        page.get_by_label("Remove step 2").click()
+        expect(page.locator("#steps-list button", has_text="Edit")).to_have_count(1, timeout=LONG)
+        # Back through the removal, the edit in the middle and both steps that were added; and forward again.
+        back = [("undo", 2, True), ("undo", 2, False), ("undo", 1, False), ("undo", 0, False)]
+        forward = [("redo", 1, False), ("redo", 2, False), ("redo", 2, True), ("redo", 1, True)]
+        for way, steps, edited in back + forward:
             page.click(f"#{way}")
             expect(page.locator("#steps-list button", has_text="Edit")).to_have_count(steps, timeout=LONG)
-            expect(sentence).to_have_text(_unsafe(desk, project))
-        page.click("#undo")
+            shown = expect(page.locator("#toml"))
+            (shown.to_contain_text if edited else shown.not_to_contain_text)("Coll", timeout=LONG)
+            expect(sentence).to_have_text(_unsafe(desk, project), timeout=LONG)
+        expect(page.locator("#redo")).to_be_disabled()
+        for _ in back:
+            with page.expect_response("**/recipe/undo"):
+                page.click("#undo")
+            expect(sentence).to_have_text(_unsafe(desk, project), timeout=LONG)
         expect(sentence).to_have_text(untouched)
+        expect(page.locator("#undo")).to_be_disabled()
 
 
 def test_feasibility_is_told_live_and_in_the_words_of_the_interface(browser: Browser, desk: Desk, project: str) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from safeswap import workflow
 from safeswap.model.combination import as_combinations
 from safeswap.model.microdata import Microdata
-from safeswap.model.recipe import Recipe
+from safeswap.model.recipe import History, Recipe
 from safeswap.service import auditlog
 from safeswap.service.asking import ask, recipe_of, require_data
 from safeswap.service.database import now
@@ -19,6 +19,7 @@ from safeswap.service.paging import Page, Paged
 from safeswap.service.problems import Conflict
 from safeswap.service.questions import Turn, refuse_long, tables_of, work_of
 from safeswap.service.rare import rare_texts
+from safeswap.service.recipes import as_kept, history_of
 from safeswap.service.results import find_result, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_as, data_of
@@ -83,30 +84,30 @@ def get_risky(request: Request, access: Reader, result_id: ResultId) -> ResultAn
 def get_recipe(response: Response, access: Reader) -> RecipeAnswer:
     """The steps of the project's recipe, as values, in words and as TOML."""
     set_etag(response, access.row.version)
-    return _answer(access.row.recipe, access.row.version)
+    return _answer(history_of(access.row.recipe), access.row.version)
 
 
 @router.put("/projects/{project_id}/recipe")
 def set_recipe(request: Request, response: Response, access: Worker, body: RecipeRequest, _: Turn) -> RecipeAnswer:
     """Give the project other steps: all of them, in their order. They are tried on the data before they are kept."""
     require_match(request, access.row.version)
-    steps = workflow.as_recipe(list(body.steps)).as_dicts()
-    if steps:
+    recipe: Recipe = workflow.as_recipe(list(body.steps))
+    if len(recipe):
         require_data(access)
-        data_as(request, access, version=access.row.data_version, recipe=steps)
-    return _keep(request, response, access, {"steps": steps, "undone": 0}, "recipe.set")
+        data_as(request, access, version=access.row.data_version, recipe=recipe.as_dicts())
+    return _keep(request, response, access, history_of(access.row.recipe).do(recipe), "recipe.set")
 
 
 @router.post("/projects/{project_id}/recipe/{way}")
 def step_through_recipe(
     request: Request, response: Response, access: Worker, way: Annotated[Literal["undo", "redo"], Path()]
 ) -> RecipeAnswer:
-    """Take back the last step, or make again the one that was taken back last."""
-    kept = access.row.recipe or {"steps": [], "undone": 0}
-    undone = kept["undone"] + (1 if way == "undo" else -1)
-    if not 0 <= undone <= len(kept["steps"]):
+    """Take back the last change, whatever it was, or make again the one that was taken back last."""
+    history = history_of(access.row.recipe)
+    if not (history.can_undo if way == "undo" else history.can_redo):
         raise Conflict(f"there is nothing to {way}", code=f"nothing-to-{way}")
-    return _keep(request, response, access, {**kept, "undone": undone}, f"recipe.{way}")
+    changed = history.undo() if way == "undo" else history.redo()
+    return _keep(request, response, access, changed, f"recipe.{way}")
 
 
 @router.post("/projects/{project_id}/advice")
@@ -136,29 +137,26 @@ def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) ->
     return any(level in rare for level in (*grouped, *bounds))
 
 
-def _keep(
-    request: Request, response: Response, access: ProjectAccess, recipe: dict[str, Any], action: str
-) -> RecipeAnswer:
+def _keep(request: Request, response: Response, access: ProjectAccess, history: History, action: str) -> RecipeAnswer:
     version = access.row.version + 1
     with service_of(request).database.write() as connection:
         change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
-        if connection.execute(change.values(recipe=recipe, version=version, used_at=now())).rowcount != 1:
+        if connection.execute(change.values(recipe=as_kept(history), version=version, used_at=now())).rowcount != 1:
             raise changed_meanwhile()
-        detail = {"steps": len(recipe["steps"]) - recipe["undone"]}
+        detail = {"steps": len(history.present)}
         auditlog.record(connection, actor=access.user.name, action=action, project_id=access.id, detail=detail)
     set_etag(response, version)
-    return _answer(recipe, version)
+    return _answer(history, version)
 
 
-def _answer(kept: dict[str, Any] | None, version: int) -> RecipeAnswer:
+def _answer(history: History, version: int) -> RecipeAnswer:
     from safeswap.io.recipe_toml import recipe_text
 
-    steps: list[dict[str, Any]] = list((kept or {}).get("steps", []))
-    in_force = len(steps) - int((kept or {}).get("undone", 0))
-    recipe: Recipe = workflow.as_recipe(steps[:in_force])
+    recipe = history.present
     return RecipeAnswer(
-        steps=tuple(steps[:in_force]),
-        undone=tuple(steps[in_force:]),
+        steps=tuple(recipe.as_dicts()),
+        can_undo=history.can_undo,
+        can_redo=history.can_redo,
         sentences=recipe.sentences,
         toml=recipe_text(recipe) if len(recipe) else "",
         version=version,

@@ -43,10 +43,11 @@ class RecipeRequest(Wire):
 
 
 class RecipeAnswer(Wire):
-    """The project's recipe: what is in force, and what was undone and can be redone."""
+    """The project's recipe: the steps in force, and whether the last change can be taken back or made again."""
 
     steps: tuple[dict[str, Any], ...]
-    undone: tuple[dict[str, Any], ...]
+    can_undo: bool
+    can_redo: bool
     sentences: tuple[str, ...]
     toml: str
     version: int

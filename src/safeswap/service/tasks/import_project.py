@@ -54,7 +54,7 @@ def _ours(context: Context, folder: Path) -> dict[str, Any]:
     told = ingest.keep(context, data, file_name=str(facts.get("file_name", "")))
     brought = {"specs": _specifications(facts), "recipe": recipe}
     context.save_result("specification", brought, {"from": "safeswap", "log": _log(folder / LOG)})
-    return {**told, "recipe": {"steps": recipe, "undone": 0}}
+    return {**told, "recipe": {"steps": recipe}}
 
 
 def _specifications(facts: dict[str, Any]) -> list[dict[str, Any]]:

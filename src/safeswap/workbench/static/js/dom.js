@@ -40,6 +40,9 @@ export function say(text) {
 
 export const count = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en"));
 
+// A number and what it counts: "1 record", "2 records".
+export const several = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
 export function figure(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === 0) return "0";

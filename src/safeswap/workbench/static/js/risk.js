@@ -2,7 +2,7 @@
 
 import { call, get, guarded, post, Refused, tell } from "./api.js";
 import { categorical } from "./before-after.js";
-import { byId, count, el, figure, fill, name, say, svg } from "./dom.js";
+import { byId, count, el, figure, fill, name, say, several, svg } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { masked, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
@@ -12,7 +12,7 @@ const state = { recipe: null, etag: null, steps: new Map(), form: null, editing:
 const WORDS = { recode: "Recode levels", global_recode: "Recode as ARGUS writes it", ranges: "Ranges", hierarchy: "One level up a hierarchy", truncate: "Truncate codes",
   top_bottom_code: "Top and bottom code", round: "Round", blank: "Blank values", drop: "Drop attributes", suppress: "Suppress what is unsafe" };
 
-begin(async ({ project, may }) => {
+begin(async ({ project, may, answers: [recode, recipe] }) => {
   byId("next").href = `/projects/${projectId}/method`;
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
@@ -22,15 +22,14 @@ begin(async ({ project, may }) => {
   state.mayWork = may("work");
   for (const id of ["undo", "redo", "as-masking"]) byId(id).hidden = !state.mayWork;
   byId("tolerance").value = project.tolerance;
-  const [description, recode] = await Promise.all([get(at("/description")), get("/methods/recode")]);
-  state.description = description;
-  const keys = categorical(description).map((attribute) => attribute.name);
+  state.description = await get(at("/description"));
+  const keys = categorical(state.description).map((attribute) => attribute.name);
   fill(byId("keys"), keys.map((key, i) => el("label", {}, el("input", { type: "checkbox", value: key, checked: i < 6 }), " ", name(key))));
   prepareSteps(recode.spec_schema);
   connect();
-  await load();
+  keep(recipe.value, recipe.etag);
   await look();
-});
+}, () => Promise.all([get("/methods/recode"), call("GET", at("/recipe"))]));
 
 const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box) => box.value);
 
@@ -39,19 +38,14 @@ function combinations() {
   return { keys: chosen, up_to: Math.max(1, Math.min(Number(byId("up-to").value), chosen.length)), tolerance: Number(byId("tolerance").value), missing: byId("missing").value };
 }
 
-async function load() {
-  const found = await call("GET", at("/recipe"));
-  keep(found.value, found.etag);
-}
-
 function keep(recipe, etag) {
   // Advice was given for the list as it was.
   fill(byId("advice"));
   byId("advice-note").textContent = "";
   state.recipe = recipe;
   state.etag = etag;
-  byId("undo").disabled = !recipe.steps.length || !state.mayWork;
-  byId("redo").disabled = !recipe.undone.length || !state.mayWork;
+  byId("undo").disabled = !recipe.can_undo || !state.mayWork;
+  byId("redo").disabled = !recipe.can_redo || !state.mayWork;
   byId("as-masking").disabled = !recipe.steps.length || !state.mayWork;
   byId("toml").textContent = recipe.toml || "# no steps yet";
 }
@@ -222,5 +216,5 @@ function showAdvice(found) {
     `removes ${count(each.removed)} of ${count(found.unsafe)}, costs ${figure(each.loss)} bits`),
   state.mayWork ? el("button", { type: "button", class: "small", on: { click: () => set([...state.recipe.steps, each.step]) } }, "Do it") : null)));
   const hidden = found.hidden ? ` ${count(found.hidden)} more would name levels that few records have.` : "";
-  byId("advice-note").textContent = (found.advice.length ? `${count(found.tried)} recodes were tried.` : "No single recode helps.") + hidden;
+  byId("advice-note").textContent = (found.advice.length ? `${several(found.tried, "recode was", "recodes were")} tried.` : "No single recode helps.") + hidden;
 }
