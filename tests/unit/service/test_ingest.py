@@ -10,7 +10,7 @@ from tests.service.installed import add_project, add_user, database_of, settings
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, SafeswapError, SpecError
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Kind, Schema
 from safeswap.service.database import new_id
 from safeswap.service.jobs import Queue
 from safeswap.service.settings import Limits
@@ -199,3 +199,39 @@ def test_a_schema_that_comes_with_the_file_is_used(place):
     )
     place.read(upload=place.send(FILE), name="survey.csv", reading={"schema": schema.model_dump(mode="json")})
     assert read_data(place.store, place.project, 1).schema["town"].label == "Town"
+
+
+def levels_of(place: Place, name: str) -> tuple[str, ...]:
+    return read_data(place.store, place.project, place.row["data_version"]).schema[name].levels
+
+
+def reorder(place: Place, name: str, *levels: str) -> None:
+    """As the route does it for somebody who has put the levels that she was shown into an order."""
+    version = place.row["data_version"]
+    schema = read_data(place.store, place.project, version).schema
+    changed = schema[name].model_copy(update={"kind": Kind.ORDINAL, "levels": levels, "inferred": False})
+    place.read(from_version=version, schema=schema.replace(changed).model_dump(mode="json"))
+
+
+def test_levels_that_are_not_shown_keep_their_places_in_a_new_order(place):
+    shown = "".join(f"{level}\n" for level in ("10", "20", "30") for _ in range(5))
+    place.read(upload=place.send(f"grade\n{shown}5\n15\n16\n"), name="grades.csv")
+    reorder(place, "grade", "30", "10", "20")
+    assert levels_of(place, "grade") == ("5", "30", "10", "15", "16", "20")
+    reorder(place, "grade", "10", "20", "30")
+    assert levels_of(place, "grade") == ("5", "10", "15", "16", "20", "30")
+
+
+def test_levels_without_an_order_that_are_not_shown_come_last(place):
+    shown = "".join(f"{level}\n" for level in ("low", "middle", "high") for _ in range(5))
+    place.read(upload=place.send(f"grade\n{shown}top\nbottom\n"), name="grades.csv")
+    reorder(place, "grade", "low", "middle", "high")
+    assert levels_of(place, "grade") == ("low", "middle", "high", "bottom", "top")
+
+
+def test_a_level_that_is_shown_has_to_be_named_in_an_order(place):
+    shown = "".join(f"{level}\n" for level in ("low", "middle", "high") for _ in range(5))
+    place.read(upload=place.send(f"grade\n{shown}top\n"), name="grades.csv")
+    with pytest.raises(InputError) as refused:
+        reorder(place, "grade", "low", "high")
+    assert refused.value.code == "unlisted-level"

@@ -69,13 +69,19 @@ class FolderRequest(Wire):
     reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
 
 
+_LEVELS = (
+    "Levels in their order, for an ordinal one. Those that few records have need not be named, since they are not "
+    "shown: each stays behind the level that it stands behind, or comes last."
+)
+
+
 class AttributeChange(Wire):
     """What an attribute is to be from now on."""
 
     name: Name
     kind: Kind | None = None
     label: str | None = Field(default=None, max_length=1000)
-    levels: tuple[str, ...] | None = Field(default=None, description="Levels in their order, for an ordinal one.")
+    levels: tuple[str, ...] | None = Field(default=None, description=_LEVELS)
     labels: dict[str, str] | None = Field(default=None, description="Label of each level.")
 
 

@@ -18,6 +18,7 @@ from safeswap.service.durable import sync_folder
 from safeswap.service.erase import erase
 from safeswap.service.folders import opened_in
 from safeswap.service.leftovers import attempt_name
+from safeswap.service.rare import with_rare_levels
 from safeswap.service.tables import projects
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
 
@@ -71,7 +72,8 @@ def safe_name(name: str) -> str:
 def _data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     if "from_version" in payload:
         plain = context.data(int(payload["from_version"]))
-        return workflow.read(plain.table, schema=Schema.model_validate(payload["schema"]))
+        stated = Schema.model_validate(payload["schema"])
+        return workflow.read(plain.table, schema=with_rare_levels(stated, plain, int(context.project["tolerance"])))
     # Read under the name by which its owner knows it, so that an error speaks of that name.
     link = context.scratch / safe_name(str(payload.get("name") or "data"))
     link.symlink_to(_source(context, payload))
