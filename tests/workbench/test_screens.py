@@ -123,6 +123,19 @@ def test_a_first_load_is_small_and_no_chart_can_be_sent_away(
             assert page.locator(f'.modebar-btn[data-title*="{words}" i]').count() == 0
 
 
+def test_no_module_waits_for_another_to_be_read(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
+    with desk.seen(browser) as seen:
+        for path in screens(worked):
+            page = seen.go(path)
+            named, loaded = page.evaluate(
+                """() => [
+                    [...document.querySelectorAll("link[rel=modulepreload], script[src]")].map((e) => e.href || e.src),
+                    performance.getEntriesByType("resource").map((e) => e.name).filter((at) => at.endsWith(".js")),
+                ]"""
+            )
+            assert set(loaded) == set(named), path
+
+
 def test_the_records_of_a_masking_are_plotted_and_the_policy_dragged(
     browser: Browser, desk: Desk, worked: dict[str, str]
 ) -> None:

@@ -230,14 +230,16 @@ class Queue:
         self,
         *,
         project_id: str | None = None,
-        state: str | None = None,
+        states: Collection[str] | None = None,
         kind: str | None = None,
         limit: int = 50,
         before: tuple[float, str] | None = None,
     ) -> list[JobRow]:
         """The newest jobs first; ``before`` is the time and the id of the last one seen."""
-        wanted = {jobs.c.project_id: project_id, jobs.c.state: state, jobs.c.kind: kind}
+        wanted = {jobs.c.project_id: project_id, jobs.c.kind: kind}
         query = select(jobs).where(*(column == value for column, value in wanted.items() if value is not None))
+        if states:
+            query = query.where(jobs.c.state.in_(states))
         if before is not None:
             at, last = before
             query = query.where(or_(jobs.c.created_at < at, and_(jobs.c.created_at == at, jobs.c.id < last)))

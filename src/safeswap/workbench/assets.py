@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -26,6 +27,7 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _WORTH_COMPRESSING = 1024
+_IMPORT = re.compile(rb'^import [^"]*"\./([\w-]+\.js)";$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,21 @@ def build() -> str:
     for name, content in sorted(sources().items()):
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]
+
+
+@cache
+def modules_of(name: str) -> tuple[str, ...]:
+    """A module and all that it needs, directly or not: a page names them, so that none waits for another to be read.
+
+    >>> modules_of("js/bars.js")
+    ('js/bars.js', 'js/dom.js')
+    """
+    found, waiting = set[str](), [name]
+    while waiting:
+        found.add(each := waiting.pop())
+        needed = {f"js/{other.decode()}" for other in _IMPORT.findall(sources()[each])}
+        waiting.extend(needed - found)
+    return tuple(sorted(found))
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Response
 
 from safeswap.service.roles import allow
-from safeswap.workbench.assets import build
+from safeswap.workbench.assets import build, modules_of
 
 router = APIRouter(dependencies=[Depends(allow("public"))])
 
@@ -85,6 +85,7 @@ def _page(screen: str, title: str, project_id: str = "", result_id: str = "") ->
             screen=screen,
             title=title,
             build=build(),
+            modules=modules_of(f"js/{screen}.js"),
             project_id=project_id,
             result_id=result_id,
             steps=STEPS if project_id else (),

@@ -236,7 +236,12 @@ def test_pages_of_jobs_go_from_the_newest_to_the_oldest_without_gaps(queue, cloc
     assert seen[0] == newest
     assert sorted(seen) == sorted([*ids, newest])
     assert [row["id"] for row in queue.list(kind="study")] == [newest]
-    assert queue.counts() == {("mask", "queued"): 4, ("study", "queued"): 1}
+    claimed = queue.claim("w").id
+    assert [row["id"] for row in queue.list(states=["running"])] == [claimed]
+    assert len(queue.list(states=["running", "queued"])) == 5
+    assert queue.cancel(newest)
+    assert newest not in {row["id"] for row in queue.list(states=["running", "queued"])}
+    assert queue.counts() == {("mask", "running"): 1, ("mask", "queued"): 3, ("study", "cancelled"): 1}
 
 
 def test_a_long_message_is_cut_and_progress_kept_in_bounds(queue):

@@ -24,13 +24,13 @@ def list_jobs(
     request: Request,
     access: Annotated[ProjectAccess, Depends(project("read"))],
     paging: Paged,
-    state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
+    state: Annotated[list[State] | None, Query(description="Only jobs in one of these states.")] = None,
     kind: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Page[Job]:
     """The jobs of a project, newest first."""
     before = fitting(paging, (jobs.c.created_at, jobs.c.id)) if paging.after is not None else None
     rows = service_of(request).queue.list(
-        project_id=access.id, state=state, kind=kind, limit=paging.limit + 1, before=before
+        project_id=access.id, states=state, kind=kind, limit=paging.limit + 1, before=before
     )
     kept = rows[: paging.limit]
     more = len(rows) > paging.limit

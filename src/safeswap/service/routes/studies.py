@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,12 +85,12 @@ def get_study(request: Request, access: Reader, result_id: ResultId) -> ResultAn
     return result_of(find_result(request, access, result_id, "study"))
 
 
-@router.get("/projects/{project_id}/studies/{result_id}/map")
-def get_map(request: Request, access: Reader, result_id: ResultId) -> dict[str, Any]:
+@router.get("/projects/{project_id}/studies/{result_id}/map", response_model=dict[str, Any])
+def get_map(request: Request, access: Reader, result_id: ResultId) -> Response:
     """Everything that the risk-utility map shows, as the map's own script reads it."""
-    row, found = _study(request, access, result_id)
-    choice = found.choose(row.spec["spec"]["objective"]) if row.summary["choice"] is not None else None
-    return map_payload(found, choice=choice, room=ROOM)
+    row = find_result(request, access, result_id, "study")
+    objective = row.spec["spec"]["objective"] if row.summary["choice"] is not None else None
+    return Response(_map_text(_folder(request, access, row.id), objective), media_type="application/json")
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates")
@@ -175,13 +176,25 @@ def _size(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
 
 def _study(request: Request, access: ProjectAccess, result_id: str) -> tuple[Any, Study]:
     row = find_result(request, access, result_id, "study")
-    return row, _loaded(str(service_of(request).store.result(access.id, row.id) / STUDY))
+    return row, _loaded(_folder(request, access, row.id))
+
+
+def _folder(request: Request, access: ProjectAccess, result_id: str) -> str:
+    return str(service_of(request).store.result(access.id, result_id) / STUDY)
 
 
 @lru_cache(maxsize=8)
 def _loaded(folder: str) -> Study:
     # A study never changes once it is there; people look at the same one again and again.
     return workflow.load_study(folder)
+
+
+@lru_cache(maxsize=8)
+def _map_text(folder: str, objective: str | None) -> bytes:
+    # As it is sent: to make it takes longer than everything else that a map waits for.
+    found = _loaded(folder)
+    choice = found.choose(objective) if objective is not None else None
+    return json.dumps(map_payload(found, choice=choice, room=ROOM), allow_nan=False, separators=(",", ":")).encode()
 
 
 def _start(after: tuple[Any, ...] | None) -> int:

@@ -66,7 +66,7 @@ function crossed(attributes, levels, cells, tolerance) {
 }
 
 function listed(attributes, cells, tolerance) {
-  return el("table", {}, el("thead", {}, el("tr", {}, attributes.map((each) => el("th", { scope: "col" }, name(each))), ["Before", "After"].map((word) => el("th", { scope: "col", class: "n" }, word)))),
+  return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` }, el("thead", {}, el("tr", {}, attributes.map((each) => el("th", { scope: "col" }, name(each))), ["Before", "After"].map((word) => el("th", { scope: "col", class: "n" }, word)))),
     el("tbody", {}, cells.slice(0, 500).map((cell) => el("tr", {}, cell.levels.map((level) => el("td", {}, name(level))),
       el("td", { class: "n" }, shown(cell.before, tolerance)), el("td", { class: cell.changed ? "n changed" : "n" }, shown(cell.after, tolerance))))));
 }

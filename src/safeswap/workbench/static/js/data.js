@@ -1,8 +1,8 @@
 // The first step: a file, what is in it, and what its attributes are.
 
-import { call, get, guarded, tell, upload } from "./api.js";
+import { call, get, guarded, Refused, tell, upload } from "./api.js";
 import { bars } from "./bars.js";
-import { byId, count, el, fill, name, say } from "./dom.js";
+import { byId, count, el, fill, name, say, several } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { keeping } from "./keeping.js";
 import { levelsDialog } from "./levels.js";
@@ -19,17 +19,17 @@ const state = { project: null, description: null, etag: null, changes: new Map()
 
 let refreshPython = null;
 
-begin(async ({ who, project, may }) => {
+begin(async ({ who, project, may, answers: job }) => {
   state.mayWork = may("work");
   byId("next").href = `/projects/${projectId}/risk`;
   refreshPython = python(() => ({}));
   connect();
   keeping(project, may);
   await people(who, may);
-  const job = await underWay("ingest");
   if (job) await read(job);
   else await show(project);
-});
+  takeFiles();
+}, () => underWay("ingest"));
 
 async function show(project) {
   state.project = project ?? await get(at(""));
@@ -41,7 +41,7 @@ async function show(project) {
   const found = await call("GET", at("/description"));
   state.description = found.value;
   state.etag = found.etag;
-  fill(byId("file-line"), name(state.project.file_name || "The file"), `: ${count(found.value.records)} records, ${count(found.value.attributes.length)} attributes.`);
+  fill(byId("file-line"), name(state.project.file_name || "The file"), `: ${several(found.value.records, "record")}, ${several(found.value.attributes.length, "attribute")}.`);
   fill(byId("warnings"), found.value.warnings.map((text) => el("p", { class: "warning" }, name(text))));
   byId("cells").textContent = cellsLine(found.value);
   fill(byId("attributes"), found.value.attributes.map(row));
@@ -55,7 +55,7 @@ async function show(project) {
 function cellsLine({ cells, tolerance }) {
   if (!cells.attributes.length) return "No attribute is categorical, so there are no cells.";
   const small = Object.values(cells.small).reduce((sum, number) => sum + number, 0);
-  return `${count(cells.attributes.length)} categorical attributes form ${count(cells.possible)} cells; ${count(cells.occupied)} are occupied, `
+  return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${several(cells.possible, "cell")}; ${several(cells.occupied, "is", "are")} occupied, `
     + `${count(small)} of them by fewer than ${tolerance} records.`;
 }
 
@@ -84,7 +84,7 @@ function row(attribute) {
 function change(attribute, stated) {
   state.changes.set(attribute.name, { ...state.changes.get(attribute.name), ...stated });
   byId("save").disabled = false;
-  byId("unsaved").textContent = `${count(state.changes.size)} attribute${state.changes.size > 1 ? "s" : ""} changed, not saved yet.`;
+  byId("unsaved").textContent = `${several(state.changes.size, "attribute")} changed, not saved yet.`;
 }
 
 function connect() {
@@ -92,13 +92,31 @@ function connect() {
   for (const kind of ["dragover", "dragleave", "drop"]) {
     drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.toggle("over", kind === "dragover"); });
   }
-  drop.addEventListener("drop", (event) => { if (event.dataTransfer.files.length) send(event.dataTransfer.files[0]); });
-  byId("file").addEventListener("change", (event) => { if (event.target.files.length) send(event.target.files[0]); });
   byId("other-file").addEventListener("click", () => { byId("upload").hidden = false; byId("upload").scrollIntoView(); });
   byId("save").addEventListener("click", save);
   // Whoever says that the guesses are right states them: they are guesses no longer.
   byId("confirm").addEventListener("click", () => { for (const attribute of guessed()) change(attribute, { kind: attribute.kind, ...state.changes.get(attribute.name) }); save(); });
   addEventListener("beforeunload", (event) => { if (state.changes.size) event.preventDefault(); });
+}
+
+// From now on files are taken, and one that came before is not lost.
+function takeFiles() {
+  const chooser = byId("file"), dropped = window.safeswapDropped;
+  const chosen = () => {
+    const [file] = chooser.files;
+    chooser.value = ""; // so that the same file can be chosen again
+    if (file) take(file);
+  };
+  chooser.addEventListener("change", chosen);
+  chooser.disabled = false;
+  dropped.take = take;
+  if (chooser.files.length) chosen(); else if (dropped.file) take(dropped.file);
+}
+
+function take(file) {
+  if (!byId("upload").hidden) { send(file); return; }
+  const hint = !state.mayWork ? "An analyst of the project can give it one." : state.project?.data_version ? "To put another file in place of this one, choose “Take another file” first." : "Wait until the one before is read.";
+  tell(new Refused({ detail: "The file was not taken.", hint }, 0));
 }
 
 const save = guarded(async () => {

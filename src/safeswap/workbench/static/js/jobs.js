@@ -43,9 +43,6 @@ function show(job, bar, line) {
 
 // Jobs of this kind that are still under way: after a reload the page goes on following them.
 export async function underWay(kind) {
-  for (const state of ["running", "queued"]) {
-    const found = await get(at(`/jobs?kind=${kind}&state=${state}&limit=1`));
-    if (found.items.length) return found.items[0];
-  }
-  return null;
+  const found = await get(at(`/jobs?kind=${kind}&state=running&state=queued&limit=1`));
+  return found.items[0] ?? null;
 }

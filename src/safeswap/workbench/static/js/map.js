@@ -2,8 +2,9 @@
 
 import { all, get, guarded, post, tell } from "./api.js";
 import { beforeAfter } from "./before-after.js";
+import { drawable } from "./chart.js";
 import { compare } from "./compare.js";
-import { byId, count, el, figure, fill, name } from "./dom.js";
+import { byId, count, el, figure, fill, name, several } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { start } from "./map-view.js";
 import { maskWith, masked, specText, when } from "./masking.js";
@@ -13,22 +14,21 @@ import { studyForm } from "./study-form.js";
 const state = { description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
 let refreshPython = () => {};
 
-begin(async ({ project, may }) => {
+begin(async ({ project, may, answers: [studies, job, masking] }) => {
   state.mayWork = may("work");
   refreshPython = python(script);
   if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
-  state.description = await get(at("/description"));
-  const studies = await all(at("/studies"));
-  list(studies);
-  const job = await underWay("study"), masking = await underWay("mask");
-  if (state.mayWork) await offer(!studies.length && !job);
+  const described = get(at("/description")).then((found) => { state.description = found; });
   const wanted = new URLSearchParams(location.search).get("study");
   const study = studies.find((each) => each.id === wanted) ?? studies[0];
-  if (study) await show(study);
-  else if (!job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
+  // The map first: the form of the next study and the list of all are below or closed.
+  await Promise.all([described, study && show(study)]);
+  list(studies);
+  if (state.mayWork) await offer(!studies.length && !job);
+  if (!study && !job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
   if (job) watch(job);
   if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
-});
+}, () => Promise.all([all(at("/studies")), underWay("study"), underWay("mask")]));
 
 function empty(text) {
   byId("none").textContent = text;
@@ -64,15 +64,16 @@ function list(studies) {
 }
 
 async function show(study) {
+  const asked = Promise.all([get(at(`/studies/${study.id}/map`)), drawable]);
   state.study = study;
   const { summary } = study;
   byId("study-title").textContent = `Study of ${when(study.created_at)}`;
-  byId("study-line").textContent = `${count(summary.candidates)} candidates from ${count(summary.specifications)} specifications, ${count(summary.frontier)} on the frontier`
-    + `${summary.rejected ? `, ${count(summary.rejected)} could not be made` : ""}; ${count(summary.records)} records.`;
+  byId("study-line").textContent = `${several(summary.candidates, "candidate")} from ${several(summary.specifications, "specification")}, ${count(summary.frontier)} on the frontier`
+    + `${summary.rejected ? `, ${count(summary.rejected)} could not be made` : ""}; ${several(summary.records, "record")}.`;
   byId("report").href = resultAt(`/studies/${study.id}/report.html`);
   byId("shown").hidden = false;
   byId("mask").hidden = !state.mayWork;
-  state.payload = await get(at(`/studies/${study.id}/map`));
+  [state.payload] = await asked;
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
   root.addEventListener("safeswap-detail", (event) => detail(event.detail));

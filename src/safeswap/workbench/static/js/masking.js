@@ -36,4 +36,9 @@ function plain(value) {
   return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-export const when = (text) => (text ? new Date(text).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "–");
+// To make a format for times takes as long as to ask the service a few questions: it is made once, when one is needed.
+let moments = null;
+export function when(text) {
+  moments ??= new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  return text ? moments.format(new Date(text)) : "–";
+}

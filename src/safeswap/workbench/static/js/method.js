@@ -32,8 +32,7 @@ begin(async ({ project, may }) => {
   roles();
   connect();
   choose();
-  await earlier();
-  const job = await underWay("mask");
+  const [job] = await Promise.all([underWay("mask"), earlier()]);
   if (job) { await masked(job, byId("job")); await earlier(); }
 });
 

@@ -9,20 +9,20 @@ export const at = (path) => `/projects/${projectId}${path}`;
 // The address of a page that the service itself shows: a report.
 export const resultAt = (path) => `/api/v1${at(path)}`;
 
-export async function begin(show) {
+// `first` asks for what the screen needs whoever looks: all questions are on their way at once, and answered together.
+export async function begin(show, first = () => null) {
   theme();
   try {
-    const who = await session();
+    const [who, project, answers] = await Promise.all([session(), projectId ? get(at("")) : null, first()]);
     byId("who").textContent = who.single_user ? "" : `${who.display_name || who.name} (${who.role})`;
     byId("log-out").hidden = who.single_user;
     byId("log-out").addEventListener("click", guarded(async () => { await logOut(); location.assign("/log-in"); }));
-    const project = projectId ? await get(at("")) : null;
     if (project) {
       byId("project-name").textContent = project.name;
       document.title = `${document.title.split(" · ")[0]} · ${project.name} · safeswap`;
       marks(project);
     }
-    await show({ who, project, may: (permission) => who.permissions.includes(permission) });
+    await show({ who, project, answers, may: (permission) => who.permissions.includes(permission) });
     document.documentElement.dataset.ready = "true";
   } catch (error) {
     tell(error);

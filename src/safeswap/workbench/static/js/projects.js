@@ -1,7 +1,7 @@
 // The list of projects, and a new one.
 
 import { all, guarded, post, upload } from "./api.js";
-import { byId, count, el, fill, name } from "./dom.js";
+import { byId, el, fill, name, several } from "./dom.js";
 import { follow } from "./jobs.js";
 import { begin } from "./page.js";
 
@@ -22,7 +22,7 @@ begin(async ({ who, may }) => {
 function tile(project, who) {
   const title = who.role === "admin" ? el("strong", {}, name(project.name))
     : el("a", { href: `/projects/${project.id}/data` }, name(project.name));
-  const facts = [STATES[project.state], project.records ? `${count(project.records)} records` : null, project.file_name || null];
+  const facts = [STATES[project.state], project.records ? several(project.records, "record") : null, project.file_name || null];
   return el("li", { class: "card" }, el("h3", {}, title), el("p", { class: "note" }, facts.filter(Boolean).flatMap((fact, i) => [i ? " · " : "", name(fact)])),
     el("p", { class: "note" }, "made by ", name(project.created_by), " on ", new Date(project.created_at).toLocaleDateString()));
 }

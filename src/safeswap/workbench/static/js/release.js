@@ -1,7 +1,7 @@
 // The last step: what leaves, what was checked on it, and two people who agree.
 
 import { all, get, guarded, post } from "./api.js";
-import { byId, count, el, fill, name } from "./dom.js";
+import { byId, count, el, fill, name, several } from "./dom.js";
 import { follow } from "./jobs.js";
 import { specText, when } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
@@ -29,8 +29,7 @@ begin(async ({ who, project, may }) => {
   const refresh = python(script);
   byId("masking").addEventListener("change", refresh);
   connect();
-  await people(who, may);
-  const releases = await list();
+  const [releases] = await Promise.all([list(), people(who, may)]);
   const asked = new URLSearchParams(location.search).get("release");
   const first = releases.find((each) => each.id === asked) ?? (wanted ? undefined : releases[0]);
   if (first) await open(first);
@@ -58,7 +57,7 @@ async function open(release) {
   byId("one").hidden = false;
   byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
   byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
-  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? [name(release.reason), "."] : null, release.records ? ` ${count(release.records)} records.` : null);
+  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? [name(release.reason), "."] : null, release.records ? ` ${several(release.records, "record")}.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Holds: " : "Does not hold: "), name(check.sentence))));
   fill(byId("remarks"), release.remarks.map((text) => el("p", { class: "warning" }, name(text))));

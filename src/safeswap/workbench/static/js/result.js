@@ -2,20 +2,20 @@
 
 import { get } from "./api.js";
 import { beforeAfter } from "./before-after.js";
-import { byId, count, el, figure, fill, name } from "./dom.js";
+import { byId, count, el, figure, fill, name, several } from "./dom.js";
 import { specText, when } from "./masking.js";
 import { at, begin, projectId, python, resultAt, resultId } from "./page.js";
 
 const MOST_ROWS = 60;
 let masking = null;
 
-begin(async () => {
+begin(async ({ answers: [found, description, measures, methods] }) => {
+  masking = found;
   python(() => {
     const { spec, recipe, replicate = 0, measures = [] } = masking.spec;
     return { spec, replicate, measures, ...(recipe ? { recipe } : {}) };
   });
-  masking = await get(at(`/maskings/${resultId}`));
-  const { spec, summary } = masking, [description, measures, methods] = [await get(at("/description")), await get("/measures"), await get("/methods")];
+  const { spec, summary } = masking;
   const method = methods.find((each) => each.name === summary.method);
   fill(byId("what"), name(method?.title ?? summary.method), `. Made by ${masking.created_by} on ${when(masking.created_at)}${spec.replicate ? `, replicate ${spec.replicate}` : ""}.`);
   fill(byId("warnings"), summary.for_release ? null : el("p", { class: "warning" }, "Not for release: a key that others may know was used."),
@@ -29,7 +29,7 @@ begin(async () => {
   byId("records").href = `/projects/${projectId}/records?masking=${resultId}`;
   byId("release").href = `/projects/${projectId}/release?masking=${resultId}`;
   document.title = `${specText(spec.spec)} · ${document.title}`;
-});
+}, () => Promise.all([get(at(`/maskings/${resultId}`)), get(at("/description")), get("/measures"), get("/methods")]));
 
 function totals(summary) {
   const lines = [["Records", summary.records, "In the file"], [`Asked for, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, "The most that the data allow"],
@@ -51,7 +51,7 @@ function detail(score) {
   return el("details", {}, el("summary", {}, "The table behind it"), el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", {},
     el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: typeof rows[0][column] === "number" ? "n" : "" }, name(column.replaceAll("_", " ")))))),
     el("tbody", {}, sorted.slice(0, MOST_ROWS).map((row) => el("tr", {}, columns.map((column) => cell(row[column]))))))),
-  rows.length > MOST_ROWS ? el("p", { class: "note" }, `${count(rows.length - MOST_ROWS)} more are in the report.`) : null);
+  rows.length > MOST_ROWS ? el("p", { class: "note" }, `${several(rows.length - MOST_ROWS, "more is", "more are")} in the report.`) : null);
 }
 
 function cell(value) {

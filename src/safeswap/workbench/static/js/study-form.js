@@ -2,7 +2,7 @@
 
 import { get, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
-import { byId, count, el, fill, name } from "./dom.js";
+import { byId, count, el, fill, name, several } from "./dom.js";
 import { at } from "./page.js";
 
 const FIRST = { risk: ["n_rule"], distortion: ["hellinger", "total_variation", "entropy_change"] };
@@ -74,7 +74,7 @@ function counter(spec) {
         const wanted = spec(), { candidates } = await post(at("/study-size"), { spec: wanted });
         if (own !== asked) return;
         output.className = "note";
-        output.textContent = candidates ? `${count(candidates)} candidates${wanted.replicates > 1 ? `: ${count(candidates / wanted.replicates)} specifications, ${count(wanted.replicates)} draws of each` : ""}`
+        output.textContent = candidates ? `${several(candidates, "candidate")}${wanted.replicates > 1 ? `: ${several(candidates / wanted.replicates, "specification")}, ${count(wanted.replicates)} draws of each` : ""}`
           : "Nothing to try: tick at least one attribute.";
         button.disabled = candidates === 0;
       } catch (error) {

@@ -2,7 +2,7 @@
 
 import { all, get, guarded, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
-import { byId, count, el, fill, name } from "./dom.js";
+import { byId, count, el, fill, name, several } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { when } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
@@ -130,7 +130,7 @@ function drawn(names, cells) {
     return [...new Set(cells.map((cell) => cell.levels[i]))].sort((a, b) => place(known, a) - place(known, b) || a.localeCompare(b));
   });
   const square = names.length === 2 && levels[1].length <= WIDEST, left = square ? 0 : Math.max(0, cells.length - MOST_CELLS);
-  return el("section", {}, el("h3", {}, crossed(names)), el("p", { class: "note" }, cells.some((cell) => cell.changed) ? "Marked cells were changed. " : "No cell was changed. ", "Levels that few records have are not shown here.", left ? ` ${count(left)} more cells are in the report.` : ""),
+  return el("section", {}, el("h3", {}, crossed(names)), el("p", { class: "note" }, cells.some((cell) => cell.changed) ? "Marked cells were changed. " : "No cell was changed. ", "Levels that few records have are not shown here.", left ? ` ${several(left, "more cell is", "more cells are")} in the report.` : ""),
     el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, square ? grid(names, levels, cells) : listed(names, cells.slice(0, MOST_CELLS))));
 }
 

@@ -1,0 +1,166 @@
+"""How long each screen of the workbench takes to be there, and how much it loads.
+
+    python bench/bench_workbench.py [--records 48842] [--repeats 5] [--screens map,records]
+
+The program runs as its user runs it, on loopback, in a browser with a profile on disk. A first load is one with an
+empty cache; repeats are what follows. Seconds are counted from the start of the navigation until the chart is drawn or,
+on a screen without one, until all is shown, and a frame was painted; bytes are those that were sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+from safeswap import datasets, workflow
+from safeswap.service.client import Client
+from safeswap.service.schemas.jobs import Job
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+CHARTS = {"map": ".safeswap-map", "records": ".safeswap-plot"}
+SCREENS = ("data", "risk", "method", "tables", "map", "records", "release", "log", "result")
+
+# Watches from the first moment; what it saw is asked for afterwards.
+WATCH = """(chart) => {
+    const seen = (window.benchSeen = {});
+    const look = () => {
+        if (!document.querySelector((chart || "html") + "[data-ready]")) return;
+        clearInterval(looking);
+        requestAnimationFrame(() => setTimeout(() => { seen.there = performance.now(); }));
+    };
+    const looking = setInterval(look, 4);
+}"""
+SIZES = """() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+    .map((entry) => [entry.name, entry.startTime, entry.responseEnd, entry.transferSize])"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One load of a screen."""
+
+    seconds: float
+    bytes_sent: int
+    requests: list[list[Any]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=48_842)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--screens", default=",".join(SCREENS))
+    parser.add_argument("--requests", action="store_true", help="tell what was asked for in the last repeat, and when")
+    stated = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), stated.records) as (address, token, project):
+        paths = worked(address, token, project)
+        with sync_playwright() as playwright:
+            program = next(filter(None, map(shutil.which, NAMES)))
+            context = playwright.chromium.launch_persistent_context(
+                f"{folder}/profile", executable_path=program, headless=True, args=list(FLAGS)
+            )
+            page = context.new_page()
+            page.goto(f"{address}/open#token={token}&project={project}")
+            page.wait_for_url("**/data")
+            page.wait_for_selector("html[data-ready]")
+            print(f"{'screen':10} {'first':>9} {'MB':>6} {'repeat':>9} {'KB':>7}   all repeats")
+            for screen in stated.screens.split(","):
+                told(screen, measured(context, address + paths[screen], CHARTS.get(screen, ""), stated.repeats))
+                if stated.requests:
+                    listed(context, address + paths[screen], CHARTS.get(screen, ""))
+            context.close()
+
+
+@contextmanager
+def running(folder: Path, records: int) -> Iterator[tuple[str, str, str]]:
+    """The workbench on a file, as a program of its own: its address, its token and the project."""
+    lines = folder / "survey.csv"
+    workflow.write(datasets.cps8d(), lines)
+    kept = lines.read_text(encoding="utf-8").splitlines()[: records + 1]
+    lines.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "safeswap", "workbench", str(lines), "--no-browser"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert server.stdout is not None
+        found = None
+        while found is None:
+            line = server.stdout.readline()
+            if not line:
+                raise RuntimeError("the workbench did not start")
+            found = re.search(r"(http://[\d.:]+)/open#token=([\w-]+)&project=([\w-]+)", line)
+        yield found[1], found[2], found[3]
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def worked(address: str, token: str, project: str) -> dict[str, str]:
+    """Something to see on every screen; the path of each."""
+    with Client(address, start_token=token) as client:
+        for job in client._send("GET", f"/projects/{project}/jobs").json()["items"]:
+            client.wait(client.job(job["id"]))
+        study = client.study(project, replicates=3)
+        masked = client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05})
+        client.wait(study)
+        masking = client.wait(masked).result
+        assert masking is not None
+        plot = {"masking": masking.id, "keys": ["Age", "Edu", "MS", "Race", "Sex"]}
+        client.wait(client._made(Job, f"/projects/{project}/confidentiality", plot))
+    paths = {screen: f"/projects/{project}/{screen}" for screen in SCREENS}
+    return {**paths, "result": f"/projects/{project}/results/{masking.id}"}
+
+
+def measured(context: BrowserContext, address: str, chart: str, repeats: int) -> list[Load]:
+    """The first load with an empty cache, then the repeats."""
+    page = watched(context, chart)
+    context.new_cdp_session(page).send("Network.clearBrowserCache")
+    loads = [loaded(page, address) for _ in range(1 + repeats)]
+    page.close()
+    return loads
+
+
+def watched(context: BrowserContext, chart: str) -> Page:
+    page = context.new_page()
+    page.add_init_script(f"({WATCH})({chart!r})")
+    return page
+
+
+def loaded(page: Page, address: str) -> Load:
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_function("() => window.benchSeen?.there")
+    sizes = page.evaluate(SIZES)
+    page.wait_for_timeout(300)  # what is done after the screen is there belongs to this load, not to the next
+    return Load(page.evaluate("window.benchSeen.there") / 1000, sum(size for *_, size in sizes), sizes)
+
+
+def told(screen: str, loads: list[Load]) -> None:
+    first, *repeats = loads
+    seconds = [load.seconds for load in repeats]
+    print(
+        f"{screen:10} {first.seconds:7.2f} s {first.bytes_sent / 1e6:6.2f} {statistics.median(seconds):7.2f} s"
+        f" {repeats[-1].bytes_sent / 1e3:7.1f}   {' '.join(f'{each:.2f}' for each in seconds)}",
+        flush=True,
+    )
+
+
+def listed(context: BrowserContext, address: str, chart: str) -> None:
+    page = watched(context, chart)
+    for name, start, end, size in sorted(loaded(page, address).requests, key=lambda each: each[1]):
+        print(f"    {start:7.0f} – {end:5.0f} ms {size:9,} bytes  {name.removeprefix(address)[-80:]}")
+    page.close()
+
+
+if __name__ == "__main__":
+    main()

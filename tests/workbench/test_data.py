@@ -1,0 +1,101 @@
+"""The first step: no file is lost, whenever it is given; levels that are not shown have an order all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+from tests.workbench.desk import Desk, Seen
+
+LONG = 60_000
+
+# A file dropped on the page, as the browser tells of it.
+DROP = """(text) => {
+    const carried = new DataTransfer();
+    carried.items.add(new File([text], "dropped.csv", { type: "text/csv" }));
+    document.querySelector("h1").dispatchEvent(
+        new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+}"""
+
+
+@pytest.fixture
+def empty(desk: Desk) -> str:
+    """A project without a file."""
+    with desk.client() as client:
+        return client.make_project("nothing yet").id
+
+
+@contextmanager
+def before_its_script(seen: Seen, project: str) -> Iterator[Page]:
+    """The page while its script is still on its way; it comes when the block ends."""
+    held: list[Route] = []
+    seen.page.route("**/js/data.js", lambda route: held.append(route))  # noqa: PLW0108  (what is built in is not taken)
+    seen.page.goto(f"{seen.address}/projects/{project}/data", wait_until="commit")
+    seen.page.wait_for_selector("h1")
+    while not held:
+        seen.page.wait_for_timeout(20)
+    yield seen.page
+    for route in held:
+        route.continue_()
+
+
+def test_a_file_chosen_before_the_page_is_ready_is_taken(
+    browser: Browser, desk: Desk, empty: str, survey: Path
+) -> None:
+    with desk.seen(browser) as seen:
+        with before_its_script(seen, empty) as page:
+            expect(page.locator("#file")).to_be_disabled()
+            page.locator("#file").set_input_files(survey)
+        expect(page.locator("#file-line")).to_contain_text("survey.csv: 2,000 records", timeout=LONG)
+
+
+def test_a_file_dropped_before_the_page_is_ready_is_taken(
+    browser: Browser, desk: Desk, empty: str, survey: Path
+) -> None:
+    with desk.seen(browser) as seen:
+        with before_its_script(seen, empty) as page:
+            page.evaluate(DROP, survey.read_text(encoding="utf-8"))
+        expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2,000 records", timeout=LONG)
+
+
+def test_a_file_dropped_beside_a_file_that_is_there_changes_nothing_unasked(
+    browser: Browser, desk: Desk, survey: Path
+) -> None:
+    project = desk.project(survey)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        page.evaluate(DROP, "a,b\n1,2\n3,4\n")
+        expect(page.locator("#problem")).to_contain_text("The file was not taken. To put another file in place")
+        page.click("#other-file")
+        page.evaluate(DROP, "a,b\n1,2\n3,4\n")
+        expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2 records", timeout=LONG)
+
+
+def test_levels_are_put_in_order_though_rare_ones_are_not_shown(browser: Browser, desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "grades.csv"
+    grades = ["good"] * 20 + ["bad"] * 15 + ["fair"] * 10 + ["superb", "awful"]
+    numbers = ["1"] * 20 + ["2"] * 15 + ["10"] * 10 + ["0", "3"]
+    file.write_text("grade,number\n" + "".join(f"{a},{b}\n" for a, b in zip(grades, numbers, strict=True)))
+    project = desk.project(file)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        for attribute, ups in (("grade", ["bad", "fair"]), ("number", ["10"])):
+            page.get_by_label(f"Kind of {attribute}").select_option("ordinal")
+            page.get_by_label(f"Levels of {attribute}").click()
+            expect(page.locator("#levels-note")).to_contain_text("2 levels that few records have are not shown")
+            for level in ups:
+                page.get_by_label(f"Move {level} up", exact=True).click()
+            shown = page.locator("#levels-list li bdi").all_inner_texts()
+            assert not {"superb", "awful", "0", "3"} & set(shown)
+            page.click("#levels-done")
+        page.click("#save")
+        expect(page.locator("#save")).to_be_disabled(timeout=LONG)
+        expect(page.locator("#problem")).to_be_hidden()
+        for attribute in ("grade", "number"):
+            page.get_by_label(f"Levels of {attribute}").click()
+            first = page.locator("#levels-list li bdi").all_inner_texts()
+            assert first == {"grade": ["bad", "fair", "good"], "number": ["1", "10", "2"]}[attribute]
+            page.click("#levels-cancel")
