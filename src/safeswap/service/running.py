@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _SLOWEST_RESTART = 30.0  # seconds before a worker that keeps dying is started again
 _M_ARENA_MAX = -8
+_SWITCH = 0.001  # seconds that a long answer may keep a short one from being written; Python's own five add up
 _PATIENCE = 15.0  # seconds for a worker to put down what it holds
 
 
@@ -33,6 +34,7 @@ def serve(settings: Settings, app: FastAPI, *, ready: Callable[[str], None] | No
 
     logs.configure(settings)
     _few_arenas()
+    sys.setswitchinterval(_SWITCH)
     listening = _listen(settings)
     address = address_of(settings, listening.getsockname()[1])
     config = uvicorn.Config(
