@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.engines.memory import MemoryEngine
-from safeswap.io.coded_columns import as_column, coded_column, coded_columns
+from safeswap.io.coded_columns import as_column, coded_column, coded_columns, holds
 from safeswap.io.counted_cells import ChangingColumn, at_rows, cell_attributes, counted_cells, net_change, packed
 from safeswap.io.identifiers import check_identifier
 from safeswap.io.parquet_files import ParquetFiles
@@ -156,7 +156,8 @@ class HeldExchanges(ABC):
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
         """Every promise, checked on what was read back from disk."""
-        columns = {name: self._read_back(written, name) for name in self.names}
+        with ThreadPoolExecutor(pa.cpu_count()) as threads:
+            columns = dict(zip(self.names, threads.map(lambda n: self._read_back(written, n), self.names), strict=True))
         after = self.before.with_columns(columns, {})
         return verify(self._promises(), before=self.before, after=after, audit=self._audit())
 
@@ -164,6 +165,9 @@ class HeldExchanges(ABC):
         before = self.before.table.column(name)
         if not pa.types.is_dictionary(before.type) or before.null_count:
             return written.table([name]).column(0)
+        meant = self.after.coded(name)
+        if holds(written, name, meant):  # what was read is what these codes say, value by value
+            return as_column(meant)
         coded = coded_column(written, name, known=before.chunk(0).dictionary)
         return as_column(coded) if not coded.has_missing else written.table([name]).column(0)
 

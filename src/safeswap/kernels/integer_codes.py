@@ -27,7 +27,7 @@ class IntegerCodes:
     """
 
     def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
-        self._slots = np.zeros(_FIRST_TABLE, np.int64)  # number + 1, so that 0 is an empty slot
+        self._slots: Int64s | None = None  # number + 1, so that 0 is an empty slot; none while levels ascend
         self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
         self._found = 0
         self._short: npt.NDArray[np.int32] | None = None
@@ -45,11 +45,16 @@ class IntegerCodes:
         if values.dtype.itemsize <= 2:
             return self._code_short(values, codes)
         done = 0
+        while self._slots is None:  # as in a file that is sorted by area: what is above the last level is new
+            done, self._found = _number_ascending(values, codes, done, self._levels, self._found)
+            if done == values.size:
+                return codes
+            self._grow(with_slots=self._found < self._levels.size)
         while True:
             done, self._found = _number(values, codes, done, self._slots, self._levels, self._found)
             if done == values.size:
                 return codes
-            self._grow()
+            self._grow(with_slots=True)
 
     def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Short integers are looked up, not hashed: a place for each possible value. All batches must be short then."""
@@ -59,12 +64,15 @@ class IntegerCodes:
         self._found = _number_short(values, codes, self._short, self._levels, self._found)
         return codes
 
-    def _grow(self) -> None:
-        self._slots = np.zeros(4 * self._slots.size, np.int64)
-        levels = np.empty(self._slots.size // 2, np.int64)
-        levels[: self._found] = self.levels
-        self._levels = levels
-        _enter(levels, self._found, self._slots)
+    def _grow(self, *, with_slots: bool) -> None:
+        """More room for levels if there is none left, and slots that go with it."""
+        if self._found == self._levels.size:
+            levels = np.empty(4 * self._levels.size, np.int64)
+            levels[: self._found] = self.levels
+            self._levels = levels
+        if with_slots:
+            self._slots = np.zeros(2 * self._levels.size, np.int64)
+            _enter(self._levels, self._found, self._slots)
 
 
 def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
@@ -84,6 +92,20 @@ def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[
 def _look_up(table, places, out):  # type: ignore[no-untyped-def]
     for i in range(places.size):
         out[i] = table[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _number_ascending(values, codes, start, levels, found):  # type: ignore[no-untyped-def]
+    """Number the values from ``start`` on, as long as none is below the last level and there is room."""
+    for i in range(start, values.size):
+        value = np.int64(values[i])
+        if found == 0 or value != levels[found - 1]:
+            if found == levels.size or (found > 0 and value < levels[found - 1]):
+                return i, found
+            levels[found] = value
+            found += 1
+        codes[i] = found - 1
+    return values.size, found
 
 
 @numba.njit(cache=True, nogil=True)

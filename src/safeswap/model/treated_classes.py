@@ -15,12 +15,15 @@ from safeswap.model.equality import Flags, Integers, bitwise, means_bits
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Invariant, Names
 
+Indices = npt.NDArray[np.integer[Any]]
+
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
 
 _BLOCK = 1 << 15
 _STEP = 1 << 22
 _SMALL_TABLE = 1 << 16
+_SHORT = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
 
 def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: Flags, tolerance: int) -> int:
     """The combinations that are left, counted in a table that has a place for each possible one."""
-    indices = [column.chunk(0).indices.to_numpy() for column in columns]
+    groups = _groups([column.chunk(0).indices.to_numpy() for column in columns], sizes)
     possible = prod(sizes)
     counts = np.zeros(possible, dtype=np.int64)
     moved = np.zeros(possible, dtype=np.bool_)
@@ -85,18 +88,34 @@ def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: F
     for start in range(0, len(changed), step):
         places = room[: len(changed) - start]
         for first in range(0, len(places), _BLOCK):
-            _put_places(places[first : first + _BLOCK], indices, sizes, start + first)
+            _put_places(places[first : first + _BLOCK], groups, start + first)
         counts += np.bincount(places, minlength=possible)
         moved[places[changed[start : start + step]]] = True
     return int(np.count_nonzero((counts > 0) & (counts < tolerance) & ~moved))
 
 
-def _put_places(places: Integers, indices: list[npt.NDArray[Any]], sizes: list[int], start: int) -> None:
+def _groups(indices: list[Indices], sizes: list[int]) -> list[list[tuple[Indices, int]]]:
+    """Neighbouring columns that are few enough together for short integers, with which NumPy is quickest."""
+    groups: list[list[tuple[Indices, int]]] = [[]]
+    for column, size in zip(indices, sizes, strict=True):
+        if groups[-1] and prod(n for _, n in groups[-1]) * size > _SHORT:
+            groups.append([])
+        groups[-1].append((column, size))
+    return groups
+
+
+def _put_places(places: Integers, groups: list[list[tuple[Indices, int]]], start: int) -> None:
     """The place of the combination of each record from ``start`` on; a block at a time stays in the cache."""
-    places[:] = indices[0][start : start + len(places)]
-    for column, size in zip(indices[1:], sizes[1:], strict=True):
+    some = slice(start, start + len(places))
+    places[:] = 0
+    for group in groups:
+        size = prod(n for _, n in group)
+        part: Indices = group[0][0][some].astype(np.uint16 if size <= _SHORT else np.int64)
+        for column, number in group[1:]:
+            part *= number
+            part += column[some].astype(part.dtype)
         places *= size
-        places += column[start : start + len(places)]
+        places += part
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -86,3 +86,13 @@ def test_many_integers_outgrow_the_first_table() -> None:
     codes = numbers.code(values)
     assert (numbers.levels[codes] == values).all()
     assert len(numbers.levels) == 50_000
+
+
+@pytest.mark.parametrize("turn", [0, 1, 9_000, 20_000])
+def test_integers_that_ascend_up_to_some_point_are_numbered_alike(turn: int) -> None:
+    values = np.sort(np.random.default_rng(turn).integers(-(10**6), 10**6, 20_000))
+    values[turn:] = values[turn:][::-1]
+    numbers = IntegerCodes()
+    codes = np.concatenate([numbers.code(part) for part in np.array_split(values, 7)])
+    assert numbers.levels.tolist() == list(dict.fromkeys(values.tolist()))
+    assert (numbers.levels[codes] == values).all()
