@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from safeswap import workflow
 from safeswap.errors import SafeswapError
 from safeswap.model.recipe import History, Recipe
 
@@ -31,13 +32,13 @@ def history_of(kept: Mapping[str, Any] | None) -> History:
     if not kept:
         return History()
     if "pool" not in kept:
-        every = Recipe.of(kept["steps"])
+        every: Recipe = workflow.as_recipe(kept["steps"])
         now = len(every) - int(kept.get("undone", 0))
         before, after = range(now), range(now + 1, len(every) + 1)
         return History(every[:now], tuple(every[:n] for n in before), tuple(every[:n] for n in after))
-    present = Recipe.of(kept["steps"])
+    present: Recipe = workflow.as_recipe(kept["steps"])
     try:
-        pool = Recipe.of(kept["pool"]).steps
+        pool = workflow.as_recipe(kept["pool"]).steps
     except SafeswapError:  # a step that an earlier version knew and this one does not: the present is what counts
         return History(present)
     past, future = (tuple(Recipe(tuple(pool[i] for i in places)) for places in kept[way]) for way in ("past", "future"))

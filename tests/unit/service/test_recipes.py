@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+from safeswap import workflow
 from safeswap.model.recipe import History, Recipe
 from safeswap.service import recipes
 from safeswap.service.recipes import as_kept, history_of
@@ -23,6 +24,13 @@ def test_a_history_is_kept_whole():
     kept = json.loads(json.dumps(as_kept(history)))
     assert history_of(kept) == history
     assert len(kept["pool"]) == 3, "each step is kept once"
+
+
+def test_a_masking_within_a_recipe_is_kept_too():
+    suppressed = {"method": "suppress", "keys": ["a", "b"], "up_to": 2}
+    history = after(workflow.as_recipe([suppressed]), workflow.as_recipe([*recipe("c").as_dicts(), suppressed])).undo()
+    assert history_of(json.loads(json.dumps(as_kept(history)))) == history
+    assert len(history_of({"steps": [suppressed]}).present) == 1
 
 
 def test_a_row_from_before_there_was_a_history_is_understood():
