@@ -10,6 +10,7 @@ from safeswap.errors import SafeswapError, SpecError
 from safeswap.model.microdata import Microdata
 from safeswap.model.recode_steps import Step, as_step
 from safeswap.model.recoding import apply_step, pinned
+from safeswap.model.several import several
 from safeswap.model.spec import MaskSpec
 
 RecipeStep: TypeAlias = Step | MaskSpec
@@ -116,7 +117,7 @@ class Recipe:
         if 0 <= at < len(self.steps) + end:
             return at
         raise SpecError(
-            f"the recipe has {len(self.steps)} steps, there is none in place {position}",
+            f"the recipe has {several(len(self.steps), 'step')}, there is none in place {position}",
             code="no-such-step",
             hint="places count from 0",
             steps=len(self.steps),

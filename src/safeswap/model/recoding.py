@@ -35,6 +35,7 @@ from safeswap.model.recode_steps import (
     as_step,
 )
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.several import several
 from safeswap.model.value_order import rank_of_code
 
 Target = Mapping[str, str | None]
@@ -177,7 +178,7 @@ def _complete(target: dict[str, str | None], values: Values) -> Target:
         records = sum(values.counts[text] for text in forgotten)
         raise SpecError(
             f"the step says nothing about {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
-            f"in {records:,} records",
+            f"in {several(records, 'record')}",
             code="value-not-recoded",
             hint='add them to the step, or let its otherwise be "keep" or "blank"',
             attribute=values.attribute.name,

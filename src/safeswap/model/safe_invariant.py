@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from safeswap.model.equality import bitwise
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Invariant, Names
+from safeswap.model.several import several
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class SafeCells(Invariant):
         counted = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])
         small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
         names = ", ".join(self.attributes)
-        return f"{small:,} cells by {names} have fewer than {self.tolerance:,} records" if small else ""
+        too_small = several(small, f"cell by {names} has", f"cells by {names} have")
+        return f"{too_small} fewer than {self.tolerance:,} records" if small else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """The table by those of the attributes that are released: its cells are sums of safe ones."""

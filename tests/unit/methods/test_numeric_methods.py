@@ -135,7 +135,7 @@ def test_groups_larger_than_the_file_are_refused():
 def test_records_with_a_missing_value_are_counted_and_left_alone():
     data = column([1.0, 2.0, None, 5.0, 6.0])
     spec = {"method": "microaggregation", "attributes": ["x"], "k": 2}
-    assert "1 records with a missing value stay" in workflow.plan(data, spec).sentence
+    assert "1 record with a missing value stays" in workflow.plan(data, spec).sentence
     assert mask("microaggregation", data, attributes=["x"], k=2).data.table["x"].to_pylist() == [2, 2, None, 6, 6]
 
 

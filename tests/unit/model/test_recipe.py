@@ -79,7 +79,7 @@ def test_a_pinned_recipe_gives_the_same_file(tried: tuple) -> None:
 def test_places_that_do_not_exist_are_refused() -> None:
     recipe = Recipe.of({"step": "drop", "attributes": ["a"]})
     for wrong in (lambda: recipe.remove(1), lambda: recipe[5], lambda: recipe.insert(3, recipe[0])):
-        with pytest.raises(SpecError, match="1 steps"):
+        with pytest.raises(SpecError, match="1 step,"):
             wrong()
 
 

@@ -33,7 +33,7 @@ def test_a_map_recodes_and_the_rest_is_as_stated() -> None:
     step = {"step": "recode", "map": {"a": "A"}, "groups": {"rest": ["b"]}}
     assert after(data, **step, otherwise="keep") == ["A", "rest", "c", None]
     assert after(data, **step, otherwise="blank") == ["A", "rest", None, None]
-    with pytest.raises(SpecError, match="1 of the values of 'x' that occur, in 1 records") as refused:
+    with pytest.raises(SpecError, match="1 of the values of 'x' that occur, in 1 record") as refused:
         after(data, **step)
     assert refused.value.code == "value-not-recoded"
     assert unmapped(data, {"attribute": "x", **step}) == ("c",)

@@ -27,7 +27,7 @@ def finding(columns, names, tolerance=3):
 def test_a_small_cell_breaks_the_promise_and_is_counted_not_shown():
     broken = finding({"A": ["hidden"] * 2 + ["b"] * 5, "B": ["x"] * 7}, ("A", "B"))
     assert not broken.ok
-    assert "1 cells by A, B" in broken.problem
+    assert "1 cell by A, B has" in broken.problem
     assert "hidden" not in broken.problem
     assert finding({"A": ["a"] * 3 + ["b"] * 5}, ("A",)).ok
 
