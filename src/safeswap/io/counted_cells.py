@@ -93,19 +93,28 @@ def packed(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes,
 def _without_told(columns: list[ChangingColumn], rows: Rows) -> list[ChangingColumn]:
     """The columns without those whose value follows from another one, before and after."""
     kept = columns
-    by_size = sorted(columns, key=lambda each: each.cardinality)
-    for coarse, fine in permutations(by_size, 2):
+    by_size = [(each, _Tried(each)) for each in sorted(columns, key=lambda each: each.cardinality)]
+    for (coarse, outer), (fine, inner) in permutations(by_size, 2):
         both_there = any(coarse is each for each in kept) and any(fine is each for each in kept)
-        if both_there and 1 < coarse.cardinality <= fine.cardinality and _tells(fine, coarse, rows):
+        sizes = 1 < coarse.cardinality <= fine.cardinality
+        if both_there and sizes and inner.may_tell(outer) and _tells(fine, coarse, rows):
             kept = [each for each in kept if each is not coarse]
     return kept
 
 
+class _Tried:
+    """A few records of a column: most columns have nothing to do with each other, and these show it."""
+
+    def __init__(self, column: ChangingColumn) -> None:
+        self.codes = column.before[:: max(1, len(column.before) // _TRIED)]
+        _, self.first, self.place = np.unique(self.codes, return_index=True, return_inverse=True)
+
+    def may_tell(self, other: _Tried) -> bool:
+        """Whether the other column has one value wherever this one has."""
+        return bool((other.codes[self.first][self.place] == other.codes).all())
+
+
 def _tells(fine: ChangingColumn, coarse: ChangingColumn, rows: Rows) -> bool:
-    some = slice(None, None, max(1, len(fine.before) // _TRIED))
-    inner, outer = (each.before[some].astype(np.uint64) for each in (fine, coarse))
-    if len(np.unique(inner * np.uint64(coarse.cardinality) + outer)) > len(np.unique(inner)):
-        return False  # most columns have nothing to do with each other, and a few records show it
     around = parents(fine.before, coarse.before, fine.cardinality)
     if around is None:
         return False

@@ -39,10 +39,13 @@ def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
     for name in named - set(schema.names):
         schema[name]  # an unknown attribute gets its own clear error
     names = [name for name in schema.names if name in named or (own is not None and name == own.name)]
-    coded = _short(coded_columns(files, [name for name in names if schema[name].kind.is_categorical]))
+    categorical = [name for name in names if schema[name].kind.is_categorical]
+    with ThreadPoolExecutor(1) as aside:
+        reading = aside.submit(files.table, [name for name in names if name not in categorical])
+        coded = _short(coded_columns(files, categorical))
+        parts = [files.table([name for name in categorical if name not in coded]), reading.result()]
     columns = {name: as_column(each) for name, each in coded.items()}
-    whole = files.table([name for name in names if name not in coded])
-    columns |= dict(zip(whole.column_names, whole.columns, strict=True))
+    columns |= {name: column for part in parts for name, column in zip(part.column_names, part.columns, strict=True)}
     data = Microdata(pa.table({name: columns[name] for name in names}), part_of(schema, names), None, coded)
     if own is not None:
         check_identifier(data.table.column(own.name), name=own.name, missing=own.missing, file=str(files.root))
