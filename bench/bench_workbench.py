@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,20 +90,23 @@ def running(folder: Path, records: int) -> Iterator[tuple[str, str, str]]:
     workflow.write(datasets.cps8d(), lines)
     kept = lines.read_text(encoding="utf-8").splitlines()[: records + 1]
     lines.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    told = folder / "told.txt"  # a file, not a pipe: what nobody reads fills a pipe, and the program waits
     command = [sys.executable, "-m", "safeswap", "workbench", str(lines), "--no-browser"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with told.open("w") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
-        assert server.stdout is not None
-        found = None
-        while found is None:
-            line = server.stdout.readline()
-            if not line:
-                raise RuntimeError("the workbench did not start")
-            found = re.search(r"(http://[\d.:]+)/open#token=([\w-]+)&project=([\w-]+)", line)
-        yield found[1], found[2], found[3]
+        yield address_in(told, server)
     finally:
         server.terminate()
         server.wait(60)
+
+
+def address_in(told: Path, server: subprocess.Popen[bytes]) -> tuple[str, str, str]:
+    while server.poll() is None:
+        if found := re.search(r"(http://[\d.:]+)/open#token=([\w-]+)&project=([\w-]+)", told.read_text()):
+            return found[1], found[2], found[3]
+        time.sleep(0.1)
+    raise RuntimeError("the workbench did not start")
 
 
 def worked(address: str, token: str, project: str) -> dict[str, str]:
