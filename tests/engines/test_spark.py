@@ -6,24 +6,19 @@ import importlib.util
 import os
 import signal
 import threading
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.engines.specs import KEY, SCHEMA, census, records_of, spec_of, write_parts
+from tests.engines.spark_runs import check, dealt, expected, masked, session_on, shuffled
+from tests.engines.specs import SCHEMA, census, spec_of, write_parts
 
-from safeswap import registry, workflow
-from safeswap.engines.memory import MemoryEngine
-from safeswap.engines.spark_session import own_session
+from safeswap import workflow
 from safeswap.errors import EngineError, InputError
 from safeswap.io import spark_files
-from safeswap.io.parquet_files import open_parquet
-from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 
 if importlib.util.find_spec("pyspark") is None:
@@ -32,93 +27,48 @@ if importlib.util.find_spec("pyspark") is None:
 # All in one process of the test run: there is one cluster.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("spark")]
 
-PARTS = {
-    "another rate": 1,
-    "a number of pairs": 7,
-    "no pairs": 1,
-    "one pair": 7,
-    "two attributes, any": 1,
-    "two attributes, all": 7,
-    "three attributes, all": 1,
-    "fixed": 7,
-    "fixed, many strata": 1,
-    "fixed twice": 7,
-    "all roles": 1,
-    "geography": 7,
-    "sequential, fixed": 7,
-    "uniform, all it gives": 1,
-    "repaired to the most there are": 1,
-    "targeted": 7,
-    "targeted, all keys": 1,
-    "targeted and repaired": 7,
-    "edit, small blocks": 1,
-    "edit, many keys": 7,
+CUT = {
+    "another rate": (1, 7),
+    "a number of pairs": (7, 1),
+    "no pairs": (1, 2),
+    "one pair": (7, 2),
+    "two attributes, any": (1, 7),
+    "two attributes, all": (7, 1),
+    "three attributes, all": (1, 1),
+    "fixed": (64, 1),
+    "fixed, many strata": (1, 2),
+    "fixed twice": (7, 7),
+    "all roles": (1, 1),
+    "geography": (7, 2),
+    "sequential, fixed": (7, 1),
+    "uniform, all it gives": (1, 7),
+    "repaired to the most there are": (1, 2),
+    "targeted": (7, 1),
+    "targeted, all keys": (1, 2),
+    "targeted and repaired": (7, 2),
+    "edit, small blocks": (1, 1),
+    "edit, many keys": (7, 2),
 }
-"""Twenty specifications, and the files in which the records of each come."""
+"""Twenty specifications, the files in which the records of each come, and the partitions of every shuffle."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two workers of one core each, in processes of their own."""
-    import pyspark
-
-    before = {name: os.environ.get(name) for name in ("SPARK_HOME", "SPARK_LOCAL_IP")}
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session = own_session(
-            master="local-cluster[2,1,1024]",
-            **{
-                "spark.executor.memory": "800m",
-                "spark.driver.host": "127.0.0.1",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.task.maxFailures": "8",
-                # Few records and many plans: what compiling and adapting them gains is less than what it costs.
-                "spark.sql.adaptive.enabled": "false",
-                "spark.sql.codegen.wholeStage": "false",
-                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-                "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            },
-        )
-    yield session
-    session.stop()
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    settings = {
+        "spark.executor.memory": "800m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "8",
+    }
+    with session_on("local-cluster[2,1,1024]", **settings) as session:
+        yield session
 
 
-def expected(name: str) -> Any:
-    spec = spec_of(name)
-    return registry.method(spec.method).apply(Microdata(census(), SCHEMA), spec, key=KEY, engine=MemoryEngine())
-
-
-def masked(source: Path, spec: Any, session: Any, **options: Any) -> workflow.MaskedFile:
-    stated = {"schema": SCHEMA, "name": SCHEMA.name, **options}
-    places = {"target": source.parent / "masked", "audit": source.parent / "audit"}
-    return workflow.mask_file(source, spec=spec, key=KEY, engine="spark", spark=session, **places, **stated)
-
-
-def check(folder: Path, result: Any, name: str) -> None:
-    reference = expected(name)
-    written = open_parquet(folder / "masked").table(SCHEMA.names)
-    assert records_of(written) == records_of(reference.data.table)
-    told = {key: value for key, value in result.as_dict().items() if key != "engine"}
-    assert told == reference.as_dict()
-    known = {key: value for key, value in dict(reference.audit.facts).items() if key != "diagnosis"}
-    assert dict(result.facts) == known
-
-
-def shuffled(folder: Path, parts: int) -> Path:
-    order = np.random.default_rng(parts).permutation(census().num_rows)
-    return write_parts(census().take(pa.array(order)), folder / "census", parts)
-
-
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", CUT)
 def test_two_workers_give_the_records_and_totals_of_the_reference(name: str, cluster: Any, tmp_path: Path) -> None:
-    result = masked(shuffled(tmp_path, PARTS[name]), spec_of(name), cluster)
+    files, shuffles = CUT[name]
+    with dealt(cluster, shuffles=shuffles):
+        result = masked(shuffled(tmp_path, files), spec_of(name), cluster)
     check(tmp_path, result, name)
     stages = expected(name).audit.exchanges
     pairs = [pq.read_table(path).sort_by("k") for path in sorted(result.audit.glob("pairs-*"))]
@@ -141,18 +91,16 @@ def test_a_worker_that_is_killed_changes_nothing_nor_do_repairs_and_partitions(c
 
 
 def test_figures_are_those_of_the_reference(cluster: Any, tmp_path: Path) -> None:
+    names, measures = ["STATE", "ADULTS", "TENURE"], ["n_rule", "hellinger", "entropy_change"]
     source = shuffled(tmp_path, 7)
-    target = tmp_path / "masked"
-    workflow.mask_file(source, target, spec_of("fixed"), key=KEY, schema=SCHEMA, audit=tmp_path / "audit")
-    names = ["STATE", "ADULTS", "TENURE"]
-    asked: dict[str, Any] = {
-        "attributes": names,
-        "schema": SCHEMA,
-        "measures": ["n_rule", "hellinger", "entropy_change"],
-    }
-    found = workflow.assess_file(source, target, engine="spark", spark=cluster, **asked)
-    reference = workflow.assess_file(source, target, **asked)
-    assert [score.value for score in found] == pytest.approx([score.value for score in reference], rel=1e-12)
+    with dealt(cluster, shuffles=1):
+        result = masked(source, spec_of("fixed"), cluster, measures=measures, attributes=names)
+        asked: dict[str, Any] = {"attributes": names, "schema": SCHEMA, "measures": measures}
+        again = workflow.assess_file(source, result.target, engine="spark", spark=cluster, **asked)
+    reference = workflow.assess(expected("fixed"), measures=measures, attributes=names)
+    for found in (result.assessment, again):
+        assert found is not None
+        assert [score.value for score in found] == pytest.approx([score.value for score in reference], rel=1e-12)
 
 
 def test_an_input_that_changes_underneath_leaves_nothing(

@@ -1,0 +1,30 @@
+"""The same records and totals from Spark in one process, whatever the threads and the partitions."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from tests.engines.spark_runs import check, dealt, masked, session_on, shuffled
+from tests.engines.specs import spec_of
+
+if importlib.util.find_spec("pyspark") is None:
+    pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
+
+# In the process of the tests on a cluster, whose Java has been started already.
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("spark")]
+
+
+@pytest.mark.parametrize(("threads", "parts"), [(1, 1), (2, 7), (8, 64)])
+def test_neither_threads_nor_partitions_change_anything(threads: int, parts: int, tmp_path: Path) -> None:
+    with session_on(f"local[{threads}]") as session:
+        assert session.sparkContext.defaultParallelism == threads
+        source = shuffled(tmp_path / "files", parts)
+        with dealt(session, shuffles=2, every_file=True):
+            assert session.read.parquet(str(source)).rdd.getNumPartitions() == parts
+            check(tmp_path / "files", masked(source, spec_of("all roles"), session), "all roles")
+        source = shuffled(tmp_path / "shuffles", 2)
+        with dealt(session, shuffles=parts):
+            assert session.read.parquet(str(source)).groupBy("STATE").count().rdd.getNumPartitions() == parts
+            check(tmp_path / "shuffles", masked(source, spec_of("repaired"), session), "repaired")
