@@ -3,7 +3,8 @@
     python bench/same_bytes.py [--records 200000] [--specs 20] [--engines memory duckdb spark] [--seed 1]
 
 Draws specifications of swaps and edits, masks a synthetic census with each engine from differently cut and ordered
-files, and compares the records, in the order of their identifiers, bit for bit, and the totals of the audit.
+files, with one, two or eight threads in DuckDB and shuffles into one, seven or 64 partitions in Spark, and compares the
+records, in the order of their identifiers, bit for bit, and the totals of the audit.
 """
 
 from __future__ import annotations
@@ -65,9 +66,16 @@ def fingerprint(path: Path) -> str:
     return hashlib.sha256(frame.write_csv().encode()).hexdigest()
 
 
-def run(engine: str, source: Path, spec: dict[str, Any], folder: Path, session: Any) -> tuple[str, Any]:
+def means(engine: str, draw: random.Random, session: Any) -> dict[str, Any]:
+    """The threads, or the session with other partitions than before."""
+    if engine != "spark":
+        return {"threads": draw.choice([1, 2, 8])} if engine == "duckdb" else {}
+    session.conf.set("spark.sql.shuffle.partitions", str(draw.choice([1, 7, 64])))
+    return {"spark": session}
+
+
+def run(engine: str, source: Path, spec: dict[str, Any], folder: Path, extra: dict[str, Any]) -> tuple[str, Any]:
     """What came out: the records, or that it could not be done."""
-    extra = {"spark": session} if engine == "spark" else {}
     target = folder / (f"masked-{engine}" if engine == "spark" else f"masked-{engine}.parquet")
     try:
         masked = workflow.mask_file(
@@ -112,7 +120,7 @@ def main() -> None:
                 parts = draw.choice([1, 7, 64])
                 source = folder / f"source-{engine}"
                 cut(census, source, parts, seed=draw.randrange(2**31))
-                found[engine] = run(engine, source, spec, folder, session)
+                found[engine] = run(engine, source, spec, folder, means(engine, draw, session))
             same = len({repr(each) for each in found.values()}) == 1
             differ += not same
             told = "same" if same else "DIFFERENT " + repr(found)

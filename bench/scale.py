@@ -60,7 +60,7 @@ writer.close()
 """
 RUN = """
 from safeswap.errors import EngineError
-measures = [] if {engine!r} == "spark" else ["n_rule", "hellinger", "total_variation", "entropy_change"]
+measures = ["n_rule", "hellinger", "total_variation", "entropy_change"]
 stated = dict(schema=schema, insecure_seed=1, memory_limit={memory!r}, force=True, measures=measures)
 try:
     workflow.mask_file({source!r}, {target!r}, {spec}, audit={audit!r}, engine={engine!r}, **stated)

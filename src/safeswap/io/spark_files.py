@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from safeswap.model.invariant import Finding
 from safeswap.model.masked_file import MaskedFile
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
+from safeswap.model.score import Assessment
 from safeswap.model.spec import SwapSpec
 
 PAIRS_BY_IDENTIFIER = "pairs"
@@ -49,9 +50,10 @@ def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
     with spark_session(session, job.threads, records=len(files)) as spark:
         engine = SparkEngine(spark)
         try:
-            return _masked(job, files, schema, engine)
+            masked = _masked(job, files, schema, engine)
         finally:
             engine.close()
+        return replace(masked, assessment=_assessed(job, spark))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,6 +99,20 @@ def _masked(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) 
         findings=findings,
         **totals,
     )
+
+
+def _assessed(job: Job, session: Any) -> Assessment | None:
+    """The figures asked for, counted in the session that is there anyway; None without any."""
+    from safeswap import registry
+    from safeswap.io.engine_cells import count_in_spark
+    from safeswap.measures.base import most_small, scored
+
+    chosen = [registry.measure(name) for name in job.measures]
+    limit = most_small(chosen)
+    if limit is None:
+        return None
+    asked: dict[str, Any] = {"attributes": job.attributes, "limit": limit, "reading": job.reading}
+    return scored(chosen, count_in_spark(job.source, job.target, session=session, **asked))
 
 
 @contextmanager
