@@ -21,10 +21,13 @@ begin(async ({ project, may, answers: [studies, job, masking] }) => {
   const described = get(at("/description")).then((found) => { state.description = found; });
   const wanted = new URLSearchParams(location.search).get("study");
   const study = studies.find((each) => each.id === wanted) ?? studies[0];
-  // The map first: the form of the next study and the list of all are below or closed.
-  await Promise.all([described, study && show(study)]);
+  // All that has a place on the page has it before the map is drawn, so that nothing moves; the form is filled in after.
+  const shown = study && show(study);
   list(studies);
-  if (state.mayWork) await offer(!studies.length && !job);
+  byId("new-study").hidden = !state.mayWork;
+  byId("new-study").open = !studies.length && !job;
+  await Promise.all([described, shown]);
+  if (state.mayWork) await offer();
   if (!study && !job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
   if (job) watch(job);
   if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
@@ -35,9 +38,7 @@ function empty(text) {
   byId("none").hidden = false;
 }
 
-async function offer(open) {
-  byId("new-study").hidden = false;
-  byId("new-study").open = open;
+async function offer() {
   await studyForm(state.description, {
     run: guarded(async (spec) => {
       byId("new-study").open = false;
