@@ -72,8 +72,8 @@ def safe_name(name: str) -> str:
 def _data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     if "from_version" in payload:
         plain = context.data(int(payload["from_version"]))
-        stated = Schema.model_validate(payload["schema"])
-        return workflow.read(plain.table, schema=with_rare_levels(stated, plain, int(context.project["tolerance"])))
+        changed = Schema.model_validate(payload["schema"])
+        return workflow.read(plain.table, schema=with_rare_levels(changed, plain, int(context.project["tolerance"])))
     # Read under the name by which its owner knows it, so that an error speaks of that name.
     link = context.scratch / safe_name(str(payload.get("name") or "data"))
     link.symlink_to(_source(context, payload))
