@@ -1,6 +1,6 @@
 """A file sorted by its key variables, and who exchanges with whom at the edges of its classes.
 
-In memory only: the walk of the targeted Confidentiality Edit needs the sorted file as a whole.
+In memory only: the walk of the targeted Confidentiality Edit goes over all classes in their order.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def counted_cells(
 ) -> CountedCells:
     """Count the cells of the attributes ``names``; ``rows`` are the records that took part, in ascending order."""
     records = len(columns[names[0]].before)
-    was, now, possible = packed([columns[name] for name in names], rows)
-    found = cell_changes(was, possible, rows, now, limit)
+    was, now, possible, inner = packed([columns[name] for name in names], rows)
+    found = cell_changes(was, possible, rows, now, limit, inner=inner)
     return CountedCells(
         schema=schema,
         attributes=names,
@@ -71,8 +71,8 @@ def counted_cells(
     )
 
 
-def packed(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes, int]:
-    """The cells of all records before and of ``rows`` after, and how many are possible.
+def packed(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes, int, int]:
+    """The cells of all records before and of ``rows`` after, how many are possible, and how many of the leading value.
 
     Areas that are told by the code of a finer one are left out where there are too many cells otherwise.
     """
@@ -83,11 +83,11 @@ def packed(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes,
     after = [each.before[rows] if each.after is None else each.after for each in kept]
     if prod(sizes) <= cells.MOST_CELLS:
         was, possible = cells.pack([each.before for each in kept], sizes)
-        return was, cells.pack(after, sizes)[0], possible
+        return was, cells.pack(after, sizes)[0], possible, max(1, prod(sizes[1:]))
     # Ranks have a meaning within one call only, so both sides are packed in one.
     both = [np.concatenate([each.before, now]) for each, now in zip(kept, after, strict=True)]
     codes, possible = cells.pack(both, sizes)
-    return codes[: -len(rows) or None], codes[len(codes) - len(rows) :], possible
+    return codes[: -len(rows) or None], codes[len(codes) - len(rows) :], possible, 1
 
 
 def _without_told(columns: list[ChangingColumn], rows: Rows) -> list[ChangingColumn]:

@@ -146,7 +146,7 @@ class HeldExchanges(ABC):
         for name in names:
             held = self._column(name, None) if name in self.before.attributes else None
             columns.append(at_rows(held, self.rows) if held else _coded(code_column(others.pop(name))))
-        was, now, _ = packed(columns, np.arange(len(self.rows)))
+        was, now, *_ = packed(columns, np.arange(len(self.rows)))
         moved = was != now
         return int(np.count_nonzero(moved)) - net_change(joint_counts([was[moved]], [now[moved]], [MOST_CELLS]))
 

@@ -28,7 +28,7 @@ _ONE = np.uint64(1)
 _FIRST_TABLE = 1 << 10
 _PARTITION_RECORDS = 1 << 13
 _MOST_BITS = 12
-_MOST_ORDERED_BITS = 16  # nothing is spread then, so that partitions may be many
+_MOST_ORDERED, _ORDERED_RECORDS = 1 << 16, 1 << 11  # where nothing is spread partitions may be many, and small
 _UNEVEN = 32
 
 
@@ -45,10 +45,11 @@ class CellChanges:
     untouched: Int64s
 
 
-def cell_changes(codes: Codes, possible: int, rows: Int64s, now: Codes, limit: int) -> CellChanges:
+def cell_changes(codes: Codes, possible: int, rows: Int64s, now: Codes, limit: int, *, inner: int = 1) -> CellChanges:
     """The changes when the records ``rows``, which took part, move to the cells ``now``.
 
-    ``codes`` names the cell of every record before, one of ``possible``; sizes from 1 to ``limit - 1`` are small.
+    ``codes`` names the cell of every record before, one of ``possible``; sizes from 1 to ``limit - 1`` are small. So
+    many cells as ``inner`` says make up one value of the leading attribute, by which the file may be sorted.
 
     >>> found = cell_changes(np.array([0, 1, 1, 2], np.uint8), 3, np.array([0, 1]), np.array([1, 0], np.uint8), 3)
     >>> found.joint.before.tolist(), found.joint.after.tolist()
@@ -62,7 +63,7 @@ def cell_changes(codes: Codes, possible: int, rows: Int64s, now: Codes, limit: i
     movements = (was[moved], now[moved], was[~moved])
     if is_dense(possible, codes.size):
         return _dense(codes, possible, movements, limit)
-    return _sparse(codes, possible, movements, limit)
+    return _sparse(codes, possible, movements, limit, inner)
 
 
 def _dense(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int) -> CellChanges:
@@ -80,17 +81,19 @@ def _dense(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt6
     return CellChanges(joint, cells, untouched)
 
 
-def _sparse(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int) -> CellChanges:
-    in_order = _in_order(codes, possible)
+def _sparse(
+    codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int, inner: int
+) -> CellChanges:
+    in_order = _in_order(codes, possible, inner)
     if in_order is None:
         bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
         shift = np.uint64(64 - bits)
         records, record_starts = _spread(codes, shift, bits)
         left, entered, stayed = (_spread(each, shift, bits) for each in movements)
     else:
-        record_starts, shift = in_order
+        record_starts, width = in_order
         records = codes
-        left, entered, stayed = (_spread_in_order(each, shift, record_starts.size - 1) for each in movements)
+        left, entered, stayed = (_spread_in_order(each, width, record_starts.size - 1) for each in movements)
     begins = left[1] + entered[1]  # where the changed cells of a partition are put down
     most = int(begins[-1])
     names, before, after = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -126,24 +129,25 @@ def _sparse(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt
     return CellChanges(joint, total[0], total[1])
 
 
-def _in_order(codes: Codes, possible: int) -> tuple[Int64s, np.uint64] | None:
-    """Where the partitions begin if the records come in the order of the leading bits of their codes, and the shift.
+def _in_order(codes: Codes, possible: int, inner: int) -> tuple[Int64s, np.uint64] | None:
+    """Where partitions of so many neighbouring cells begin if the records come in their order, and how many that is.
 
     A file that is sorted by area comes so: its records are where they belong already and need not be spread. None where
-    they are not, or where most of them have the same leading bits.
+    they are not, or where most of them would be in one partition.
     """
-    bits = min(_MOST_ORDERED_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
-    shift = np.uint64(max(0, (possible - 1).bit_length() - bits))
-    starts = np.zeros((possible - 1 >> int(shift)) + 2, np.int64)
-    if not _ascend(codes, shift, starts) or np.diff(starts).max() > _UNEVEN * _PARTITION_RECORDS:
+    leading = -(-possible // inner)
+    parts = min(leading, _MOST_ORDERED, max(1, codes.size // _ORDERED_RECORDS))
+    width = inner * -(-leading // parts)
+    starts = np.zeros(-(-possible // width) + 1, np.int64)
+    if not _ascend(codes, np.uint64(width), starts) or np.diff(starts).max() > _UNEVEN * _PARTITION_RECORDS:
         return None
-    return starts, shift
+    return starts, np.uint64(width)
 
 
-def _spread_in_order(codes: UInt64s, shift: np.uint64, parts: int) -> tuple[UInt64s, Int64s]:
-    """The scrambled codes by partition, where these are told by leading bits, and where each partition begins."""
+def _spread_in_order(codes: UInt64s, width: np.uint64, parts: int) -> tuple[UInt64s, Int64s]:
+    """The scrambled codes by partition, each of so many neighbouring cells, and where each partition begins."""
     starts, keys = np.zeros(parts + 1, np.int64), np.empty(codes.size, np.uint64)
-    _deal_by_leading_bits(codes, shift, starts, keys)
+    _deal_in_order(codes, width, starts, keys)
     return keys, starts
 
 
@@ -160,29 +164,33 @@ def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]
 
 
 @numba.njit(cache=True, nogil=True)
-def _ascend(codes, shift, starts):  # type: ignore[no-untyped-def]
-    """Whether the leading bits never fall; ``starts`` then says where each value of theirs begins."""
+def _ascend(codes, width, starts):  # type: ignore[no-untyped-def]
+    """Whether the records come partition by partition; ``starts`` then says where each one begins."""
     part = np.int64(0)
+    lowest, above = np.uint64(0), width
     for i in range(codes.size):
-        here = np.int64(np.uint64(codes[i]) >> shift)
-        if here != part:
-            if here < part:
-                return False
+        code = np.uint64(codes[i])
+        if code < lowest:
+            return False
+        if code >= above:  # a division for each new partition, and none for each record
+            here = np.int64(code // width)
             starts[part + 1 : here + 1] = i
             part = here
+            lowest = np.uint64(here) * width
+            above = lowest + width
     starts[part + 1 :] = codes.size
     return True
 
 
 @numba.njit(cache=True, nogil=True)
-def _deal_by_leading_bits(codes, shift, starts, keys):  # type: ignore[no-untyped-def]
+def _deal_in_order(codes, width, starts, keys):  # type: ignore[no-untyped-def]
     for code in codes:
-        starts[(code >> shift) + _ONE] += 1
+        starts[code // width + _ONE] += 1
     for part in range(1, starts.size):
         starts[part] += starts[part - 1]
     cursor = starts.copy()
     for code in codes:
-        part = code >> shift
+        part = code // width
         keys[cursor[part]] = hashing.scramble(code)
         cursor[part] += 1
 

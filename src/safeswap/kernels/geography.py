@@ -75,14 +75,14 @@ def parents(fine: Codes, coarse: Codes, areas: int) -> Int64s | None:
 
 @njit(cache=True, nogil=True)
 def _parents_of_run(fine: Codes, coarse: Codes, found: Int64s) -> bool:
-    nested = True
     for i in range(len(fine)):
         parent = np.int64(coarse[i])
         known = found[fine[i]]
         if known != parent:
-            nested &= known < 0
+            if known >= 0:
+                return False
             found[fine[i]] = parent
-    return nested
+    return True
 
 
 @njit(cache=True, nogil=True)
