@@ -13,6 +13,7 @@ Import from the modules; each says what it promises.
 ``webswap``          ``Project``, ``open_project``, ``new_project``
 ``keyfile``          ``read_key``, ``write_key``
 ``atomic``           ``atomic_write``, ``atomic_directory``: complete or not at all
+``leftovers``        ``sweep``: what a killed run left behind goes
 ``limits``           ``Limits``: how much a file may ask of the machine
 ===================  ==============================================================================
 """
