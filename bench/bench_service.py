@@ -99,9 +99,8 @@ def load(stated: argparse.Namespace, address: str, secret: str, server: int, fol
     for minute, p95 in enumerate(crowd.by_minute(), start=1):
         print(f"    minute {minute}: p95 {p95 * 1000:.0f} ms")
     for page, p50, p95 in crowd.by_page():
-        print(
-            f"    {page.replace(project, '…').replace(study.id, '…')}: half within {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms"
-        )
+        short = page.replace(project, "…").replace(study.id, "…")
+        print(f"    {short}: half within {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms")
     print(f"p95 ratio {crowd.p95 / alone.p95:.2f} (wanted: at most 3)")
     print(f"memory of the server {before / 2**20:.0f} → {after / 2**20:.0f} MiB, {after / before - 1:+.1%}")
 

@@ -92,13 +92,14 @@ function line(points, color, width) {
 function layoutOf(data, state, colours) {
   const axis = (measure, word) => ({
     title: { text: word + ": " + escaped(cutTo(60, data.measures[measure].title)), standoff: 12 }, gridcolor: colours.line,
-    linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted, automargin: true,
+    linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted,
     exponentformat: "power",
   });
   return {
     showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: state.drag,
     uirevision: [state.risk, state.distortion, state.of].join(), selectionrevision: String(state.selection === null),
-    margin: { l: 70, r: 20, t: 30, b: 56 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    // Room for the longest numbers: margins that Plotly finds by itself, it finds by drawing everything twice.
+    margin: { l: 92, r: 20, t: 30, b: 58 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colours.ink, size: 13, family: FONT },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
     newselection: { line: { color: colours.accent } },
