@@ -39,8 +39,13 @@ class Store:
                 code="bad-limit",
                 hint='give a size such as "1GB" or "800MB"',
             ) from None
-        # In this order: the place for spilling must be known before the door is shut.
-        for setting in ("enable_external_access = false", "python_enable_replacements = false"):
+        # In this order: the place for spilling must be known before the door is shut. Progress is told by safeswap
+        # itself; DuckDB would print a bar of its own into a notebook, or between what `python -c` prints.
+        for setting in (
+            "enable_progress_bar = false",
+            "enable_external_access = false",
+            "python_enable_replacements = false",
+        ):
             self._connection.execute(f"SET {setting}")
         self._connection.execute("SET lock_configuration = true")
         self._tables = 0

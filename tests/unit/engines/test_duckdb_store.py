@@ -95,3 +95,14 @@ def test_what_is_spilt_is_private_and_gone_afterwards(tmp_path: Path) -> None:
     assert any((tmp_path / "spill").iterdir())
     store.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_prints_no_progress_where_it_takes_itself_for_interactive(tmp_path: Path) -> None:
+    # without a file, as in a notebook, DuckDB draws a bar into what the program prints
+    code = (
+        "import sys; from pathlib import Path; from safeswap.engines.duckdb_store import Store; "
+        "store = Store(Path(sys.argv[1]), memory_limit='100MB', threads=1); "
+        "print(store.rows(\"SELECT current_setting('enable_progress_bar')\"))"
+    )
+    said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert said.stdout == "[(False,)]\n"
