@@ -9,9 +9,11 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DisconnectionError
 
 from safeswap.errors import InternalError
 
@@ -95,19 +97,34 @@ def _pooled(address: str) -> Engine:
     return engine
 
 
+def _which(engine: Engine) -> tuple[int, int] | None:
+    """The file that has the name of the database now, whatever it was called before; None if there is none."""
+    try:
+        found = Path(engine.url.database or "").stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _sqlite(address: str) -> Engine:
     in_memory = address in {"sqlite://", "sqlite:///:memory:"}
     engine = create_engine(address) if in_memory else _pooled(address)
 
-    def connected(connection: Any, _record: Any) -> None:
+    def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves, below
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
+        record.info["file"] = _which(engine)
+
+    def handed_out(_connection: Any, record: Any, _proxy: Any) -> None:
+        if record.info["file"] != _which(engine):  # moved away or replaced: what is written here would be lost
+            raise DisconnectionError
 
     def begin(connection: Connection) -> None:
         immediate = connection.get_execution_options().get("begin_immediate", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
     event.listen(engine, "connect", connected)
+    event.listen(engine, "checkout", handed_out)
     event.listen(engine, "begin", begin)
     return engine
