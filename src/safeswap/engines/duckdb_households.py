@@ -87,6 +87,8 @@ class DuckDBHouseholds:
         """Draw the sample and find partners for it."""
         store, spec = self._store, self._spec
         sampled, in_small, small = self._sampled()
+        single = self.single_areas()[0]
+        self._counts = {}  # a line for every block of a country: room that the search for partners can use
         walked = self._walked(sampled)
         left = store.table_of(
             f"SELECT w.g, w.r, w.n, row_number() OVER (PARTITION BY w.g ORDER BY w.n) AS k, {self._listed('s')} "  # noqa: S608
@@ -110,7 +112,7 @@ class DuckDBHouseholds:
             inside=inside,
             outside=number - inside,
             alone=total - number - inside,
-            single_areas=self.single_areas()[0],
+            single_areas=single,
             within={level: self._agreeing(pairs, spec.area(level)) for level in spec.geography},
         )
         for table in (sampled, walked, left, groups, offered, opened):
