@@ -43,33 +43,39 @@ class LevelCoder:
     """
 
     def __init__(self) -> None:
-        self.levels: pa.Array | None = None
+        self._parts: list[pa.Array] = []
+        self._number = 0
+        self._whole = _KnownNumbers()
         self.has_missing = False
+
+    @property
+    def levels(self) -> pa.Array | None:
+        """The values that have been met, in the order of their codes."""
+        if len(self._parts) > 1:
+            self._parts = [pa.concat_arrays(self._parts)]
+        return self._parts[0] if self._parts else None
 
     @property
     def distinct(self) -> int:
         """How many different values have been met, missing counted as one."""
-        return (0 if self.levels is None else len(self.levels)) + self.has_missing
+        return self._number + self.has_missing
 
     @property
     def bound(self) -> int:
         """A number above every code."""
-        return 1 + (0 if self.levels is None else len(self.levels))
+        return 1 + self._number
 
     def codes(self, column: pa.Array) -> Codes:
         """The codes of these values; values that are new get new codes."""
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
         encoded = _encoded(column)
-        known = encoded.dictionary.slice(0, 0) if self.levels is None else self.levels
-        empty = pa.DictionaryArray.from_arrays(pa.array([], encoded.type.index_type), known)
-        both = pa.chunked_array([empty, encoded]).unify_dictionaries()
-        self.levels = both.chunk(0).dictionary
-        indices = both.chunk(1).indices
+        indices = encoded.indices
         if indices.null_count:
             self.has_missing = True
-            indices = indices.fill_null(-1)
-        codes: Codes = (indices.to_numpy(zero_copy_only=False) + 1).astype(np.uint32, copy=False)
+            indices = indices.fill_null(len(encoded.dictionary))
+        of_entry = np.append(self._places(encoded.dictionary) + 1, MISSING).astype(np.uint32)
+        codes: Codes = of_entry[indices.to_numpy(zero_copy_only=False)]
         return codes
 
     def values(self, codes: Codes) -> pa.Array:
@@ -78,6 +84,58 @@ class LevelCoder:
         missing = codes == MISSING
         indices = codes.astype(np.int32) - 1
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=missing if missing.any() else None), self.levels)
+
+    def _places(self, entries: pa.Array) -> npt.NDArray[np.int64]:
+        """Where these values, all different, stand among the levels; those that are new come last, in their order."""
+        if pa.types.is_integer(entries.type):
+            places = self._whole.places(entries.to_numpy(zero_copy_only=False))
+            fresh = entries.take(pa.array(np.flatnonzero(places >= self._number)))
+            if len(fresh) or not self._parts:
+                self._parts.append(fresh)
+        else:
+            known = entries.slice(0, 0) if self.levels is None else self.levels
+            none = pa.array([], pa.int32())
+            every = pa.array(np.arange(len(entries), dtype=np.int32))
+            both = pa.chunked_array(
+                [
+                    pa.DictionaryArray.from_arrays(none, known),
+                    pa.DictionaryArray.from_arrays(every, entries),
+                ]
+            ).unify_dictionaries()
+            self._parts = [both.chunk(0).dictionary]
+            places = both.chunk(1).indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._number = max(self._number, int(places.max(initial=-1)) + 1)
+        return places
+
+
+class _KnownNumbers:
+    """Whole numbers in their order, each with its place: areas of a country are too many to be hashed anew each time.
+
+    >>> known = _KnownNumbers()
+    >>> known.places(np.array([7, 3])).tolist(), known.places(np.array([5, 3, 9])).tolist()
+    ([0, 1], [2, 1, 3])
+    """
+
+    def __init__(self) -> None:
+        self._numbers: npt.NDArray[Any] = np.zeros(0, dtype=np.int64)
+        self._places: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def places(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """The places of these numbers, all different; new ones take the next places in their order."""
+        if not len(self._numbers):
+            self._numbers = self._numbers.astype(numbers.dtype)
+        at = np.searchsorted(self._numbers, numbers)
+        is_known = at < len(self._numbers)
+        is_known[is_known] = self._numbers[at[is_known]] == numbers[is_known]
+        found = np.empty(len(numbers), dtype=np.int64)
+        found[is_known] = self._places[at[is_known]]
+        fresh = np.flatnonzero(~is_known)
+        if len(fresh):
+            found[fresh] = len(self._numbers) + np.arange(len(fresh))
+            order = fresh[np.argsort(numbers[fresh])]
+            self._places = np.insert(self._places, at[order], found[order])
+            self._numbers = np.insert(self._numbers, at[order], numbers[order])
+        return found
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:

@@ -1,0 +1,50 @@
+"""Codes that are learnt batch by batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeswap.engines.stream import LevelCoder
+
+TYPES = (pa.int8(), pa.int32(), pa.uint64(), pa.int64(), pa.string(), pa.float64())
+
+
+def array_of(numbers: list[int | None], kind: pa.DataType, *, as_levels: bool) -> pa.Array:
+    plain = pa.array([None if each is None else each for each in numbers], pa.int64())
+    values = plain.cast(kind)
+    return values.dictionary_encode() if as_levels else values
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@given(
+    batches=st.lists(st.lists(st.none() | st.integers(0, 120), max_size=12), max_size=6),
+    as_levels=st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_a_value_has_the_number_of_its_first_coming(kind: Any, batches: Any, as_levels: list[bool]) -> None:
+    coder, known = LevelCoder(), {}
+    for numbers, whether in zip(batches, as_levels, strict=False):
+        column = array_of(numbers, kind, as_levels=whether)
+        values = column.to_pylist()
+        for value in values:
+            if value is not None:
+                known.setdefault(value, len(known) + 1)
+        codes = coder.codes(column)
+        assert codes.dtype == np.uint32
+        assert codes.tolist() == [0 if value is None else known[value] for value in values]
+        assert coder.bound == len(known) + 1
+    assert ([] if coder.levels is None else coder.levels.to_pylist()) == list(known)
+    if known:
+        everything = np.arange(len(known) + 1, dtype=np.uint32)
+        assert coder.values(everything).to_pylist() == [None, *known]
+
+
+def test_large_numbers_are_told_apart() -> None:
+    coder = LevelCoder()
+    assert coder.codes(pa.array([2**64 - 1, 2**63, 0], pa.uint64())).tolist() == [1, 2, 3]
+    assert coder.codes(pa.array([0, 2**64 - 2, 2**63], pa.uint64())).tolist() == [3, 4, 2]
