@@ -169,7 +169,25 @@ def _parsed(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> p
         )
     except pa.ArrowInvalid:
         return None  # what the parser says quotes the file, so it goes no further
+    if not alone and len(table) and _ends_with(text, layout.dialect.delimiter):
+        table = _last_value_missing(table)
     return (table.slice(1) if alone else table).rename_columns(list(layout.names))
+
+
+def _ends_with(text: Text, delimiter: str) -> bool:
+    """Whether nothing stands behind the last delimiter of the file, not even a line end."""
+    with text.open() as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read() == delimiter.encode()
+
+
+def _last_value_missing(table: pa.Table) -> pa.Table:
+    """There, if the value before was quoted, the parser takes the empty one for quoted too, and so for a text."""
+    last = table.column(table.num_columns - 1)
+    whole = pa.chunked_array([*last.slice(0, len(last) - 1).chunks, pa.nulls(1, last.type)], last.type)
+    if pa.types.is_dictionary(whole.type):  # or the empty text would stay among the levels
+        whole = whole.cast(whole.type.value_type).dictionary_encode()
+    return table.set_column(table.num_columns - 1, table.column_names[-1], whole)
 
 
 def _from_header_end(text: Text, layout: Layout) -> pa.NativeFile:

@@ -96,6 +96,12 @@ def test_unquoted_empty_is_missing_and_quoted_empty_is_text(tmp_path: Path) -> N
     assert values(read_bytes(tmp_path, b'a,b\n,""\n"",\n').table) == {"a": [None, ""], "b": ["", None]}
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_an_empty_last_value_is_missing_whatever_ends_the_file(tmp_path: Path, end: str) -> None:
+    data = f'a;b\n"1";x\n"2";{end}'.encode()
+    assert values(read_bytes(tmp_path, data).table)["b"] == ["x", None]
+
+
 def test_a_single_column_keeps_its_blank_lines_as_missing(tmp_path: Path) -> None:
     assert values(read_bytes(tmp_path, b'a\n\nx\n""\n').table) == {"a": [None, "x", ""]}
 
