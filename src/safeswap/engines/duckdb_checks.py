@@ -17,17 +17,14 @@ Codes = npt.NDArray[np.uint32]
 
 
 class ChangedTable:
-    """Records with the codes they had (c0, …), those they have now (n0, …) and of other columns (r0, …).
+    """Records with the codes they had (c0, …), those they have now (n0, …) and of other columns (r0, …)."""
 
-    Other columns hold codes, or words that stand for several columns at once.
-    """
-
-    def __init__(self, store: Store, *, changed: int, others: int, kind: str = "UINTEGER") -> None:
+    def __init__(self, store: Store, *, changed: int, others: int) -> None:
         self._store = store
         self._changed = [f"c{i}" for i in range(changed)], [f"n{i}" for i in range(changed)]
         self._others = [f"r{i}" for i in range(others)]
-        codes = "".join(f", {name} UINTEGER" for name in (*self._changed[0], *self._changed[1]))
-        self.table = store.new_table(f"r BIGINT{codes}" + "".join(f", {name} {kind}" for name in self._others))
+        codes = "".join(f", {name} UINTEGER" for name in (*self._changed[0], *self._changed[1], *self._others))
+        self.table = store.new_table(f"r BIGINT{codes}")
 
     def add(self, rows: Rows, before: Sequence[Codes], after: Sequence[Codes], others: Sequence[Any]) -> None:
         """Put records down."""
@@ -42,20 +39,6 @@ class ChangedTable:
     def close(self) -> None:
         """Let go of the table."""
         self._store.drop(self.table)
-
-    def compensating(self) -> int:
-        """Records that changed less the net change of the cells over changed and other columns."""
-        before, after = self._changed
-        keep = "".join(f", {name}" for name in self._others)
-        now = ", ".join(f"{new} AS {old}" for old, new in zip(before, after, strict=True))
-        moved = " OR ".join(f"{old} <> {new}" for old, new in zip(before, after, strict=True))
-        by = ", ".join([*before, *self._others])
-        net = self._store.number(
-            f"SELECT sum(abs(s)) // 2 FROM (SELECT sum(s) AS s FROM ("  # noqa: S608
-            f"SELECT {', '.join(before)}{keep}, -1 AS s FROM {self.table} UNION ALL "
-            f"SELECT {now}{keep}, 1 FROM {self.table}) GROUP BY {by})"
-        )
-        return self._store.number(f"SELECT count(*) FROM {self.table} WHERE {moved}") - net  # noqa: S608
 
     def moved_cells(self, changed: Sequence[int], others: Sequence[int]) -> int:
         """How many cells over some changed and some other columns have another count than before."""

@@ -5,6 +5,7 @@ Data enter as Arrow tables and leave as Arrow batches. No name of the caller's g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,34 @@ from safeswap.errors import EngineError, OutputError, SpecError
 
 BATCH = 1 << 20
 
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(I?)B?")
+_OUR_OWN = 300 * 10**6  # batches of records, codes of areas, and what else is held outside of DuckDB
+_ENOUGH = 500 * 10**6  # with less DuckDB is not asked to share
+
+
+def limit_bytes(stated: str) -> int:
+    """A limit of memory as a number of bytes.
+
+    >>> limit_bytes("1GB"), limit_bytes("1.5 MiB")
+    (1000000000, 1572864)
+    """
+    found = _SIZE.fullmatch(stated.strip().upper())
+    size = 0 if found is None else int(float(found[1]) * (_BINARY if found[3] else _UNITS).get(found[2], 0))
+    if not size:
+        raise SpecError(
+            "the memory limit cannot be used",
+            code="bad-limit",
+            hint='give a size such as "1GB" or "800MB"',
+        )
+    return size
+
+
+def _for_duckdb(limit: int) -> int:
+    """What is left of a limit for DuckDB."""
+    return max(min(limit, _ENOUGH), limit - _OUR_OWN)
+
 
 class Store:
     """The connection, and the few things that are done with it."""
@@ -26,19 +55,12 @@ class Store:
         self.work = work / "spill"
         self.work.mkdir(mode=0o700, exist_ok=True)
         settings: dict[str, Any] = {
-            "memory_limit": memory_limit,
+            "memory_limit": f"{_for_duckdb(limit_bytes(memory_limit))}B",
             "temp_directory": str(self.work),
             "preserve_insertion_order": "false",
             **({"threads": str(threads)} if threads else {}),
         }
-        try:
-            self._connection = duckdb.connect(":memory:", config=settings)
-        except duckdb.Error:
-            raise SpecError(
-                "the memory limit cannot be used",
-                code="bad-limit",
-                hint='give a size such as "1GB" or "800MB"',
-            ) from None
+        self._connection = duckdb.connect(":memory:", config=settings)
         # In this order: the place for spilling must be known before the door is shut. Progress is told by safeswap
         # itself; DuckDB would print a bar of its own into a notebook, or between what `python -c` prints.
         for setting in (

@@ -15,7 +15,8 @@ from safeswap.engines.base import Constraint
 from safeswap.engines.duckdb import DuckDBEngine, StoredPairs
 from safeswap.engines.duckdb_checks import ChangedTable, repeated
 from safeswap.engines.identity import column_identity
-from safeswap.engines.record_words import record_words
+from safeswap.engines.record_words import column_keys, record_words
+from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream
 from safeswap.errors import InputError
 from safeswap.io.held_exchanges import part_of
@@ -105,24 +106,23 @@ class StoredExchanges(ABC):
         return ((stage, rows) for stage, (_, pairs) in enumerate(self.exchanges) for rows in self.engine.rows_of(pairs))
 
     def compensating(self) -> int:
-        """Records that changed although the table did not; only those that changed are put down.
-
-        Of all other columns two words stand for the values: they make cells just as well, and are soon read.
-        """
+        """Records that changed although the table did not: those that changed less the net change of the cells."""
         others = tuple(name for name in self.schema.categorical if name not in self.names)
-        words = 2 if others else 0
-        table = ChangedTable(self.engine.store, changed=len(self.names), others=words, kind="UBIGINT")
-        for start, before, after, raw in self._exchanged(others):
+        keys = column_keys(self._word_key, len(self.names) + len(others))
+        own, rest = keys[: len(self.names)], keys[len(self.names) :]
+        cells = SpilledCells(self.engine.store.work, records=2 * sum(number for _, number in self.stages))
+        changed = 0
+        for _, before, after, raw in self._exchanged(others):
             rows = _changed_rows(before, after)
-            if len(rows):
-                index = pa.array(rows)
-                made = record_words([column.take(index) for column in raw], self._word_key) if raw else None
-                told = [] if made is None else [np.ascontiguousarray(made[:, word]) for word in (0, 1)]
-                old, new = ([column[rows] for column in columns] for columns in (before, after))
-                table.add(rows + start, old, new, told)
-        found = table.compensating()
-        table.close()
-        return found
+            index, kept = pa.array(rows), np.zeros((len(rows), 2), dtype=np.uint64)
+            if raw:
+                kept = record_words([column.take(index) for column in raw], rest)
+            old, new = (record_words([pa.array(column[rows]) for column in side], own) for side in (before, after))
+            cells.add(kept ^ old, np.ones(len(rows), dtype=np.bool_), kept ^ new)
+            changed += len(rows)
+        kinds = cells.kinds()
+        net = (np.abs(kinds[:, 0] - kinds[:, 1]) * kinds[:, 3]).sum() // 2
+        return changed - int(net)
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
         """Every promise, checked on the two files as read from disk again."""

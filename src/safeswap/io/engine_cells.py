@@ -1,4 +1,4 @@
-"""Two Parquet files side by side as counts of cells, counted in DuckDB or in Spark."""
+"""Two Parquet files side by side as counts of cells, counted out of memory or in Spark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.engines.duckdb_cells import StoredCells
-from safeswap.engines.duckdb_store import Store
-from safeswap.engines.record_words import record_words
+from safeswap.engines.duckdb_store import limit_bytes
+from safeswap.engines.record_words import column_keys, record_words
+from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.tallied_cells import TalliedCells
 from safeswap.io.compare_files import changed_columns, check_alike, files_differ
 from safeswap.io.counted_cells import cell_attributes
@@ -36,12 +36,13 @@ def count_in_duckdb(
     limit: int,
     reading: Mapping[str, Any],
     memory_limit: str = "1GB",
-    threads: int | None = None,
 ) -> CountedCells:
     """The cells of ``attributes``, by default all categorical ones; records correspond by their position.
 
-    What does not fit in memory is spilt to a directory of its own among the system's temporary files.
+    What does not fit in memory is spilt to a directory of its own among the system's temporary files. Counting needs
+    no database and less than any ``memory_limit`` of use; a limit that is none is refused all the same.
     """
+    limit_bytes(memory_limit)
     first, second = open_parquet(before), open_parquet(after)
     schema = described_files(first, **reading)
     check_alike(first, second)
@@ -49,14 +50,10 @@ def count_in_duckdb(
     changed = tuple(changed_columns(first, second, schema.names))
     seen = _Seen(schema, names, changed)
     with working_directory() as work:
-        store = Store(work, memory_limit=memory_limit, threads=threads)
-        try:
-            cells = StoredCells(store)
-            for mine, theirs in _together(first, second, names, changed):
-                cells.add(*seen.look(mine, theirs))
-            found = cells.tallied(limit=limit)
-        finally:
-            store.close()
+        cells = SpilledCells(work, records=len(first))
+        for mine, theirs in _together(first, second, names, changed):
+            cells.add(*seen.look(mine, theirs))
+        found = cells.tallied(limit=limit)
     first.check_unchanged()
     second.check_unchanged()
     return counted(schema, names, found, untouched=seen.untouched, moved=seen.moved, changed=frozenset(seen.differ))
@@ -111,7 +108,8 @@ class _Seen:
     def __init__(self, schema: Schema, names: Names, changed: Names) -> None:
         self._own = None if schema.identifier is None else schema.identifier.name
         self._names, self._changed = names, changed
-        self._key = secrets.token_bytes(32)  # words have a meaning within this call only
+        keys = column_keys(secrets.token_bytes(32), len(names))  # words have a meaning within this call only
+        self._keys = dict(zip(names, keys, strict=True))
         self.untouched = self.moved = 0
         self.differ: set[str] = set()
 
@@ -127,12 +125,17 @@ class _Seen:
                 self.differ |= {name} & set(self._names)
                 touched |= flags
         rows = pa.array(np.flatnonzero(touched))
-        before = record_words([mine.column(name) for name in self._names], self._key)
-        now = [(theirs if name in self._changed else mine).column(name).take(rows) for name in self._names]
-        after = record_words(now, self._key)
+        before = self._words(mine, self._names)
+        # What did not change is in the words already.
+        moved = [name for name in self._names if name in self._changed]
+        old, new = (self._words(side.select(moved).take(rows), moved) for side in (mine, theirs))
+        after = before[touched] ^ old ^ new if moved else before[touched]
         self.untouched += mine.num_rows - len(rows)
         self.moved += int((before[touched] != after).any(axis=1).sum())
         return before, touched, after
+
+    def _words(self, batch: pa.RecordBatch, names: Sequence[str]) -> Any:
+        return record_words([batch.column(name) for name in names], [self._keys[name] for name in names])
 
 
 def _together(

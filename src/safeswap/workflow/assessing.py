@@ -114,9 +114,9 @@ def _counted_elsewhere(
 
     limit = most_small(measures)
     check_countable(engine, by_counts=limit is not None)
-    asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading, "threads": threads}
+    asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading}
     if engine == "spark":
-        return count_in_spark(*files, session=spark, **asked)
+        return count_in_spark(*files, session=spark, threads=threads, **asked)
     return count_in_duckdb(*files, memory_limit=memory_limit, **asked)
 
 
