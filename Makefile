@@ -70,7 +70,7 @@ demo: $(INSTALLED)  ## from a survey file to a release, written to demo-output/
 
 .PHONY: test
 test: $(INSTALLED) $(BROWSER) $(POSTGRES) $(SPARK)  ## all tests, and the examples in the docstrings
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadscope $(PYTEST_ARGS)
 
 .PHONY: check
 check: lint types contracts docs test  ## everything that must hold before a change goes in

@@ -5,7 +5,7 @@ The everyday profile tries enough examples to catch a mistake and stays quick; b
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,3 +26,18 @@ def browser() -> "Iterator[Browser]":
     """One browser for all tests of pages: Playwright starts only once in a process."""
     with launched() as running:
         yield running
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests are dealt to several processes: all of Spark to one, and each file with a server to one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByServer(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            if file.startswith("tests/engines/test_spark"):
+                return "spark"
+            return file if file.startswith(("tests/browser/", "tests/service/", "tests/workbench/")) else nodeid
+
+    return ByServer(config, log)

@@ -24,8 +24,8 @@ from safeswap.model.schema import Schema
 if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
 
-# All in one process of the test run: there is one cluster.
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("spark")]
+# All in one process of the test run (see tests/conftest.py): there is one cluster.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 CUT = {
     "another rate": (1, 7),

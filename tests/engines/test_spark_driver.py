@@ -19,9 +19,6 @@ from safeswap import datasets, workflow
 if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
 
-# With the other tests of Spark: each takes a core for itself.
-pytestmark = pytest.mark.xdist_group("spark")
-
 SPEC = {"method": "swap", "swap": ["TENURE"], "fixed": ["STATE"], "rate": 0.2}
 MASK = """
 import sys

@@ -13,7 +13,7 @@ if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
 
 # In the process of the tests on a cluster, whose Java has been started already.
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize(("threads", "parts"), [(1, 1), (2, 7), (8, 64)])
