@@ -110,12 +110,13 @@ class DuckDBEngine:
     def _load(self, data: RecordStream, request: PairRequest, names: Names, share: float) -> tuple[str, int]:
         """The records whose draw is among the lowest ``share`` of all possible ones: row, both words, codes."""
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-        columns = "".join(f", c{i} UINTEGER" for i in range(len(names)))
-        table = self.store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{columns}")
+        kinds = "".join(f", c{i} UINTEGER" for i in range(len(names)))
+        table = self.store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
         number = 0
-        for start, words, codes in data.drawn(names, draw_key=request.draw_key, identity_key=request.identity_key):
+        for start, words, columns in data.drawn(names, draw_key=request.draw_key, identity_key=request.identity_key):
             low = np.flatnonzero(words[:, 0] <= threshold)
-            part = [low + start, words[low, 0], words[low, 1], *(column[low] for column in codes)]
+            codes = [data.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
+            part = [low + start, words[low, 0], words[low, 1], *codes]
             self.store.insert(table, unnamed(part))
             number += len(low)
         return table, number
@@ -127,9 +128,10 @@ class DuckDBEngine:
         """
         keys = targeting.keys or data.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
-        columns = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
-        raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT{columns}")
-        for start, words, codes in data.drawn(wide, draw_key=request.draw_key, identity_key=request.identity_key):
+        kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
+        raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT{kinds}")
+        for start, words, columns in data.drawn(wide, draw_key=request.draw_key, identity_key=request.identity_key):
+            codes = [data.codes(name, column) for name, column in columns.items()]
             draws = np.ascontiguousarray(words[:, 0])
             times = [order.sortable(order.arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
             part = [np.arange(start, start + len(draws)), *times, draws, *codes]

@@ -7,17 +7,19 @@ households of the key with the highest draws elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from safeswap.engines.base import Counts, Names
+from safeswap.engines.base import Counts, Names, Rows
 from safeswap.engines.duckdb import DuckDBEngine, StoredPairs, unnamed
 from safeswap.engines.found_partners import FoundPartners
-from safeswap.engines.stream import MISSING, RecordStream
+from safeswap.engines.stream import MISSING, RecordStream, Tally
+from safeswap.kernels.keyed import Words
+from safeswap.kernels.level_counts import Among, LevelCounts, Nesting
 from safeswap.kernels.same_key import pair_groups
 from safeswap.kernels.sampling import RESERVED_FROM, draw_limit
 from safeswap.model.edit_1990_spec import Edit1990Spec
@@ -35,16 +37,26 @@ class DuckDBHouseholds:
         self._store, self._data, self._spec = engine.store, data, spec
         self._keys = {"draw_key": draw_key, "identity_key": identity_key}
         self.names: Names = tuple(dict.fromkeys((*spec.geography, *spec.keys)))
-        self._counts: dict[Names, tuple[Counts, Counts]] = {}
+        self._levels = {name: LevelCounts() for name in self.names}
+        self._nesting = {pair: Nesting() for pair in pairwise(spec.geography)}
+        self._areas: dict[Names, tuple[Counts, Counts]] = {}
 
     def count(self) -> None:
         """Count the records by every attribute and area that plays a part, as they pass by once."""
-        spec = self._spec
-        sets: list[Names] = [(name,) for name in self.names]
-        sets += list(pairwise(spec.geography))
-        sets += [self._within_across, spec.area(spec.geography[-1])]
-        sets = list(dict.fromkeys(sets))
-        self._counts = dict(zip(sets, self._data.several_counts(sets), strict=True))
+        spec, coders = self._spec, self._data.coders
+        tallies = {self._within_across: Tally(len(self._within_across))}
+        if spec.small_block_rate is not None:
+            blocks = spec.area(spec.geography[-1])
+            tallies.setdefault(blocks, Tally(len(blocks)))
+        for _, columns in self._data.coded(self.names):
+            codes = dict(zip(self.names, columns, strict=True))
+            for name, counts in self._levels.items():
+                counts.add(codes[name], coders[name].bound)
+            for (coarse, fine), nesting in self._nesting.items():
+                nesting.add(codes[fine], codes[coarse], coders[fine].bound)
+            for names, tally in tallies.items():
+                tally.add([codes[name] for name in names], [coders[name].bound for name in names])
+        self._areas = {names: tally.totals() for names, tally in tallies.items()}
 
     @property
     def _within_across(self) -> Names:
@@ -53,12 +65,11 @@ class DuckDBHouseholds:
 
     def missing(self, name: str) -> int:
         """How many records have no value of an attribute, or one that stands for none."""
-        labels, counts = self._counts[name,]
         levels = self._data.coders[name].levels
         stated = set(self._data.schema[name].missing)
         texts = level_texts(levels) if levels is not None and stated else []
         missing = {MISSING, *(code for code, text in enumerate(texts, start=1) if text in stated)}
-        return int(counts[np.isin(labels[:, 0], list(missing))].sum())
+        return self._levels[name].total(sorted(missing))
 
     def repeats(self, name: str) -> bool:
         """Whether a household number is missing or occurs twice."""
@@ -71,12 +82,11 @@ class DuckDBHouseholds:
 
     def straddling(self, coarse: str, fine: str) -> int:
         """How many areas of a finer level lie in more than one of a coarser one."""
-        labels, _ = self._counts[coarse, fine]
-        return int((np.unique(labels[:, 1], return_counts=True)[1] > 1).sum())
+        return self._nesting[coarse, fine].straddling
 
     def single_areas(self) -> tuple[int, int]:
         """How many areas have several households but nowhere to exchange them with, and how many households."""
-        labels, counts = self._counts[self._within_across]
+        labels, counts = self._areas[self._within_across]
         width = len(self._spec.area(self._spec.within_level))
         _, place = np.unique(labels[:, :width], axis=0, return_inverse=True)
         areas, households = np.bincount(place.ravel()), np.bincount(place.ravel(), weights=counts).astype(np.int64)
@@ -86,9 +96,9 @@ class DuckDBHouseholds:
     def partners(self) -> FoundPartners:
         """Draw the sample and find partners for it."""
         store, spec = self._store, self._spec
-        sampled, in_small, small = self._sampled()
         single = self.single_areas()[0]
-        self._counts = {}  # a line for every block of a country: room that the search for partners can use
+        sampled, reserve, in_small, small = self._sampled()
+        self._levels, self._nesting, self._areas = {}, {}, {}  # every block of a country: room that can be used
         walked = self._walked(sampled)
         left = store.table_of(
             f"SELECT w.g, w.r, w.n, row_number() OVER (PARTITION BY w.g ORDER BY w.n) AS k, {self._listed('s')} "  # noqa: S608
@@ -98,7 +108,7 @@ class DuckDBHouseholds:
             f"SELECT g, count(*) AS w, {', '.join(f'any_value(c{i}) AS c{i}' for i in self._columns)} "  # noqa: S608
             f"FROM {left} GROUP BY g"
         )
-        offered = self._offered(groups, sampled)
+        offered = self._offered(groups, sampled, reserve)
         opened = self._opened(groups, offered, walked, sampled)
         pairs, inside = self._paired(sampled, walked, left, offered, opened)
         number = store.number(f"SELECT count(*) FROM {pairs}")  # noqa: S608
@@ -137,28 +147,39 @@ class DuckDBHouseholds:
     def _across(self) -> Names:
         return self._spec.area(self._spec.across_level)
 
-    def _loaded(self, chosen: Any, table: str, select: str) -> None:
-        """Put down the records whose draw is ``chosen``, or what a query makes of them."""
-        for start, words, codes in self._data.drawn(self.names, **self._keys):
-            rows = np.flatnonzero(chosen(words[:, 0]))
-            part = [rows + start, words[rows, 0], words[rows, 1], *(column[rows] for column in codes)]
-            kinds = ["r", "h", "l", *(f"c{i}" for i in self._columns)]
-            self._store.insert(table, unnamed(part).rename_columns(kinds), select=select)
+    def _drawn(self, chosen: Callable[[Words], Flags]) -> Iterator[tuple[int, Words, Rows, dict[str, pa.Array]]]:
+        """Batches: first record, words of all, the rows whose draw is ``chosen``, and the columns."""
+        for start, words, columns in self._data.drawn(self.names, **self._keys):
+            yield start, words, np.flatnonzero(chosen(words[:, 0])), columns
+
+    def _rows(self, start: int, words: Words, rows: Rows, columns: Mapping[str, pa.Array]) -> pa.Table:
+        """Some rows of a batch as they are put down."""
+        index = pa.array(rows)
+        codes = [self._data.codes(name, column.take(index)) for name, column in columns.items()]
+        kinds = ["r", "h", "l", *(f"c{i}" for i in self._columns)]
+        return unnamed([rows + start, words[rows, 0], words[rows, 1], *codes]).rename_columns(kinds)
 
     def _table(self, more: str = "") -> str:
         columns = "".join(f", c{i} UINTEGER" for i in self._columns)
         return self._store.new_table(f"{more}r BIGINT, h UBIGINT, l UBIGINT{columns}")
 
-    def _sampled(self) -> tuple[str, int, int]:
-        """The sample, how much of it lies in small blocks, and how many such blocks there are."""
+    def _sampled(self) -> tuple[str, str, int, int]:
+        """The sample, the reserve of the highest draws, how much of the sample lies in small blocks, and their number.
+
+        The reserve may hold some of the sample too.
+        """
         spec, store = self._spec, self._store
         usual, most = draw_limit(spec.rate), draw_limit(max(spec.rate, spec.small_block_rate or 0.0))
-        table = self._table()
-        self._loaded(lambda draws: draws < most, table, "SELECT * FROM incoming")
+        table, reserve = self._table(), self._table()
+        for start, words, rows, columns in self._drawn(lambda draws: (draws < most) | (draws >= RESERVED_FROM)):
+            part = self._rows(start, words, rows, columns)
+            draws = words[rows, 0]
+            for name, flags in ((table, draws < most), (reserve, draws >= RESERVED_FROM)):
+                store.insert(name, part.take(pa.array(np.flatnonzero(flags))))
         if spec.small_block_rate is None:
-            return table, 0, 0
+            return table, reserve, 0, 0
         area = spec.area(spec.geography[-1])
-        labels, counts = self._counts[area]
+        labels, counts = self._areas[area]
         small = labels[counts < spec.small_block_units]
         blocks = store.new_table(", ".join(f"c{i} UINTEGER" for i in self._places(area)))
         store.insert(blocks, unnamed(list(small.T)))
@@ -167,7 +188,7 @@ class DuckDBHouseholds:
         number = store.number(f"SELECT count(*) FROM {sampled} t WHERE {inside}")  # noqa: S608
         store.drop(table)
         store.drop(blocks)
-        return sampled, number, len(small)
+        return sampled, reserve, number, len(small)
 
     def _walked(self, sampled: str) -> str:
         """Per sampled record its group g, its place n in it, and the row p of its partner, or −1."""
@@ -199,30 +220,28 @@ class DuckDBHouseholds:
             held = held[cut:]
         yield from _parted(held, width)
 
-    def _offered(self, groups: str, sampled: str) -> str:
+    def _offered(self, groups: str, sampled: str, reserve: str) -> str:
         """Households from outside by rank: those elsewhere, as many as are looked for, and one in the same area.
 
         First from the reserve of the highest draws; from all others only where that is not enough.
         """
         store = self._store
-        found = self._table("g BIGINT, elsewhere BOOLEAN, ")
-        wanted = groups
-
-        def offer() -> str:
-            differs = f"NOT ({self._same('i', 'q', self._across)})"
-            columns = ", ".join(f"i.{name}" for name in ("r", "h", "l", *(f"c{i}" for i in self._columns)))
-            return (
-                f"SELECT q.g, {differs}, {columns} FROM incoming i JOIN {wanted} q "  # noqa: S608
-                f"ON {self._same('i', 'q', self._spec.matched)} WHERE i.r NOT IN (SELECT r FROM {sampled})"
-            )
-
-        self._loaded(lambda draws: draws >= RESERVED_FROM, found, offer())
+        differs = f"NOT ({self._same('i', 'q', self._across)})"
+        columns = ", ".join(f"i.{name}" for name in ("r", "h", "l", *(f"c{i}" for i in self._columns)))
+        offer = (
+            f"SELECT q.g, {differs} AS elsewhere, {columns} FROM {{}} i JOIN {{}} q "  # noqa: S608
+            f"ON {self._same('i', 'q', self._spec.matched)} ANTI JOIN {sampled} s ON i.r = s.r"
+        )
+        found = store.table_of(offer.format(reserve, groups))
+        store.drop(reserve)
         wanted = store.table_of(
             f"SELECT q.* FROM {groups} q LEFT JOIN (SELECT g, count(*) AS s FROM {found} WHERE elsewhere GROUP BY g) f "  # noqa: S608
             f"USING (g) WHERE coalesce(s, 0) < w"
         )
-        if store.number(f"SELECT count(*) FROM {wanted}"):  # noqa: S608
-            self._loaded(lambda draws: draws < RESERVED_FROM, found, offer())
+        others = self._others(wanted)
+        if others is not None:
+            store.run(f"INSERT INTO {found} {offer.format(others, wanted)}")
+            store.drop(others)
         ranked = store.table_of(
             f"SELECT f.*, row_number() OVER (PARTITION BY f.g, f.elsewhere ORDER BY f.h DESC, f.l DESC) AS k "  # noqa: S608
             f"FROM {found} f JOIN {groups} q USING (g) QUALIFY k <= CASE WHEN f.elsewhere THEN q.w ELSE 1 END"
@@ -230,6 +249,23 @@ class DuckDBHouseholds:
         store.drop(found)
         store.drop(wanted)
         return ranked
+
+    def _others(self, wanted: str) -> str | None:
+        """Households outside of the reserve that have what some group wants; None where nothing is wanted."""
+        places = self._places(self._spec.matched)
+        listed = ", ".join(f"c{i}" for i in places)
+        rows = self._store.rows(f"SELECT DISTINCT {listed} FROM {wanted}")  # noqa: S608
+        if not rows:
+            return None
+        matching = Among([self._data.coders[name].bound for name in self._spec.matched], np.array(rows, dtype=np.int64))
+        table = self._table()
+        for start, words, rows_low, columns in self._drawn(lambda draws: draws < RESERVED_FROM):
+            matched = [self._data.codes(name, columns[name]) for name in self._spec.matched]
+            flags = matching.flags(matched)
+            rows_found = rows_low[flags[rows_low]]
+            if len(rows_found):
+                self._store.insert(table, self._rows(start, words, rows_found, columns))
+        return table
 
     def _opened(self, groups: str, offered: str, walked: str, sampled: str) -> str:
         """Pairs (a, b) to be opened: for one left over, z, whose every possible partner from outside lies in its area.

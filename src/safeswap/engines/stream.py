@@ -13,6 +13,7 @@ import pyarrow as pa
 from safeswap.engines.base import Classes, Constraint
 from safeswap.engines.identity import column_identity
 from safeswap.kernels import cells, keyed
+from safeswap.kernels.integer_codes import IntegerCodes
 from safeswap.model.schema import Schema
 
 Codes = npt.NDArray[np.uint32]
@@ -43,30 +44,35 @@ class LevelCoder:
     """
 
     def __init__(self) -> None:
-        self._parts: list[pa.Array] = []
-        self._number = 0
-        self._whole = _KnownNumbers()
+        self._texts: pa.Array | None = None
+        self._numbers = IntegerCodes()
+        self._kind: pa.DataType | None = None  # of whole numbers, which are not hashed anew with every batch
+        self._bound = 1
         self.has_missing = False
 
     @property
     def levels(self) -> pa.Array | None:
         """The values that have been met, in the order of their codes."""
-        if len(self._parts) > 1:
-            self._parts = [pa.concat_arrays(self._parts)]
-        return self._parts[0] if self._parts else None
+        if self._kind is None:
+            return self._texts
+        if self._texts is None or len(self._texts) < self._bound - 1:
+            self._texts = _as_numbers(self._numbers.levels, self._kind)
+        return self._texts
 
     @property
     def distinct(self) -> int:
         """How many different values have been met, missing counted as one."""
-        return self._number + self.has_missing
+        return self._bound - 1 + self.has_missing
 
     @property
     def bound(self) -> int:
         """A number above every code."""
-        return 1 + self._number
+        return self._bound
 
     def codes(self, column: pa.Array) -> Codes:
         """The codes of these values; values that are new get new codes."""
+        if pa.types.is_integer(column.type):
+            return self._numbered(column)
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
         encoded = _encoded(column)
@@ -74,7 +80,7 @@ class LevelCoder:
         if indices.null_count:
             self.has_missing = True
             indices = indices.fill_null(len(encoded.dictionary))
-        of_entry = np.append(self._places(encoded.dictionary) + 1, MISSING).astype(np.uint32)
+        of_entry = np.append(self._codes_of(encoded.dictionary), np.uint32(MISSING)).astype(np.uint32)
         codes: Codes = of_entry[indices.to_numpy(zero_copy_only=False)]
         return codes
 
@@ -85,57 +91,49 @@ class LevelCoder:
         indices = codes.astype(np.int32) - 1
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=missing if missing.any() else None), self.levels)
 
-    def _places(self, entries: pa.Array) -> npt.NDArray[np.int64]:
-        """Where these values, all different, stand among the levels; those that are new come last, in their order."""
-        if pa.types.is_integer(entries.type):
-            places = self._whole.places(entries.to_numpy(zero_copy_only=False))
-            fresh = entries.take(pa.array(np.flatnonzero(places >= self._number)))
-            if len(fresh) or not self._parts:
-                self._parts.append(fresh)
+    def _numbered(self, column: pa.Array) -> Codes:
+        """The codes of whole numbers."""
+        self._kind = column.type
+        codes = np.empty(len(column), dtype=np.uint32)
+        if not column.null_count:
+            self._numbers.code(_as_signed(column), codes)
+            codes += np.uint32(1)
         else:
-            known = entries.slice(0, 0) if self.levels is None else self.levels
-            none = pa.array([], pa.int32())
-            every = pa.array(np.arange(len(entries), dtype=np.int32))
-            both = pa.chunked_array(
-                [
-                    pa.DictionaryArray.from_arrays(none, known),
-                    pa.DictionaryArray.from_arrays(every, entries),
-                ]
-            ).unify_dictionaries()
-            self._parts = [both.chunk(0).dictionary]
-            places = both.chunk(1).indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        self._number = max(self._number, int(places.max(initial=-1)) + 1)
-        return places
+            self.has_missing = True
+            codes[:] = MISSING
+            codes[np.asarray(column.is_valid())] = self._numbers.code(_as_signed(column.drop_null())) + np.uint32(1)
+        self._bound = 1 + len(self._numbers.levels)
+        return codes
+
+    def _codes_of(self, entries: pa.Array) -> Codes:
+        """The codes of values that are all different; those that are new come last, in their order."""
+        if pa.types.is_integer(entries.type):
+            return self._numbered(entries)
+        known = entries.slice(0, 0) if self._texts is None else self._texts
+        floating = pa.types.is_floating(entries.type)  # of which 0.0 and −0.0 would pass for the same
+        if self._texts is not None and not floating and entries.equals(known.slice(0, len(entries))):
+            return np.arange(1, 1 + len(entries), dtype=np.uint32)  # as mostly, from the second batch on
+        none = pa.array([], pa.int32())
+        every = pa.array(np.arange(len(entries), dtype=np.int32))
+        both = pa.chunked_array(
+            [
+                pa.DictionaryArray.from_arrays(none, known),
+                pa.DictionaryArray.from_arrays(every, entries),
+            ]
+        ).unify_dictionaries()
+        self._texts = both.chunk(0).dictionary
+        self._bound = 1 + len(self._texts)
+        codes: Codes = both.chunk(1).indices.to_numpy(zero_copy_only=False).astype(np.uint32) + np.uint32(1)
+        return codes
 
 
-class _KnownNumbers:
-    """Whole numbers in their order, each with its place: areas of a country are too many to be hashed anew each time.
+def _as_signed(column: pa.Array) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values.view(np.int64) if values.dtype == np.uint64 else values
 
-    >>> known = _KnownNumbers()
-    >>> known.places(np.array([7, 3])).tolist(), known.places(np.array([5, 3, 9])).tolist()
-    ([0, 1], [2, 1, 3])
-    """
 
-    def __init__(self) -> None:
-        self._numbers: npt.NDArray[Any] = np.zeros(0, dtype=np.int64)
-        self._places: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-
-    def places(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """The places of these numbers, all different; new ones take the next places in their order."""
-        if not len(self._numbers):
-            self._numbers = self._numbers.astype(numbers.dtype)
-        at = np.searchsorted(self._numbers, numbers)
-        is_known = at < len(self._numbers)
-        is_known[is_known] = self._numbers[at[is_known]] == numbers[is_known]
-        found = np.empty(len(numbers), dtype=np.int64)
-        found[is_known] = self._places[at[is_known]]
-        fresh = np.flatnonzero(~is_known)
-        if len(fresh):
-            found[fresh] = len(self._numbers) + np.arange(len(fresh))
-            order = fresh[np.argsort(numbers[fresh])]
-            self._places = np.insert(self._places, at[order], found[order])
-            self._numbers = np.insert(self._numbers, at[order], numbers[order])
-        return found
+def _as_numbers(levels: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    return pa.array(levels.view(np.uint64)) if kind == pa.uint64() else pa.array(levels).cast(kind)
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:
@@ -178,15 +176,17 @@ class RecordStream:
 
     def drawn(
         self, names: Sequence[str], *, draw_key: bytes, identity_key: bytes
-    ) -> Iterator[tuple[int, keyed.Words, list[Codes]]]:
-        """The whole cipher text of each record, from which its draw comes, and the codes of some columns."""
+    ) -> Iterator[tuple[int, keyed.Words, dict[str, pa.Array]]]:
+        """The whole cipher text of each record, from which its draw comes, and some columns, not coded yet."""
         attribute = self.schema.identifier
         own = [] if attribute is None else [attribute.name]
-        coders = [self.coders.setdefault(name, LevelCoder()) for name in names]
         for start, batch in self.source.batches([*own, *names]):
-            columns = [coder.codes(column) for coder, column in zip(coders, batch.columns[len(own) :], strict=True)]
+            columns = dict(zip(names, batch.columns[len(own) :], strict=True))
             yield start, keyed.encrypt(_blocks(batch, start, own, identity_key), draw_key), columns
-        self._seen.update(names)
+
+    def codes(self, name: str, column: pa.Array) -> Codes:
+        """The codes of some values of a column."""
+        return self.coders.setdefault(name, LevelCoder()).codes(column)
 
     def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates; what is held is a line per class."""
@@ -195,19 +195,10 @@ class RecordStream:
 
     def counts(self, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The combinations of codes that occur, a line each, and how many records have them."""
-        return self.several_counts([names])[0]
-
-    def several_counts(
-        self, sets: Sequence[Sequence[str]]
-    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """The counts over several sets of columns, for which the records pass by once."""
-        names = list(dict.fromkeys(name for columns in sets for name in columns))
-        tallies = [_Tally(len(columns)) for columns in sets]
+        tally = Tally(len(names))
         for _, codes in self.coded(names):
-            for tally, columns in zip(tallies, sets, strict=True):
-                bounds = [self.coders[name].bound for name in columns]
-                tally.add([codes[names.index(name)] for name in columns], bounds)
-        return [tally.totals() for tally in tallies]
+            tally.add(codes, [self.coders[name].bound for name in names])
+        return tally.totals()
 
 
 def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> keyed.Words:
@@ -217,32 +208,58 @@ def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: byt
     return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
 
 
-class _Tally:
-    """Counts by combinations of codes, batch after batch."""
+class Tally:
+    """Counts by combinations of codes, batch after batch.
+
+    >>> tally = Tally(2)
+    >>> tally.add([np.array([1, 1], np.uint32), np.array([2, 2], np.uint32)], [2, 3])
+    >>> tally.add([np.array([0, 1], np.uint32), np.array([2, 2], np.uint32)], [2, 3])
+    >>> [each.tolist() for each in tally.totals()]
+    [[[0, 2], [1, 2]], [1, 3]]
+    """
 
     def __init__(self, columns: int) -> None:
-        self._labels: list[npt.NDArray[np.int64]] = [np.zeros((0, columns), dtype=np.int64)]
+        self._labels: list[Codes] = [np.zeros((0, columns), dtype=np.uint32)]
         self._counts = [np.zeros(0, dtype=np.int64)]
 
-    def add(self, codes: list[Codes], bounds: list[int]) -> None:
+    def add(self, codes: Sequence[Codes], bounds: Sequence[int]) -> None:
+        """Count records, given their codes in each column and a number above all of these."""
         if prod(bounds) <= cells.MOST_CELLS:
             counted = cells.cell_counts(codes, bounds)
-            self._labels.append(np.stack(np.unravel_index(counted.codes.astype(np.int64), bounds), axis=1))
-            self._counts.append(counted.counts)
+            columns = np.unravel_index(counted.codes.astype(np.int64), tuple(bounds))
+            labels, counts = np.stack(columns, axis=1).astype(np.uint32), counted.counts
         else:
             labels, counts = np.unique(np.stack(codes, axis=1), axis=0, return_counts=True)
-            self._labels.append(labels.astype(np.int64))
-            self._counts.append(counts)
+        self._labels.append(labels)
+        self._counts.append(counts)
         if sum(map(len, self._counts)) > _MERGE + 2 * len(self._counts[0]):
-            merged, totals = self.totals()
-            self._labels, self._counts = [merged], [totals]
+            self._merge()
 
     def totals(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The combinations in ascending order, and how many records have them."""
+        self._merge()
+        return self._labels[0].astype(np.int64), self._counts[0]
+
+    def _merge(self) -> None:
         labels, counts = np.concatenate(self._labels), np.concatenate(self._counts)
-        distinct, inverse = np.unique(labels, axis=0, return_inverse=True)
-        totals = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(totals, inverse.ravel(), counts)
-        return distinct, totals
+        self._labels, self._counts = [], []
+        order = _order(labels)
+        labels, counts = labels[order], counts[order]
+        if len(labels):
+            begins = np.flatnonzero(np.r_[True, (labels[1:] != labels[:-1]).any(axis=1)])
+            labels, counts = labels[begins], np.add.reduceat(counts, begins)
+        self._labels, self._counts = [labels], [counts]
+
+
+def _order(labels: Codes) -> npt.NDArray[np.int64]:
+    """The order of combinations, by one number each where there is one for all."""
+    bounds = labels.max(axis=0, initial=0).astype(object) + 1
+    if prod(bounds) > cells.MOST_CELLS:
+        return np.lexsort(labels.T[::-1])
+    packed = np.zeros(len(labels), dtype=np.int64)
+    for column, bound in zip(labels.T, bounds, strict=True):
+        packed = packed * int(bound) + column
+    return np.argsort(packed, kind="stable")  # which is quick where much is in order already
 
 
 def _as_classes(labels: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], constraint: Constraint) -> Classes:

@@ -27,7 +27,9 @@ class IntegerCodes:
     """
 
     def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
-        self._slots: Int64s | None = None  # number + 1, so that 0 is an empty slot; none while levels ascend
+        self._slots: npt.NDArray[np.int32] | None = (
+            None  # number + 1, so that 0 is an empty slot; none while levels ascend
+        )
         self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
         self._found = 0
         self._short: npt.NDArray[np.int32] | None = None
@@ -71,7 +73,7 @@ class IntegerCodes:
             levels[: self._found] = self.levels
             self._levels = levels
         if with_slots:
-            self._slots = np.zeros(2 * self._levels.size, np.int64)
+            self._slots = np.zeros(2 * self._levels.size, np.int32)
             _enter(self._levels, self._found, self._slots)
 
 
@@ -115,7 +117,12 @@ def _number(values, codes, start, slots, levels, found):  # type: ignore[no-unty
     last, number = np.int64(0), np.int64(-1)
     for i in range(start, values.size):
         value = np.int64(values[i])
-        if value != last or number < 0:  # equal neighbours are frequent: files are often sorted by area
+        if value == last and number >= 0:  # equal neighbours are frequent: files are often sorted by area
+            codes[i] = number
+        elif number + 1 < found and levels[number + 1] == value:  # and so is the level that was next before
+            last, number = value, number + 1
+            codes[i] = number
+        else:
             slot = scramble(value) & mask
             while slots[slot] != 0 and levels[slots[slot] - 1] != value:
                 slot = (slot + _ONE) & mask
@@ -125,8 +132,8 @@ def _number(values, codes, start, slots, levels, found):  # type: ignore[no-unty
                 levels[found] = value
                 found += 1
                 slots[slot] = found
-            last, number = value, slots[slot] - 1
-        codes[i] = number
+            last, number = value, np.int64(slots[slot] - 1)
+            codes[i] = number
     return values.size, found
 
 

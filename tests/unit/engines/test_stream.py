@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.engines.stream import LevelCoder
+from safeswap.engines.stream import LevelCoder, Tally
 
 TYPES = (pa.int8(), pa.int32(), pa.uint64(), pa.int64(), pa.string(), pa.float64())
 
@@ -42,6 +43,31 @@ def test_a_value_has_the_number_of_its_first_coming(kind: Any, batches: Any, as_
     if known:
         everything = np.arange(len(known) + 1, dtype=np.uint32)
         assert coder.values(everything).to_pylist() == [None, *known]
+
+
+def test_numbers_with_and_without_a_sign_of_zero_are_told_apart() -> None:
+    coder = LevelCoder()
+    codes = [coder.codes(pa.array([value])).tolist() for value in (0.0, -0.0, 0.0, float("nan"), -0.0, float("nan"))]
+    assert codes == [[1], [2], [1], [3], [2], [3]]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int16(), pa.null()], ids=str)
+def test_a_column_of_missing_values_can_be_written_again(kind: Any) -> None:
+    coder = LevelCoder()
+    assert coder.values(coder.codes(pa.array([None, None], kind))).to_pylist() == [None, None]
+
+
+@given(batches=st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20), max_size=6))
+@pytest.mark.parametrize("bound", [6, 2**32])
+def test_combinations_are_counted_over_batches(bound: int, batches: list[list[tuple[int, int]]]) -> None:
+    tally = Tally(2)
+    for batch in batches:
+        codes = np.array(batch, dtype=np.uint32).reshape(-1, 2)
+        tally.add([np.ascontiguousarray(column) for column in codes.T], [bound, bound])
+    labels, counts = tally.totals()
+    counted = Counter(pair for batch in batches for pair in batch)
+    assert [tuple(label) for label in labels.tolist()] == sorted(counted)
+    assert counts.tolist() == [counted[pair] for pair in sorted(counted)]
 
 
 def test_large_numbers_are_told_apart() -> None:
