@@ -18,6 +18,7 @@ often each value occurs. :func:`safeswap.model.recoding.apply_step` makes one.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
@@ -62,9 +63,9 @@ class Step(BaseModel):
         return (self.attribute,) if hasattr(self, "attribute") else ()
 
     @property
+    @abstractmethod
     def sentence(self) -> str:
         """The step in plain words, without a value of a record."""
-        raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, from which :func:`as_step` makes the same step again."""

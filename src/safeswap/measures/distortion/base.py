@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from math import comb
 from typing import Annotated, ClassVar
 
@@ -74,11 +75,13 @@ class JointDistortion(DistortionMeasure):
         sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_of(counted.schema, names)
         return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
 
+    @abstractmethod
     def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
-        raise NotImplementedError
+        """How far two lists of counts of the same cells are apart."""
 
+    @abstractmethod
     def _meaning(self, value: float, over: str) -> str:
-        raise NotImplementedError
+        """The figure in plain words; ``over`` says of which tables."""
 
     def _mean(self, detail: pa.Table) -> float:
         return float(np.mean(detail["value"].to_numpy()))
