@@ -136,6 +136,59 @@ def test_no_module_waits_for_another_to_be_read(browser: Browser, desk: Desk, wo
             assert set(loaded) == set(named), path
 
 
+@pytest.mark.parametrize("screen", ["map", "records"])
+def test_what_a_chart_needs_is_on_its_way_before_its_script_and_asked_for_once(
+    browser: Browser, desk: Desk, worked: dict[str, str], screen: str
+) -> None:
+    with desk.seen(browser) as seen:
+        seen.requests.clear()
+        page = seen.go(f"/projects/{worked['project']}/{screen}")
+        settle(page)
+        early = page.evaluate("[...document.querySelectorAll('link[rel=preload]')].map((link) => link.href)")
+        asked = [url for url in seen.requests if "/api/v1/" in url]
+        assert f"{desk.address}/api/v1/session" in early
+        assert asked[: len(early)] == early
+        assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize("screen", ["map", "records"])
+def test_a_chart_is_drawn_once(browser: Browser, desk: Desk, worked: dict[str, str], screen: str) -> None:
+    watch = """(() => {
+        window.drawings = [];
+        Object.defineProperty(window, "Plotly", { configurable: true, set(plotly) {
+            const counted = (verb) => (...given) => { window.drawings.push(verb); return plotly[verb](...given); };
+            const verbs = ["newPlot", "react", "restyle", "relayout", "redraw"].map((verb) => [verb, counted(verb)]);
+            Object.defineProperty(window, "Plotly", { value: { ...plotly, ...Object.fromEntries(verbs) } });
+        } });
+    })()"""
+    with desk.seen(browser) as seen:
+        seen.page.add_init_script(watch)
+        page = seen.go(f"/projects/{worked['project']}/{screen}")
+        settle(page)
+        assert page.evaluate("window.drawings") == ["react"]
+        labels = page.locator(".js-plotly-plot .textpoint").count()
+        assert (labels > 0) == (screen == "map")
+
+
+def test_the_program_that_draws_runs_again_only_when_it_is_new(
+    browser: Browser, desk: Desk, worked: dict[str, str]
+) -> None:
+    with desk.seen(browser) as seen:
+        frames: list[str] = []
+        seen.page.on("frameattached", lambda frame: frames.append(frame.name))
+        page = seen.go(f"/projects/{worked['project']}/map")
+        settle(page)
+        frame = page.locator("body > iframe")
+        expect(frame).to_have_count(1)
+        expect(frame).to_be_hidden()
+        expect(frame).to_have_count(0)
+        page.reload()
+        seen.ready()
+        settle(page)
+        page.wait_for_timeout(300)
+        assert len(frames) == 1
+
+
 def test_the_records_of_a_masking_are_plotted_and_the_policy_dragged(
     browser: Browser, desk: Desk, worked: dict[str, str]
 ) -> None:

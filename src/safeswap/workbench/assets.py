@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from threading import Thread
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -26,6 +27,7 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
+_PLOTLY = "js/plotly.js"
 _WORTH_COMPRESSING = 1024
 _IMPORT = re.compile(rb'^import [^"]*"\./([\w-]+\.js)";$', re.MULTILINE)
 
@@ -80,9 +82,17 @@ def modules_of(name: str) -> tuple[str, ...]:
 
 
 @cache
+def pack_ahead() -> Thread:
+    """Compress the largest file before somebody asks for it, beside other work."""
+    packing = Thread(target=asset, args=(_PLOTLY,), daemon=True)
+    packing.start()
+    return packing
+
+
+@cache
 def asset(name: str) -> Asset | None:
     """One file, or None where there is none of that name."""
-    content = _plotly() if name == "js/plotly.js" else sources().get(name)
+    content = _plotly() if name == _PLOTLY else sources().get(name)
     if content is None:
         return None
     packed = gzip.compress(content, 9, mtime=0) if len(content) > _WORTH_COMPRESSING else None
@@ -96,6 +106,8 @@ def get_asset(
     name: Annotated[str, Path(max_length=100)],
 ) -> Response:
     """One file. Of another version than the one in use there is none: the page that asked for it is an old one."""
+    if name == _PLOTLY:
+        pack_ahead().join()
     found = asset(name) if version == build() else None
     if found is None:
         raise NotFound("there is no such file", hint="load the page anew")

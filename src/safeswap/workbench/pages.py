@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Response
 
 from safeswap.service.roles import allow
-from safeswap.workbench.assets import build, modules_of
+from safeswap.workbench.assets import build, modules_of, pack_ahead
 
 router = APIRouter(dependencies=[Depends(allow("public"))])
 
@@ -33,6 +33,13 @@ STEPS = (
 
 CHARTS = {"map": "map", "records": "confidentiality"}
 """Screens with a chart, and the chart."""
+
+_WAITING = "state=running&state=queued&limit=1"
+FIRST = {
+    "map": ("/studies?limit=200", f"/jobs?kind=study&{_WAITING}", f"/jobs?kind=mask&{_WAITING}"),
+    "records": ("/maskings?limit=200", "/confidentiality?limit=200", f"/jobs?kind=confidentiality&{_WAITING}"),
+}
+"""What the script of a screen with a chart asks for first, below the address of the project."""
 
 Identifier = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
 
@@ -77,6 +84,7 @@ def step_page(
 
 
 def _page(screen: str, title: str, project_id: str = "", result_id: str = "") -> Response:
+    pack_ahead()
     chart = CHARTS.get(screen)
     text = (
         _templates()
@@ -86,6 +94,7 @@ def _page(screen: str, title: str, project_id: str = "", result_id: str = "") ->
             title=title,
             build=build(),
             modules=modules_of(f"js/{screen}.js"),
+            asked=_asked(screen, project_id),
             project_id=project_id,
             result_id=result_id,
             steps=STEPS if project_id else (),
@@ -96,6 +105,17 @@ def _page(screen: str, title: str, project_id: str = "", result_id: str = "") ->
     policy = MAP_POLICY if screen == "map" else CHART_POLICY if chart else POLICY
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
     return Response(text, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _asked(screen: str, project_id: str) -> tuple[str, ...]:
+    """Addresses of the interface that the browser asks while it still reads the page; the answers wait.
+
+    >>> _asked("map", "p1")[:2]
+    ('/api/v1/session', '/api/v1/projects/p1')
+    """
+    if screen not in FIRST:
+        return ()
+    return ("/api/v1/session", *(f"/api/v1/projects/{project_id}{path}" for path in ("", *FIRST[screen])))
 
 
 @cache

@@ -156,6 +156,7 @@ function start(root, given) {
     window.addEventListener("resize", () => setTimeout(handles, 250));
     densities(parts, data);
     root.dataset.ready = "true";
+    root.dispatchEvent(new Event("safeswap-ready"));
   });
 }
 

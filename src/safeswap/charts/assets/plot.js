@@ -107,15 +107,45 @@ function layoutOf(data, state, colours) {
   };
 }
 
+// Where a value is drawn, in pixels from the left and from the top.
+function scaleOf(plot) {
+  const { xaxis, yaxis } = plot._fullLayout;
+  return { x: (value) => xaxis.l2p(value), y: (value) => yaxis.l2p(value), width: xaxis._length, height: yaxis._length };
+}
+
+// The same before anything is drawn: Plotly leaves a twentieth of the axis free at either end, and room for the outermost
+// markers. Labels that are placed by it need no second drawing; if it should be wrong, there is one.
+function expectedScale(plot, traces, { margin }) {
+  const width = plot.clientWidth - margin.l - margin.r, height = plot.clientHeight - margin.t - margin.b;
+  const across = expectedRange(traces, "x", width), up = expectedRange(traces, "y", height);
+  return { x: (value) => (value - across.low) / across.each, y: (value) => height - (value - up.low) / up.each, width, height };
+}
+
+function expectedRange(traces, axis, length) {
+  let each = 0, low = 0, high = 0;
+  const marked = traces.filter((trace) => trace.mode === "markers");
+  for (let round = 0; round < 8; round++) {
+    low = Infinity; high = -Infinity;
+    for (const trace of marked) {
+      const room = each * (0.05 * length + Math.max(3, trace.marker.size / 1.6));
+      for (const value of trace[axis]) { low = Math.min(low, value - room); high = Math.max(high, value + room); }
+    }
+    each = (high - low) / length;
+  }
+  return { low, each };
+}
+
+const isNear = (a, b, points) => Math.abs(a.width - b.width) < 1 && Math.abs(a.height - b.height) < 1
+  && points.every((p) => Math.abs(a.x(p.x) - b.x(p.x)) < 1.5 && Math.abs(a.y(p.y) - b.y(p.y)) < 1.5);
+
 // As many labels as fit without covering each other, the chosen one and the frontier first.
-function placedLabels(plot, data, state, shown) {
-  if (state.labels === "none" || !plot._fullLayout) return [];
-  const xaxis = plot._fullLayout.xaxis, yaxis = plot._fullLayout.yaxis;
+function placedLabels(scale, data, state, shown) {
+  if (state.labels === "none") return [];
   const many = shown.points.length > MOST_SVG_POINTS, best = new Set(shown.combined), ringed = new Set(shown.chosen);
   const wanted = state.labels === "fit" && !many ? shown.points : [];
   const order = [...new Set([...shown.chosen, ...shown.combined, ...wanted])];
-  const box = (p) => ({ x: xaxis.l2p(p.x), y: yaxis.l2p(p.y) });
-  const inside = (c) => c.x >= 0 && c.y >= 0 && c.x <= xaxis._length && c.y <= yaxis._length;
+  const box = (p) => ({ x: scale.x(p.x), y: scale.y(p.y) });
+  const inside = (c) => c.x >= 0 && c.y >= 0 && c.x <= scale.width && c.y <= scale.height;
   const marks = (many ? shown.combined : shown.points).map((p) => ({ ...box(p), best: best.has(p) })).filter(inside);
   const taken = [], placed = [];
   for (const point of order) {
@@ -124,7 +154,7 @@ function placedLabels(plot, data, state, shown) {
     if (!inside(centre)) continue;
     const text = cutTo(16, data.specs.label[point.spec]), important = best.has(point);
     const size = ringed.has(point) ? 24 : important ? 12 : 7;
-    const spot = freeSpot(centre, text, { taken, marks, important, size, most: xaxis._length });
+    const spot = freeSpot(centre, text, { taken, marks, important, size, most: scale.width });
     if (spot) {
       taken.push(spot.box);
       placed.push({ point, text: important ? "<b>" + escaped(text) + "</b>" : escaped(text), position: spot.position, size });

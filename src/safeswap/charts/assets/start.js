@@ -38,13 +38,20 @@ function start(root, given) {
     legend(parts, data, state, shown, colours);
     showTable();
     showDetail();
-    return Plotly.react(parts.plot, shown.traces, layoutOf(data, state, colours), CONFIG).then(label);
+    const layout = layoutOf(data, state, colours), last = shown.traces.length - 1;
+    const expected = parts.plot._fullLayout ? scaleOf(parts.plot) : expectedScale(parts.plot, shown.traces, layout);
+    const { "marker.size": size, ...labels } = labelled(expected);
+    Object.assign(shown.traces[last], labels, { marker: { ...shown.traces[last].marker, size } });
+    return Plotly.react(parts.plot, shown.traces, layout, CONFIG).then(() => isNear(expected, scaleOf(parts.plot), shown.points) || label());
+  };
+  const labelled = (scale) => {
+    const placed = placedLabels(scale, data, state, shown);
+    return { x: placed.map((l) => l.point.x), y: placed.map((l) => l.point.y), text: placed.map((l) => l.text),
+      textposition: placed.map((l) => l.position), "marker.size": placed.map((l) => l.size) };
   };
   const label = () => {
-    const placed = placedLabels(parts.plot, data, state, shown);
-    return Plotly.restyle(parts.plot, { x: [placed.map((l) => l.point.x)], y: [placed.map((l) => l.point.y)],
-      text: [placed.map((l) => l.text)], textposition: [placed.map((l) => l.position)],
-      "marker.size": [placed.map((l) => l.size)] }, [shown.traces.length - 1]);
+    const labels = Object.entries(labelled(scaleOf(parts.plot))).map(([name, values]) => [name, [values]]);
+    return Plotly.restyle(parts.plot, Object.fromEntries(labels), [shown.traces.length - 1]);
   };
   const pointAt = (event) => (event.points.length ? shown.held[event.points[0].curveNumber][event.points[0].pointNumber] : null);
   const forget = () => { state.selection = null; state.alsoDraws = 0; };
@@ -79,6 +86,7 @@ function start(root, given) {
     document.addEventListener("safeswap-theme", draw);
     window.addEventListener("resize", () => setTimeout(label, 250));
     root.dataset.ready = "true";
+    root.dispatchEvent(new Event("safeswap-ready"));
   });
 
   // Of a specification by its number: the choice moves, and the panel with it if it showed the choice.

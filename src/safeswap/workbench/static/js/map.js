@@ -2,7 +2,7 @@
 
 import { all, get, guarded, post, tell } from "./api.js";
 import { beforeAfter } from "./before-after.js";
-import { drawable } from "./chart.js";
+import { compiledForNextTime, drawable } from "./chart.js";
 import { compare } from "./compare.js";
 import { byId, count, el, figure, fill, name, several } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
@@ -14,15 +14,13 @@ import { studyForm } from "./study-form.js";
 const state = { description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
 let refreshPython = () => {};
 
-begin(async ({ project, may, answers: [studies, job, masking] }) => {
+begin(async ({ project, may, answers: [{ studies, study, payload }, job, masking] }) => {
   state.mayWork = may("work");
   refreshPython = python(script);
   if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
   const described = get(at("/description")).then((found) => { state.description = found; });
-  const wanted = new URLSearchParams(location.search).get("study");
-  const study = studies.find((each) => each.id === wanted) ?? studies[0];
   // All that has a place on the page has it before the map is drawn, so that nothing moves; the form is filled in after.
-  const shown = study && show(study);
+  const shown = study && show(study, payload);
   list(studies);
   byId("new-study").hidden = !state.mayWork;
   byId("new-study").open = !studies.length && !job;
@@ -31,7 +29,15 @@ begin(async ({ project, may, answers: [studies, job, masking] }) => {
   if (!study && !job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
   if (job) watch(job);
   if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
-}, () => Promise.all([all(at("/studies")), underWay("study"), underWay("mask")]));
+}, () => Promise.all([listed(), underWay("study"), underWay("mask")]));
+
+// The points of the map are asked for as soon as it is known of which study, before it is known who asks.
+async function listed() {
+  const wanted = new URLSearchParams(location.search).get("study"), studies = await all(at("/studies"));
+  const study = studies.find((each) => each.id === wanted) ?? studies[0], payload = study && get(at(`/studies/${study.id}/map`));
+  payload?.catch(() => {});  // told where it is waited for
+  return { studies, study, payload };
+}
 
 function empty(text) {
   byId("none").textContent = text;
@@ -64,8 +70,7 @@ function list(studies) {
   }));
 }
 
-async function show(study) {
-  const asked = Promise.all([get(at(`/studies/${study.id}/map`)), drawable]);
+async function show(study, payload) {
   state.study = study;
   const { summary } = study;
   byId("study-title").textContent = `Study of ${when(study.created_at)}`;
@@ -74,9 +79,10 @@ async function show(study) {
   byId("report").href = resultAt(`/studies/${study.id}/report.html`);
   byId("shown").hidden = false;
   byId("mask").hidden = !state.mayWork;
-  [state.payload] = await asked;
+  [state.payload] = await Promise.all([payload, drawable]);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
+  compiledForNextTime(root);
   root.addEventListener("safeswap-detail", (event) => detail(event.detail));
   state.view = start(root, state.payload);
   choosing(summary.choice, study.spec.spec.objective);

@@ -1,7 +1,7 @@
 // The fifth step: the confidentiality plot of a masking, with a policy that can be dragged.
 
 import { all, get, guarded, post } from "./api.js";
-import { drawable } from "./chart.js";
+import { compiledForNextTime, drawable } from "./chart.js";
 import { start } from "./confidentiality-view.js";
 import { byId, el, fill, name, share } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
@@ -12,21 +12,28 @@ const MEANT = new Set(["nominal", "ordinal", "geography", "numeric"]);
 const asked = new URLSearchParams(location.search);
 const state = { maskings: [], plot: null };
 
-begin(async ({ project, may, answers: [maskings, plots, job] }) => {
+begin(async ({ project, may, answers: [maskings, { plots, plot, payload }, job] }) => {
   const refresh = python(script);
   byId("next").href = `/projects/${projectId}/release`;
   if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
   state.maskings = maskings;
   list(plots);
   if (!maskings.length) { empty("There is no masking yet. Make one in the steps Method or Map."); return; }
-  const wanted = asked.get("masking");
-  const plot = plots.find((each) => each.id === asked.get("plot")) ?? plots.find((each) => !wanted || each.spec.masking === wanted);
-  const [description] = await Promise.all([get(at("/description")), plot && show(plot)]);
+  const [description] = await Promise.all([get(at("/description")), plot && show(plot, payload)]);
   if (may("work")) offer(description, !plot && !job);
   if (!plot && !job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst has to make one.");
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
-}, () => Promise.all([all(at("/maskings")), all(at("/confidentiality")), underWay("confidentiality")]));
+}, () => Promise.all([all(at("/maskings")), listed(), underWay("confidentiality")]));
+
+// The points of the plot are asked for as soon as it is known of which one, before it is known who asks.
+async function listed() {
+  const plots = await all(at("/confidentiality")), wanted = asked.get("masking");
+  const plot = plots.find((each) => each.id === asked.get("plot")) ?? plots.find((each) => !wanted || each.spec.masking === wanted);
+  const payload = plot && get(at(`/confidentiality/${plot.id}/plot`));
+  payload?.catch(() => {});  // told where it is waited for
+  return { plots, plot, payload };
+}
 
 function empty(text) {
   byId("none").textContent = text;
@@ -72,8 +79,7 @@ function list(plots) {
     el("td", { class: "n" }, share(plot.summary.unsafe_share)))));
 }
 
-async function show(plot) {
-  const asked = Promise.all([get(at(`/confidentiality/${plot.id}/plot`)), drawable]);
+async function show(plot, payload) {
   state.plot = plot;
   fill(byId("plot-title"), name(`Keys: ${plot.spec.keys.join(", ")}`));
   fill(byId("sentence"), name(plot.summary.sentence));
@@ -81,10 +87,11 @@ async function show(plot) {
     el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "As a page of its own"), ".");
   byId("next").href = `/projects/${projectId}/release?masking=${plot.spec.masking}`;
   byId("shown").hidden = false;
-  const [payload] = await asked;
+  const [points] = await Promise.all([payload, drawable]);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
-  start(root, payload);
+  compiledForNextTime(root);
+  start(root, points);
 }
 
 function script() {
