@@ -113,12 +113,13 @@ class DuckDBEngine:
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(names)))
         table = self.store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
         number = 0
-        for start, words, columns in data.drawn(names, draw_key=request.draw_key, identity_key=request.identity_key):
-            low = np.flatnonzero(words[:, 0] <= threshold)
-            codes = [data.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
-            part = [low + start, words[low, 0], words[low, 1], *codes]
-            self.store.insert(table, unnamed(part))
-            number += len(low)
+        drawing = {"draw_key": request.draw_key, "identity_key": request.identity_key}
+        with self.store.adding(table) as add:
+            for start, words, columns in data.drawn(names, **drawing):
+                low = np.flatnonzero(words[:, 0] <= threshold)
+                codes = [data.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
+                add(unnamed([low + start, words[low, 0], words[low, 1], *codes]))
+                number += len(low)
         return table, number
 
     def _load_weighted(self, data: RecordStream, request: PairRequest, names: Names, targeting: Targeting) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from safeswap.engines.base import Constraint, Rows
-from safeswap.engines.duckdb import StoredPairs
+from safeswap.engines.duckdb import StoredPairs, unnamed
 from safeswap.engines.duckdb_store import Store
 
 Codes = npt.NDArray[np.uint32]
@@ -26,12 +25,15 @@ class ChangedTable:
         codes = "".join(f", {name} UINTEGER" for name in (*self._changed[0], *self._changed[1], *self._others))
         self.table = store.new_table(f"r BIGINT{codes}")
 
-    def add(self, rows: Rows, before: Sequence[Codes], after: Sequence[Codes], others: Sequence[Any]) -> None:
-        """Put records down."""
-        columns = [rows, *before, *after, *others]
-        self._store.insert(
-            self.table, pa.table([pa.array(c) for c in columns], names=[f"x{i}" for i in range(len(columns))])
-        )
+    @contextmanager
+    def adding(self) -> Iterator[Callable[[Rows, Sequence[Codes], Sequence[Codes], Sequence[Codes]], None]]:
+        """A function that puts records down: their rows, the codes before and after, and those of other columns."""
+        with self._store.adding(self.table) as put:
+
+            def add(rows: Rows, before: Sequence[Codes], after: Sequence[Codes], others: Sequence[Codes]) -> None:
+                put(unnamed([rows, *before, *after, *others]))
+
+            yield add
 
     def __len__(self) -> int:
         return self._store.number(f"SELECT count(*) FROM {self.table}")  # noqa: S608  (our own names, here and below)

@@ -97,8 +97,10 @@ class DuckDBHouseholds:
         """Draw the sample and find partners for it."""
         store, spec = self._store, self._spec
         single = self.single_areas()[0]
+        self._levels, self._nesting = {}, {}  # every block of a country: room that the search for partners can use
+        pa.default_memory_pool().release_unused()
         sampled, reserve, in_small, small = self._sampled()
-        self._levels, self._nesting, self._areas = {}, {}, {}  # every block of a country: room that can be used
+        self._areas = {}
         walked = self._walked(sampled)
         left = store.table_of(
             f"SELECT w.g, w.r, w.n, row_number() OVER (PARTITION BY w.g ORDER BY w.n) AS k, {self._listed('s')} "  # noqa: S608
@@ -171,11 +173,12 @@ class DuckDBHouseholds:
         spec, store = self._spec, self._store
         usual, most = draw_limit(spec.rate), draw_limit(max(spec.rate, spec.small_block_rate or 0.0))
         table, reserve = self._table(), self._table()
-        for start, words, rows, columns in self._drawn(lambda draws: (draws < most) | (draws >= RESERVED_FROM)):
-            part = self._rows(start, words, rows, columns)
-            draws = words[rows, 0]
-            for name, flags in ((table, draws < most), (reserve, draws >= RESERVED_FROM)):
-                store.insert(name, part.take(pa.array(np.flatnonzero(flags))))
+        with store.adding(table) as add, store.adding(reserve) as add_reserve:
+            for start, words, rows, columns in self._drawn(lambda draws: (draws < most) | (draws >= RESERVED_FROM)):
+                part = self._rows(start, words, rows, columns)
+                draws = words[rows, 0]
+                add(part.take(pa.array(np.flatnonzero(draws < most))))
+                add_reserve(part.take(pa.array(np.flatnonzero(draws >= RESERVED_FROM))))
         if spec.small_block_rate is None:
             return table, reserve, 0, 0
         area = spec.area(spec.geography[-1])
@@ -259,12 +262,10 @@ class DuckDBHouseholds:
             return None
         matching = Among([self._data.coders[name].bound for name in self._spec.matched], np.array(rows, dtype=np.int64))
         table = self._table()
-        for start, words, rows_low, columns in self._drawn(lambda draws: draws < RESERVED_FROM):
-            matched = [self._data.codes(name, columns[name]) for name in self._spec.matched]
-            flags = matching.flags(matched)
-            rows_found = rows_low[flags[rows_low]]
-            if len(rows_found):
-                self._store.insert(table, self._rows(start, words, rows_found, columns))
+        with self._store.adding(table) as add:
+            for start, words, low, columns in self._drawn(lambda draws: draws < RESERVED_FROM):
+                flags = matching.flags([self._data.codes(name, columns[name]) for name in self._spec.matched])
+                add(self._rows(start, words, low[flags[low]], columns))
         return table
 
     def _opened(self, groups: str, offered: str, walked: str, sampled: str) -> str:

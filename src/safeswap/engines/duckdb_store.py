@@ -6,7 +6,7 @@ Data enter as Arrow tables and leave as Arrow batches. No name of the caller's g
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 from safeswap.errors import EngineError, OutputError, SpecError
 
 BATCH = 1 << 20
+_TOGETHER = 1 << 17
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -103,6 +104,25 @@ class Store:
                 self._connection.execute(f"INSERT INTO {table} {select}")
             finally:
                 self._connection.unregister("incoming")
+
+    @contextmanager
+    def adding(self, table: str) -> Iterator[Callable[[pa.Table], None]]:
+        """A function that adds rows by position; few at a time are put down together, which costs less."""
+        held: list[pa.Table] = []
+
+        def put_down() -> None:
+            if held:
+                self.insert(table, pa.concat_tables(held))
+                held.clear()
+
+        def add(rows: pa.Table) -> None:
+            if rows.num_rows:
+                held.append(rows)
+            if sum(part.num_rows for part in held) >= _TOGETHER:
+                put_down()
+
+        yield add
+        put_down()
 
     def run(self, statement: str) -> None:
         """Execute a statement."""

@@ -21,6 +21,7 @@ MISSING = 0
 """The code of a missing value; levels are numbered from 1."""
 
 _MERGE = 1 << 20
+_VALUES = 1 << 21
 
 
 class Source(Protocol):
@@ -28,9 +29,18 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batches(self, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Some columns, a batch at a time, each with the number of its first record."""
+    def batches(self, names: Sequence[str], *, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Some columns, at most so many rows at a time, each batch with the number of its first record."""
         ...
+
+
+def at_a_time(columns: int) -> int:
+    """How many rows to read: the more columns, the fewer, so that what is held at a time stays about the same.
+
+    >>> at_a_time(1), at_a_time(11)
+    (1048576, 174762)
+    """
+    return max(1 << 16, _VALUES // (1 + columns))
 
 
 class LevelCoder:
@@ -169,7 +179,7 @@ class RecordStream:
     def coded(self, names: Sequence[str], source: Source | None = None) -> Iterator[tuple[int, list[Codes]]]:
         """The codes of some columns, a batch at a time; also of another file, by the same levels."""
         coders = [self.coders.setdefault(name, LevelCoder()) for name in names]
-        for start, batch in (source or self.source).batches(names):
+        for start, batch in (source or self.source).batches(names, rows=at_a_time(len(names))):
             yield start, [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
         if source is None:
             self._seen.update(names)
@@ -180,7 +190,7 @@ class RecordStream:
         """The whole cipher text of each record, from which its draw comes, and some columns, not coded yet."""
         attribute = self.schema.identifier
         own = [] if attribute is None else [attribute.name]
-        for start, batch in self.source.batches([*own, *names]):
+        for start, batch in self.source.batches([*own, *names], rows=at_a_time(len(names))):
             columns = dict(zip(names, batch.columns[len(own) :], strict=True))
             yield start, keyed.encrypt(_blocks(batch, start, own, identity_key), draw_key), columns
 

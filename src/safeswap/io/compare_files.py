@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +86,22 @@ def _different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDAr
         mine = pa.chunked_array([batch.column(0)])
         flags[start : start + len(mine)] = different(*aligned_columns(mine, theirs.slice(start, len(mine))))
     return flags
+
+
+def together(
+    first: ParquetFiles, second: ParquetFiles, names: Sequence[str], changed: Sequence[str], *, rows: int
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """The same records of two files, whatever the batches in which each comes; of the second what changed only."""
+    theirs = second.batches(changed, rows=rows) if changed else iter(())
+    held = pa.RecordBatch.from_arrays([], names=[])
+    for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=rows):
+        done = 0
+        while done < mine.num_rows:
+            if not changed:
+                yield mine, held
+                break
+            if not held.num_rows:
+                held = next(theirs)[1]
+            number = min(mine.num_rows - done, held.num_rows)
+            yield mine.slice(done, number), held.slice(0, number)
+            held, done = held.slice(number), done + number

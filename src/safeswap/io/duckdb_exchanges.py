@@ -17,13 +17,15 @@ from safeswap.engines.duckdb_checks import ChangedTable, repeated
 from safeswap.engines.identity import column_identity
 from safeswap.engines.record_words import column_keys, record_words
 from safeswap.engines.spilled_cells import SpilledCells
-from safeswap.engines.stream import RecordStream
+from safeswap.engines.stream import RecordStream, at_a_time
 from safeswap.errors import InputError
+from safeswap.io.compare_files import together
 from safeswap.io.held_exchanges import part_of
 from safeswap.io.identifiers import missing_positions, positions_of, positions_told
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.kernels import keyed
 from safeswap.model.audit import Rows
+from safeswap.model.equality import aligned_columns, different
 from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
@@ -58,6 +60,7 @@ class StoredExchanges(ABC):
         try:
             self._check_identifier(keyed.derive(job.key.secret, "identity"))
             self._draw(job)
+            pa.default_memory_pool().release_unused()
         except BaseException:
             self.close()
             raise
@@ -137,15 +140,14 @@ class StoredExchanges(ABC):
         """What is wrong with a stage: who changed, whether the pairs explain it, whether counts are kept."""
         others = tuple(name for name in pairs.columns if name not in names)
         table = ChangedTable(self.engine.store, changed=len(names), others=len(others))
-        # Batches of two files need not end at the same records.
-        after = _InOrder(codes for _, codes in self.stream.coded(names, written))
-        for start, codes in self.stream.coded((*names, *others)):
-            before, now = codes[: len(names)], after.take(len(codes[0]), len(names))
-            rows = _changed_rows(before, now)
-            if len(rows):
-                table.add(
-                    rows + start, *([column[rows] for column in part] for part in (before, now, codes[len(names) :]))
-                )
+        start, read = 0, (*names, *others)
+        with table.adding() as add:
+            for mine, theirs in together(self.files, written, read, names, rows=at_a_time(len(read))):
+                flags = [self._differs(name, mine.column(name), theirs.column(name)) for name in names]
+                rows = np.flatnonzero(np.any(flags, axis=0))
+                before, now = self._codes(mine, names, rows), self._codes(theirs, names, rows)
+                add(rows + start, before, now, self._codes(mine, others, rows))
+                start += mine.num_rows
         listed = " and ".join(names)
         problem = ""
         if len(table) != 2 * len(pairs) or table.in_pairs(pairs) != 2 * len(pairs):
@@ -157,14 +159,23 @@ class StoredExchanges(ABC):
         table.close()
         return problem
 
+    def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[Codes]:
+        """The codes of some rows."""
+        return [self.stream.codes(name, batch.column(name).take(pa.array(rows))) for name in names]
+
+    def _differs(self, name: str, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
+        kind = before.type.value_type if pa.types.is_dictionary(before.type) else before.type
+        if pa.types.is_floating(kind):  # what counts is whether they are the same level, as when they were exchanged
+            flags: npt.NDArray[np.bool_] = self.stream.codes(name, before) != self.stream.codes(name, after)
+            return flags
+        return different(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
+
     def _exchanged(self, others: Names) -> Iterator[tuple[int, list[Codes], list[Codes], list[pa.Array]]]:
         """Batches in order: first record, codes before and after of what is exchanged, and ``others`` as they are."""
         changes = [_Changes(self.engine.changes(pairs, names), len(names)) for names, pairs in self.exchanges]
         width = len(self.names)
         coders = [self.stream.coders[name] for name in self.names]
-        # The more columns, the shorter the batches: what is held at a time stays about the same.
-        rows = max(1 << 16, (1 << 20) // (1 + len(others)))
-        for start, batch in self.files.batches([*self.names, *others], rows=rows):
+        for start, batch in self.files.batches([*self.names, *others], rows=at_a_time(width + len(others))):
             before = [coder.codes(column) for coder, column in zip(coders, batch.columns[:width], strict=True)]
             after = [column.copy() for column in before]
             for (names, _), change in zip(self.exchanges, changes, strict=True):

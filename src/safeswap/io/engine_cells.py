@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from safeswap.engines.duckdb_store import limit_bytes
 from safeswap.engines.record_words import column_keys, record_words
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.tallied_cells import TalliedCells
-from safeswap.io.compare_files import changed_columns, check_alike, files_differ
+from safeswap.io.compare_files import changed_columns, check_alike, files_differ, together
 from safeswap.io.counted_cells import cell_attributes
 from safeswap.io.described_files import described_files
 from safeswap.io.leftovers import working_directory
@@ -51,7 +51,7 @@ def count_in_duckdb(
     seen = _Seen(schema, names, changed)
     with working_directory() as work:
         cells = SpilledCells(work, records=len(first))
-        for mine, theirs in _together(first, second, names, changed):
+        for mine, theirs in together(first, second, names, changed, rows=_ROWS):
             cells.add(*seen.look(mine, theirs))
         found = cells.tallied(limit=limit)
     first.check_unchanged()
@@ -136,25 +136,6 @@ class _Seen:
 
     def _words(self, batch: pa.RecordBatch, names: Sequence[str]) -> Any:
         return record_words([batch.column(name) for name in names], [self._keys[name] for name in names])
-
-
-def _together(
-    first: ParquetFiles, second: ParquetFiles, names: Names, changed: Names
-) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """The same records of two files, whatever the batches in which each comes; of the second what changed only."""
-    theirs = second.batches(changed, rows=_ROWS) if changed else iter(())
-    held = pa.RecordBatch.from_arrays([], names=[])
-    for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=_ROWS):
-        done = 0
-        while done < mine.num_rows:
-            if not changed:
-                yield mine, held
-                break
-            if not held.num_rows:
-                held = next(theirs)[1]
-            number = min(mine.num_rows - done, held.num_rows)
-            yield mine.slice(done, number), held.slice(0, number)
-            held, done = held.slice(number), done + number
 
 
 def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
