@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from safeswap.errors import EngineError, OutputError, SpecError
 
-BATCH = 1 << 20
+BATCH = 1 << 18
 _TOGETHER = 1 << 17
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}

@@ -28,8 +28,8 @@ def tallied(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> Tallie
     Cells whose count did not change are thrown together; small ones are listed by their size up to ``limit``.
 
     >>> found = tallied([(2, 3, 1, 5), (4, 4, 16, 4)], limit=5)
-    >>> found.joint.before.tolist(), found.joint.after.tolist()
-    ([2, 2, 2, 2, 2, 16], [3, 3, 3, 3, 3, 16])
+    >>> found.joint.before.tolist(), found.joint.after.tolist(), found.joint.alike.tolist()
+    ([2, 16], [3, 16], [5, 1])
     >>> found.small_cells.tolist(), found.small_untouched.tolist()
     ([0, 0, 0, 5, 4, 0], [0, 0, 0, 1, 16, 0])
     """
@@ -40,10 +40,11 @@ def tallied(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> Tallie
     sizes = {"minlength": limit + 1}
     return TalliedCells(
         joint=JointCounts(
-            codes=np.arange(number[moved].sum() + 1, dtype=np.uint64),
-            before=np.append(np.repeat(before[moved], number[moved]), rest),
-            after=np.append(np.repeat(after[moved], number[moved]), rest),
+            codes=np.arange(np.count_nonzero(moved) + 1, dtype=np.uint64),
+            before=np.append(before[moved], rest),
+            after=np.append(after[moved], rest),
             cells=int(number.sum()),
+            alike=np.append(number[moved], 1),
         ),
         small_cells=np.bincount(after[small], weights=number[small], **sizes).astype(np.int64),
         small_untouched=np.bincount(after[small], weights=untouched[small], **sizes).astype(np.int64),

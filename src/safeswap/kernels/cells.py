@@ -39,12 +39,16 @@ class CellCounts:
 
 @dataclass(frozen=True, eq=False)
 class JointCounts:
-    """The cells occupied before or after, in ascending order, with both counts."""
+    """The cells occupied before or after, in ascending order, with both counts; ``alike`` says how many have them.
+
+    Cells are listed one by one where it is None.
+    """
 
     codes: Codes
     before: Int64s
     after: Int64s
     cells: int
+    alike: Int64s | None = None
 
 
 def pack(

@@ -21,19 +21,23 @@ Index = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 
 
-def hellinger(before: Counts, after: Counts) -> float:
+def hellinger(before: Counts, after: Counts, alike: Index | None = None) -> float:
     """The Hellinger distance, sqrt(½ Σ (√f − √g)²): 0 for the same table, 1 for no cell in common.
 
+    ``alike``, here and below, says how many cells have these counts, if they are not listed one by one.
+
     >>> hellinger(np.array([1, 0]), np.array([0, 1]))
+    1.0
+    >>> hellinger(np.array([1, 0, 1]), np.array([0, 1, 1]), np.array([9, 9, 0]))
     1.0
     """
     if before.sum() == 0 or after.sum() == 0:
         return _one_is_empty(before, after)
-    gaps = np.sqrt(_shares(before)) - np.sqrt(_shares(after))
-    return min(1.0, float(np.sqrt(0.5 * np.square(gaps).sum())))
+    gaps = np.sqrt(_shares(before, alike)) - np.sqrt(_shares(after, alike))
+    return min(1.0, float(np.sqrt(0.5 * _over_all(np.square(gaps), alike))))
 
 
-def total_variation(before: Counts, after: Counts) -> float:
+def total_variation(before: Counts, after: Counts, alike: Index | None = None) -> float:
     """The total variation distance, ½ Σ |f − g|: the share of records that stand in another cell.
 
     >>> total_variation(np.array([2, 2]), np.array([3, 1]))
@@ -41,7 +45,10 @@ def total_variation(before: Counts, after: Counts) -> float:
     """
     if before.sum() == 0 or after.sum() == 0:
         return _one_is_empty(before, after)
-    return min(1.0, float(0.5 * np.abs(_shares(before) - _shares(after)).sum()))
+    if before.dtype.kind == after.dtype.kind == "i" and _total(before, alike) == _total(after, alike):
+        # As exact as whole numbers are, in whatever order cells are listed.
+        return float(_total(np.abs(before - after), alike)) / (2 * float(_total(before, alike)))
+    return min(1.0, 0.5 * _over_all(np.abs(_shares(before, alike) - _shares(after, alike)), alike))
 
 
 def dissimilarity(before: Counts, after: Counts) -> float:
@@ -80,14 +87,14 @@ def entropy(counts: Counts) -> float:
     return float(_entropy_terms(counts).sum()) + 0.0
 
 
-def entropy_change(before: Counts, after: Counts) -> float:
+def entropy_change(before: Counts, after: Counts, alike: Index | None = None) -> float:
     """H(after) − H(before) in nats; positive where masking added uncertainty.
 
     >>> round(entropy_change(np.array([10, 0]), np.array([5, 5])), 6)
     0.693147
     """
     # Cell by cell, so that cells that did not change cancel exactly.
-    return float((_entropy_terms(after) - _entropy_terms(before)).sum())
+    return _over_all(_entropy_terms(after, alike) - _entropy_terms(before, alike), alike)
 
 
 def chi_square(rows: Index, columns: Index, counts: Counts) -> float:
@@ -169,17 +176,25 @@ def ordinal_displacement(before: Index, after: Index, *, levels: int) -> Floats:
     return moved
 
 
-def _shares(counts: Counts) -> Floats:
-    shares: Floats = counts / counts.sum()
+def _shares(counts: Counts, alike: Index | None = None) -> Floats:
+    shares: Floats = counts / _total(counts, alike)
     return shares
+
+
+def _total(counts: Counts, alike: Index | None) -> Any:
+    return counts.sum() if alike is None else counts @ alike
+
+
+def _over_all(terms: Floats, alike: Index | None) -> float:
+    return float(_total(terms, alike))
 
 
 def _one_is_empty(before: Counts, after: Counts) -> float:
     return float((before.sum() == 0) != (after.sum() == 0))
 
 
-def _entropy_terms(counts: Counts) -> Floats:
-    p = _shares(counts) if counts.sum() else np.zeros(counts.size)
+def _entropy_terms(counts: Counts, alike: Index | None = None) -> Floats:
+    p = _shares(counts, alike) if counts.sum() else np.zeros(counts.size)
     return -p * np.log(np.where(p > 0, p, 1.0))
 
 

@@ -71,13 +71,18 @@ class JointDistortion(DistortionMeasure):
     def score_counts(self, counted: CountedCells) -> Score:
         """The figure from counts alone, with no table but the joint one behind it."""
         names, joint = counted.attributes, counted.joint
-        value = self._divergence(joint.before, joint.after) if counted.changed else 0.0
+        value = self._divergence(joint.before, joint.after, joint.alike) if counted.changed else 0.0
         sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_of(counted.schema, names)
         return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
 
     @abstractmethod
-    def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
-        """How far two lists of counts of the same cells are apart."""
+    def _divergence(
+        self,
+        before: npt.NDArray[np.int64],
+        after: npt.NDArray[np.int64],
+        alike: npt.NDArray[np.int64] | None = None,
+    ) -> float:
+        """How far two lists of counts of the same cells are apart, each standing for as many as there are alike."""
 
     @abstractmethod
     def _meaning(self, value: float, over: str) -> str:

@@ -29,8 +29,13 @@ class EntropyChange(JointDistortion):
 
     absolute: Annotated[bool, Field(description="take changes without their sign")] = False
 
-    def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
-        change = divergence.entropy_change(before, after)
+    def _divergence(
+        self,
+        before: npt.NDArray[np.int64],
+        after: npt.NDArray[np.int64],
+        alike: npt.NDArray[np.int64] | None = None,
+    ) -> float:
+        change = divergence.entropy_change(before, after, alike)
         return abs(change) if self.absolute else change
 
     def _mean(self, detail: pa.Table) -> float:

@@ -25,8 +25,13 @@ class Hellinger(JointDistortion):
     title: ClassVar[str] = "Hellinger distance"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.1",)
 
-    def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
-        return divergence.hellinger(before, after)
+    def _divergence(
+        self,
+        before: npt.NDArray[np.int64],
+        after: npt.NDArray[np.int64],
+        alike: npt.NDArray[np.int64] | None = None,
+    ) -> float:
+        return divergence.hellinger(before, after, alike)
 
     def _meaning(self, value: float, over: str) -> str:
         return f"Hellinger distance {value:.4f} {over} (0: the same table, 1: no cell in common)."

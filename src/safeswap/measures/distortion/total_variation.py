@@ -22,8 +22,13 @@ class TotalVariation(JointDistortion):
     title: ClassVar[str] = "total variation distance"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.2",)
 
-    def _divergence(self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -> float:
-        return divergence.total_variation(before, after)
+    def _divergence(
+        self,
+        before: npt.NDArray[np.int64],
+        after: npt.NDArray[np.int64],
+        alike: npt.NDArray[np.int64] | None = None,
+    ) -> float:
+        return divergence.total_variation(before, after, alike)
 
     def _meaning(self, value: float, over: str) -> str:
         return f"{value:.2%} of the records would have to change cell to restore the counts {over}."
