@@ -28,13 +28,14 @@ function plain(text) {
 
 function axis(title, colours, range) {
   return { title: { text: plain(title), standoff: 12 }, gridcolor: colours.line, linecolor: colours.muted, zeroline: false, showline: true,
-    ticks: "outside", tickcolor: colours.muted, automargin: true, range };
+    ticks: "outside", tickcolor: colours.muted, range };
 }
 
 function layoutOf(data, state, colours, limits) {
   const [x, y] = limits;
   return { showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: "zoom", uirevision: state.view,
-    margin: { l: 70, r: 20, t: 20, b: 56 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    // Room for the longest numbers, and for the colours of the bins: margins that Plotly finds by itself, it finds by drawing twice.
+    margin: { l: 84, r: data.bins ? 92 : 20, t: 20, b: 58, autoexpand: false }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colours.ink, size: 13, family: 'system-ui, "Segoe UI", "Liberation Sans", sans-serif' },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
     xaxis: axis(data.across, colours, [-0.015 * x, x]), yaxis: axis(data.up, colours, [-0.02 * y, y]) };
