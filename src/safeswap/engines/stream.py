@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from safeswap.engines.base import Classes, Constraint
 from safeswap.engines.identity import column_identity
+from safeswap.engines.known_levels import KnownLevels, known_levels
 from safeswap.kernels import cells, keyed
-from safeswap.kernels.integer_codes import IntegerCodes
 from safeswap.model.schema import Schema
 
 Codes = npt.NDArray[np.uint32]
@@ -54,43 +54,37 @@ class LevelCoder:
     """
 
     def __init__(self) -> None:
-        self._texts: pa.Array | None = None
-        self._numbers = IntegerCodes()
-        self._kind: pa.DataType | None = None  # of whole numbers, which are not hashed anew with every batch
-        self._bound = 1
+        self._known: KnownLevels | None = None
         self.has_missing = False
 
     @property
     def levels(self) -> pa.Array | None:
         """The values that have been met, in the order of their codes."""
-        if self._kind is None:
-            return self._texts
-        if self._texts is None or len(self._texts) < self._bound - 1:
-            self._texts = _as_numbers(self._numbers.levels, self._kind)
-        return self._texts
+        return None if self._known is None else self._known.levels
 
     @property
     def distinct(self) -> int:
         """How many different values have been met, missing counted as one."""
-        return self._bound - 1 + self.has_missing
+        return self.bound - 1 + self.has_missing
 
     @property
     def bound(self) -> int:
         """A number above every code."""
-        return self._bound
+        return 1 if self._known is None else 1 + len(self._known)
 
     def codes(self, column: pa.Array) -> Codes:
         """The codes of these values; values that are new get new codes."""
-        if pa.types.is_integer(column.type):
-            return self._numbered(column)
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
+        self.has_missing |= bool(column.null_count)
+        if pa.types.is_integer(column.type):
+            return self._numbered(column)
         encoded = _encoded(column)
         indices = encoded.indices
         if indices.null_count:
             self.has_missing = True
             indices = indices.fill_null(len(encoded.dictionary))
-        of_entry = np.append(self._codes_of(encoded.dictionary), np.uint32(MISSING)).astype(np.uint32)
+        of_entry = np.append(self._codes_of(encoded.dictionary), np.uint32(MISSING))
         codes: Codes = of_entry[indices.to_numpy(zero_copy_only=False)]
         return codes
 
@@ -102,48 +96,19 @@ class LevelCoder:
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=missing if missing.any() else None), self.levels)
 
     def _numbered(self, column: pa.Array) -> Codes:
-        """The codes of whole numbers."""
-        self._kind = column.type
-        codes = np.empty(len(column), dtype=np.uint32)
+        """The codes of whole numbers, which need not be told apart first."""
         if not column.null_count:
-            self._numbers.code(_as_signed(column), codes)
-            codes += np.uint32(1)
-        else:
-            self.has_missing = True
-            codes[:] = MISSING
-            codes[np.asarray(column.is_valid())] = self._numbers.code(_as_signed(column.drop_null())) + np.uint32(1)
-        self._bound = 1 + len(self._numbers.levels)
+            return self._codes_of(column)
+        codes = np.full(len(column), MISSING, dtype=np.uint32)
+        codes[np.asarray(column.is_valid())] = self._codes_of(column.drop_null())
         return codes
 
-    def _codes_of(self, entries: pa.Array) -> Codes:
-        """The codes of values that are all different; those that are new come last, in their order."""
-        if pa.types.is_integer(entries.type):
-            return self._numbered(entries)
-        known = entries.slice(0, 0) if self._texts is None else self._texts
-        floating = pa.types.is_floating(entries.type)  # of which 0.0 and −0.0 would pass for the same
-        if self._texts is not None and not floating and entries.equals(known.slice(0, len(entries))):
-            return np.arange(1, 1 + len(entries), dtype=np.uint32)  # as mostly, from the second batch on
-        none = pa.array([], pa.int32())
-        every = pa.array(np.arange(len(entries), dtype=np.int32))
-        both = pa.chunked_array(
-            [
-                pa.DictionaryArray.from_arrays(none, known),
-                pa.DictionaryArray.from_arrays(every, entries),
-            ]
-        ).unify_dictionaries()
-        self._texts = both.chunk(0).dictionary
-        self._bound = 1 + len(self._texts)
-        codes: Codes = both.chunk(1).indices.to_numpy(zero_copy_only=False).astype(np.uint32) + np.uint32(1)
+    def _codes_of(self, values: pa.Array) -> Codes:
+        if self._known is None:
+            self._known = known_levels(values.type)
+        codes: Codes = self._known.places(values)
+        codes += np.uint32(1)
         return codes
-
-
-def _as_signed(column: pa.Array) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values.view(np.int64) if values.dtype == np.uint64 else values
-
-
-def _as_numbers(levels: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    return pa.array(levels.view(np.uint64)) if kind == pa.uint64() else pa.array(levels).cast(kind)
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:

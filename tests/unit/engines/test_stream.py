@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeswap.engines import known_levels
 from safeswap.engines.stream import LevelCoder, Tally
+from safeswap.kernels import keyed
 
 TYPES = (pa.int8(), pa.int32(), pa.uint64(), pa.int64(), pa.string(), pa.float64())
 
@@ -43,6 +45,32 @@ def test_a_value_has_the_number_of_its_first_coming(kind: Any, batches: Any, as_
     if known:
         everything = np.arange(len(known) + 1, dtype=np.uint32)
         assert coder.values(everything).to_pylist() == [None, *known]
+
+
+@pytest.mark.parametrize("shared", [0, 2])
+def test_texts_that_share_a_word_are_told_apart_by_the_other(shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[bytes] = []
+    encrypt = keyed.encrypt
+
+    def poor_words(blocks: Any, key: bytes) -> Any:
+        """With the first keys there are few first words."""
+        if key not in keys:
+            keys.append(key)
+        words = encrypt(blocks, key)
+        if keys.index(key) < shared:
+            words[:, 0] %= np.uint64(5)
+        return words
+
+    monkeypatch.setattr(known_levels.keyed, "encrypt", poor_words)
+    coder, known = LevelCoder(), {}
+    for start in range(0, 60, 7):
+        texts = [f"area {number}" for number in range(start, start + 12)]
+        for text in texts:
+            known.setdefault(text, len(known) + 1)
+        assert coder.codes(pa.array(texts)).tolist() == [known[text] for text in texts]
+    assert coder.levels is not None
+    assert coder.levels.to_pylist() == list(known)
+    assert len(keys) == 1 + shared
 
 
 def test_numbers_with_and_without_a_sign_of_zero_are_told_apart() -> None:
