@@ -44,6 +44,7 @@ class SpilledCells:
         self._shift = np.uint64(64 - min(_MOST_BITS, max(1, (records // _PART).bit_length())))
         self._first = _Table(_AT_ONCE)
         self._held: Words = np.empty((min(_HELD, max(1, 2 * records)), 2), dtype=np.uint64)
+        self._parted: Words = np.empty((0, 2), dtype=np.uint64)
         self._number = 0
         self._spilt: list[Counts] = []
 
@@ -77,10 +78,11 @@ class SpilledCells:
             self._number += self._first.count(some, self._held[self._number :])
 
     def _spill(self) -> None:
-        parted = np.empty((self._number, 2), dtype=np.uint64)
-        self._spilt.append(word_cells.spread(self._held[: self._number], self._shift, parted))
+        if not len(self._parted):
+            self._parted = np.empty_like(self._held)
+        self._spilt.append(word_cells.spread(self._held[: self._number], self._shift, self._parted))
         with _room(), open(self._path, "ab", opener=_private) as file:
-            file.write(parted.data)
+            file.write(self._parted[: self._number].data)
         self._number = 0
 
     def _parts(self) -> Iterator[_Table]:
@@ -90,7 +92,7 @@ class SpilledCells:
             return
         if self._number:
             self._spill()
-        self._held = np.empty((0, 2), dtype=np.uint64)
+        self._held = self._parted = np.empty((0, 2), dtype=np.uint64)
         sizes = np.stack(self._spilt)
         starts = np.cumsum(sizes).reshape(sizes.shape) - sizes
         with self._path.open("rb", buffering=0) as file:
