@@ -28,7 +28,7 @@ function plain(text) {
 
 function axis(title, colours, range) {
   return { title: { text: plain(title), standoff: 12 }, gridcolor: colours.line, linecolor: colours.muted, zeroline: false, showline: true,
-    ticks: "outside", tickcolor: colours.muted, range };
+    ticks: "outside", tickcolor: colours.muted, ticklabeloverflow: "allow", range };
 }
 
 function layoutOf(data, state, colours, limits) {

@@ -93,7 +93,7 @@ function layoutOf(data, state, colours) {
   const axis = (measure, word) => ({
     title: { text: word + ": " + escaped(cutTo(60, data.measures[measure].title)), standoff: 12 }, gridcolor: colours.line,
     linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted,
-    exponentformat: "power",
+    exponentformat: "power", ticklabeloverflow: "allow",
   });
   return {
     showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: state.drag,
