@@ -6,7 +6,8 @@ The program runs as its user runs it, on loopback, in a browser with a profile o
 empty cache; repeats come from another screen of the workbench, as a person comes who goes to and fro, or from a blank
 page, for which a browser starts a process of its own. Seconds are counted from the start of the navigation until the
 chart is drawn or, on a screen without one, until all is shown, and a frame was painted; bytes are those that were sent.
-Chromium keeps the compiled form of a script from its second load on: the median leaves that one behind.
+Chromium keeps the compiled form of a script from its second run on; a page that is new has it made, so that the first
+repeat is as quick as the others.
 """
 
 from __future__ import annotations
