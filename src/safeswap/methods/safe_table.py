@@ -32,6 +32,7 @@ MOST_EXACT = 20_000
 
 _CERTIFICATE_SECONDS = 10.0
 _LINE_SECONDS = 10.0
+_OF_THE_TIME = 0.9  # the solver looks at the clock between two of its steps, which may take a second each
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,7 +161,8 @@ def _search(problem: TableProblem, terms: Terms, end: float) -> Found | Nothing:
         bound = max(bound, _rounded_up(problem, closer_bound(problem, seconds=seconds, enough=value)))
     proves, proved = terms.proves(problem.counts.size), False
     if value > bound and proves:
-        solved = nearest(cell_model([problem]), time_limit=end - time.monotonic(), start=cells)
+        seconds = _OF_THE_TIME * (end - time.monotonic())
+        solved = nearest(cell_model([problem]), time_limit=seconds, start=cells)
         proved = solved.status == "infeasible"
         bound = max(bound, _rounded_up(problem, solved.bound))
         if solved.cells is not None and problem.change(solved.cells) < value:
