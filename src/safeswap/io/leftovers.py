@@ -51,16 +51,19 @@ def claimed(target: Path) -> Iterator[Path]:
     if os.name == "nt":  # there are no such locks there, so nothing is swept
         yield own
         return
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor: int | None = None
     try:
+        # Within the block, since an interrupt may come before the next line: the file would stay.
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         # Said after it is locked: a file without these words is one whose owner is about to lock it.
         if _locked(descriptor, wait=True):
             os.write(descriptor, json.dumps({"boot": _boot(), "target": target.name}).encode())
         yield own
     finally:
-        if not _beginning_with(own):  # else a later run has another try
+        if descriptor is None or not _beginning_with(own):  # else a later run has another try
             lock.unlink(missing_ok=True)
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -85,6 +85,19 @@ def holding(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def test_an_interrupt_at_the_very_first_file_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> int:
+        os.close(opened(*arguments))
+        raise KeyboardInterrupt
+
+    opened = os.open
+    monkeypatch.setattr(leftovers.os, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt), claimed(tmp_path / "masked.csv"):
+        pass
+    monkeypatch.undo()
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("engine", ["memory", "duckdb"])
 @pytest.mark.parametrize("step", ["rewrite", "_verified", "_write_pairs"])
 def test_the_run_after_a_killed_one_removes_what_that_left(engine: str, step: str, tmp_path: Path) -> None:
