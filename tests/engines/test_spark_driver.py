@@ -47,7 +47,7 @@ except SafeswapError as error:
 def begun(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """A run that has written its files and is about to look at them, and the process of its Java."""
     write_parts(census(), folder / "census", 2)
-    program = MASK.format(settings=QUICK, spec=SPEC)
+    program = MASK.format(settings={**QUICK, "spark.sql.shuffle.partitions": "1"}, spec=SPEC)
     run = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", program, str(folder)],
         stdout=subprocess.PIPE,
