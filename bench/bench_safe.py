@@ -23,6 +23,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
 Q = 5
+AXES = ("axis 0", "axis 1", "axis 2")
 LEVELS = {"Region": 100, "Age": 20, "Origin": 60, "Occupation": 40, "Sex": 2, "Education": 8, "Status": 5, "Tenure": 4}
 SKEW = {"Origin": 0.1, "Occupation": 0.3, "Age": 0.4, "Education": 0.5, "Region": 0.5}
 TABLES = (
@@ -49,15 +50,18 @@ def counts(shape: tuple[int, ...], seed: int = 1) -> np.ndarray:
 
 def tables() -> None:
     workflow.safe_table(counts((6, 6)), Q)  # compiled once
-    for shape, options in (
-        ((50, 50), {}),
-        ((20, 20, 20), {}),
-        ((1000, 1000), {"solver": "heuristic"}),
-        ((100, 100, 100), {"solver": "heuristic"}),
+    for shape, kept, options in (
+        ((50, 50), "both margins", {}),
+        ((20, 20, 20), "all two-way margins", {}),
+        ((20, 20, 20), "two two-way margins", {"keep": [AXES[:2], AXES[1:]]}),
+        ((20, 20, 20), "a two-way and a one-way margin", {"keep": [AXES[:2], AXES[2:]]}),
+        ((20, 20, 20), "all one-way margins", {"keep": list(AXES)}),
+        ((1000, 1000), "both margins", {"solver": "heuristic"}),
+        ((100, 100, 100), "all two-way margins", {"solver": "heuristic"}),
     ):
         table = counts(shape)
         found, wall, processor = timed(lambda t=table, o=options: workflow.safe_table(t, Q, **o))
-        name = " × ".join(map(str, shape))
+        name = f"{' × '.join(map(str, shape))}, {kept} kept"
         print(
             f"{name}, {np.mean((table > 0) & (table < Q)):.0%} small: {wall:.1f} s ({processor:.1f} s of processor), "
             f"{found.status}, change {found.value:,.0f}, at least {found.bound:,.0f}, gap {found.gap:.2%}",

@@ -11,6 +11,8 @@ from types import FrameType
 # So long after a signal a second one is not let into the tidying up that the first one started.
 TIDYING_SECONDS = 2.0
 
+_SOON = 0.01
+
 _last_signal = -TIDYING_SECONDS
 
 
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a job in the background: left as it is
             signal.signal(number, _on_signal)
+    sys.unraisablehook = _on_dropped
     try:
         from safeswap.cli.app import run
 
@@ -42,3 +45,16 @@ def _on_signal(number: int, _: FrameType | None) -> None:
         return
     _last_signal = now
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+def _on_dropped(dropped: sys.UnraisableHookArgs) -> None:
+    """Python drops an exception in a finaliser or a callback. If it was that of a signal, the signal comes again."""
+    global _last_signal  # noqa: PLW0603
+    if not isinstance(dropped.exc_value, KeyboardInterrupt | Terminated) or not hasattr(signal, "setitimer"):
+        sys.__unraisablehook__(dropped)
+        return
+    number = signal.SIGINT if isinstance(dropped.exc_value, KeyboardInterrupt) else signal.SIGTERM
+    _last_signal = -TIDYING_SECONDS
+    # Not at once, which would be within the same callback.
+    signal.signal(signal.SIGALRM, lambda *_: _on_signal(number, None))
+    signal.setitimer(signal.ITIMER_REAL, _SOON)

@@ -99,3 +99,31 @@ def test_a_signal_in_the_middle_of_writing_leaves_nothing(tmp_path, listing, num
         assert process.returncode == code
         assert listing() == before
     assert "Traceback" not in said
+
+
+DROPPED = """
+import os, signal, time
+from safeswap import cli
+from safeswap.cli import app
+
+class Finalised:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+        time.sleep(0)  # here Python calls the handler, and drops what it raises
+
+def run(_):
+    Finalised()
+    time.sleep(60)
+    return 0
+
+app.run = run
+cli.main([])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are other things there")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_a_finaliser_is_not_lost(number, code):
+    program = DROPPED.format(number=int(number))
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=50)
+    assert (ended.returncode, ended.stderr) == (code, "")
