@@ -6,6 +6,7 @@ records do. Cells that come first, and with few attributes that is all of them, 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ Counts = npt.NDArray[np.int64]
 _HELD = 1 << 21  # entries of 16 bytes that are gathered before they are spilt
 _PART = 1 << 17  # entries of a part, of which the table then fits the second-level cache
 _MOST_BITS = 12
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _AT_ONCE = 1 << 13  # cells that are counted without being spilt
 
 
@@ -187,7 +189,13 @@ def _private(path: str, flags: int) -> int:
 def _room() -> Iterator[None]:
     try:
         yield
-    except OSError:
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise OutputError(
+                f"what does not fit in memory could not be put down: {os.strerror(error.errno or errno.EIO)}",
+                code="write-failed",
+                hint="check the disk of the temporary files, or use the engine memory",
+            ) from None
         raise OutputError(
             "there is no room for what does not fit in memory; nothing was left behind",
             code="disk-full",

@@ -27,9 +27,8 @@ class IntegerCodes:
     """
 
     def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
-        self._slots: npt.NDArray[np.int32] | None = (
-            None  # number + 1, so that 0 is an empty slot; none while levels ascend
-        )
+        # Number + 1, so that 0 is an empty slot; none while levels ascend.
+        self._slots: npt.NDArray[np.int32] | None = None
         self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
         self._found = 0
         self._short: npt.NDArray[np.int32] | None = None

@@ -67,7 +67,8 @@ def assess_file(
     unless a measure asks for tables. ``reading`` says what the columns are, as for :func:`mask_file`.
 
     On the engines ``"duckdb"`` (within ``memory_limit``) and ``"spark"`` (in the session ``spark``, or one of its own)
-    cells are counted where the records are, for measures to which counts suffice.
+    cells are counted where the records are, for measures to which counts suffice. ``threads`` are those of a
+    Spark session of our own.
 
     >>> import tempfile, pathlib
     >>> from safeswap import SwapSpec, datasets, workflow

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from safeswap.engines import spilled_cells
 from safeswap.engines.record_words import column_keys, record_words
 from safeswap.engines.spilled_cells import SpilledCells
+from safeswap.errors import OutputError
 
 
 def words_of(cells: Any) -> Any:
@@ -108,6 +109,14 @@ except OutputError as error:
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["disk-full"], done.stderr
+
+
+def test_a_disk_that_fails_is_not_called_full(tmp_path: Path) -> None:
+    cells = SpilledCells(tmp_path / "nowhere", records=4)
+    cells._number = 1
+    with pytest.raises(OutputError) as caught:
+        cells._spill()
+    assert caught.value.code == "write-failed"
 
 
 def test_equal_values_in_two_columns_do_not_cancel_out() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from math import comb
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
@@ -16,6 +15,9 @@ from safeswap.measures.aligned import aligned, changed_counts
 from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, left_out_of, recoding_note
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
+
+if TYPE_CHECKING:
+    from safeswap.kernels.cells import JointCounts
 
 MOST_TABLES = 1_000
 """Above this many two-way tables the detail of a joint measure does not list them; ``distortion_tables`` does."""
@@ -71,18 +73,13 @@ class JointDistortion(DistortionMeasure):
     def score_counts(self, counted: CountedCells) -> Score:
         """The figure from counts alone, with no table but the joint one behind it."""
         names, joint = counted.attributes, counted.joint
-        value = self._divergence(joint.before, joint.after, joint.alike) if counted.changed else 0.0
+        value = self._divergence(joint) if counted.changed else 0.0
         sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_of(counted.schema, names)
         return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
 
     @abstractmethod
-    def _divergence(
-        self,
-        before: npt.NDArray[np.int64],
-        after: npt.NDArray[np.int64],
-        alike: npt.NDArray[np.int64] | None = None,
-    ) -> float:
-        """How far two lists of counts of the same cells are apart, each standing for as many as there are alike."""
+    def _divergence(self, joint: JointCounts) -> float:
+        """How far the counts before and after are apart."""
 
     @abstractmethod
     def _meaning(self, value: float, over: str) -> str:
@@ -94,8 +91,7 @@ class JointDistortion(DistortionMeasure):
     def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
         if not any(aligned(comparison, name).changed for name in names):
             return 0.0
-        counts = changed_counts(comparison, names)
-        return self._divergence(counts.before, counts.after)
+        return self._divergence(changed_counts(comparison, names))
 
     def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
         changed = any(aligned(comparison, name).changed for name in names)

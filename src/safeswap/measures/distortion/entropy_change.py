@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
 from safeswap.kernels import divergence
 from safeswap.measures.distortion.base import GOMATAM_KARR, JointDistortion
+
+if TYPE_CHECKING:
+    from safeswap.kernels.cells import JointCounts
 
 
 class EntropyChange(JointDistortion):
@@ -29,13 +31,8 @@ class EntropyChange(JointDistortion):
 
     absolute: Annotated[bool, Field(description="take changes without their sign")] = False
 
-    def _divergence(
-        self,
-        before: npt.NDArray[np.int64],
-        after: npt.NDArray[np.int64],
-        alike: npt.NDArray[np.int64] | None = None,
-    ) -> float:
-        change = divergence.entropy_change(before, after, alike)
+    def _divergence(self, joint: JointCounts) -> float:
+        change = divergence.entropy_change(joint.before, joint.after, joint.alike)
         return abs(change) if self.absolute else change
 
     def _mean(self, detail: pa.Table) -> float:

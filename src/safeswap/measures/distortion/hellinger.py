@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, ClassVar
 
 from safeswap.kernels import divergence
 from safeswap.measures.distortion.base import GOMATAM_KARR, JointDistortion
+
+if TYPE_CHECKING:
+    from safeswap.kernels.cells import JointCounts
 
 
 class Hellinger(JointDistortion):
@@ -25,13 +25,8 @@ class Hellinger(JointDistortion):
     title: ClassVar[str] = "Hellinger distance"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.1",)
 
-    def _divergence(
-        self,
-        before: npt.NDArray[np.int64],
-        after: npt.NDArray[np.int64],
-        alike: npt.NDArray[np.int64] | None = None,
-    ) -> float:
-        return divergence.hellinger(before, after, alike)
+    def _divergence(self, joint: JointCounts) -> float:
+        return divergence.hellinger(joint.before, joint.after, joint.alike)
 
     def _meaning(self, value: float, over: str) -> str:
         return f"Hellinger distance {value:.4f} {over} (0: the same table, 1: no cell in common)."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, ClassVar
 
 from safeswap.kernels import divergence
 from safeswap.measures.distortion.base import GOMATAM_KARR, JointDistortion
+
+if TYPE_CHECKING:
+    from safeswap.kernels.cells import JointCounts
 
 
 class TotalVariation(JointDistortion):
@@ -22,13 +22,8 @@ class TotalVariation(JointDistortion):
     title: ClassVar[str] = "total variation distance"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.2",)
 
-    def _divergence(
-        self,
-        before: npt.NDArray[np.int64],
-        after: npt.NDArray[np.int64],
-        alike: npt.NDArray[np.int64] | None = None,
-    ) -> float:
-        return divergence.total_variation(before, after, alike)
+    def _divergence(self, joint: JointCounts) -> float:
+        return divergence.total_variation(joint.before, joint.after, joint.alike)
 
     def _meaning(self, value: float, over: str) -> str:
         return f"{value:.2%} of the records would have to change cell to restore the counts {over}."
