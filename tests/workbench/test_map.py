@@ -165,11 +165,10 @@ def test_two_candidates_side_by_side_and_one_of_them_masked(
         shown = seen.page.locator(".score .value").evaluate_all("(all) => all.map((one) => Number(one.dataset.value))")
         assert shown == [score["value"] for score in result.summary["scores"]]
         expect(seen.page.locator("#before table")).to_be_visible()
-        seen.page.get_by_role("link", name="The report").click()
-        seen.page.wait_for_timeout(300)
-        report = seen.page.context.pages[-1]
-        assert report is not seen.page
-        assert "report.html" in report.url
+        with seen.page.context.expect_page() as opened:
+            seen.page.get_by_role("link", name="The report").click()
+        report = opened.value
+        report.wait_for_url("**/report.html")
         expect(report.locator("h1").first).to_be_visible()
 
 

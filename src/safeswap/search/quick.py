@@ -44,7 +44,7 @@ class SwapGroup:
     swapped: Int64s  # the exchanged attributes, as columns of the labels
     differ: Int64s
     tables: Int64s  # the 2-way tables that can change
-    refused: str  # why none of them can be made, whatever the draw
+    refused: tuple[str, ...]  # why the last so many of them cannot be made, whatever the draw
 
     @property
     def fixed(self) -> Names:
@@ -116,15 +116,21 @@ class QuickWay:
 
     def group(self, specs: tuple[SwapSpec, ...]) -> SwapGroup:
         """Prepare swaps that differ in the rate only."""
-        most = specs[-1]
-        try:
-            check_attributes(self.data, most)
-            refused = ""
-        except SafeswapError as error:
-            refused = error.message
-        swapped, differ = (self._columns(names) for names in (most.swap, most.differ))
+        swapped, differ = (self._columns(names) for names in (specs[-1].swap, specs[-1].differ))
         asked = np.array([spec.pairs_for(len(self.data)) for spec in specs], dtype=np.int64)
-        return SwapGroup(specs, asked, swapped, differ, self._tables(swapped), refused)
+        return SwapGroup(specs, asked, swapped, differ, self._tables(swapped), self._refusals(specs))
+
+    def _refusals(self, specs: tuple[SwapSpec, ...]) -> tuple[str, ...]:
+        """What forbids a rate forbids every higher one; a rate too small for a single pair may still be allowed."""
+        found: list[str] = []
+        for spec in reversed(specs):
+            try:
+                check_attributes(self.data, spec)
+            except SafeswapError as error:
+                found.insert(0, error.message)
+            else:
+                break
+        return tuple(found)
 
     def plan(self, spec: SwapSpec) -> Plan:
         """What is feasible, worked out once for all replicates."""
@@ -152,16 +158,18 @@ class Replicate:
 
     def evaluate(self, group: SwapGroup) -> Figures:
         """The candidates of a group, which ask for ever more pairs of one walk."""
-        if group.refused:
-            return self._rejected([group.refused] * len(group.specs))
-        prefix, pairs = self.pairs(group)
-        reached = int(np.searchsorted(group.asked, len(pairs), side="right"))
-        found = self._scored(prefix, pairs, group, group.asked[:reached])
-        return Figures.joined([found, *(self._short(group, i, len(pairs)) for i in range(reached, len(group.specs)))])
+        allowed = group.asked[: len(group.specs) - len(group.refused)]
+        refused = [self._rejected(list(group.refused))] if group.refused else []
+        if not len(allowed):
+            return refused[0]
+        prefix, pairs = self.pairs(group, int(allowed[-1]))
+        reached = int(np.searchsorted(allowed, len(pairs), side="right"))
+        found = self._scored(prefix, pairs, group, allowed[:reached])
+        short = [self._short(group, position, len(pairs)) for position in range(reached, len(allowed))]
+        return Figures.joined([found, *short, *refused])
 
-    def pairs(self, group: SwapGroup) -> tuple[Prefix, Int64s]:
-        """The pairs of the walk, as positions in the prefix."""
-        wanted = int(group.asked[-1])
+    def pairs(self, group: SwapGroup, wanted: int) -> tuple[Prefix, Int64s]:
+        """The first so many pairs of the walk, or as many as there are, as positions in the prefix."""
         every = group.specs[0].true_swap == "all"
         prefix = self._at_least(self._first_guess(wanted))
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 import uuid
 import weakref
@@ -17,8 +18,9 @@ from sqlalchemy.exc import DisconnectionError
 
 from safeswap.errors import InternalError
 
-# The patience first: changing the journal may already have to wait. What is deleted is overwritten with zeros.
-_PRAGMAS = ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+_PATIENCE = 30.0  # seconds for which a connection waits for one that writes
+# What is deleted is overwritten with zeros.
+_PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 _AT_HAND, _AT_MOST = 8, 64  # connections to a file; a server has some forty threads
 
 
@@ -106,12 +108,32 @@ def _which(engine: Engine) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Keep a write-ahead log, so that readers need not wait for a writer.
+
+    SQLite reads the file before it changes the journal, and who has read does not wait for the lock but is told at once
+    that the file is busy, whatever ``busy_timeout`` says. So several processes that open a new database may have to ask
+    again.
+    """
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
 def _sqlite(address: str) -> Engine:
     in_memory = address in {"sqlite://", "sqlite:///:memory:"}
     engine = create_engine(address) if in_memory else _pooled(address)
 
     def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves, below
+        connection.execute(f"PRAGMA busy_timeout={_PATIENCE * 1000:.0f}")
+        _write_ahead(connection)
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         record.info["file"] = _which(engine)

@@ -59,7 +59,7 @@ def pairs_of_study(data: Microdata, study: Study, number: int) -> np.ndarray:
     place, rate = divmod(number % len(study.specs), len(study.spec.rates))
     group = groups[place]
     assert isinstance(group, SwapGroup)
-    prefix, found = Replicate(evaluator._way, number // len(study.specs)).pairs(group)
+    prefix, found = Replicate(evaluator._way, number // len(study.specs)).pairs(group, int(group.asked[-1]))
     return prefix.rows[found[: group.asked[rate]]]
 
 
@@ -135,6 +135,15 @@ def test_more_pairs_than_the_data_allow_are_refused_in_the_words_of_the_release(
         assert study.table.column("outcome").to_pylist() == ["made", "rejected"]
         for number in range(2):
             assert_is_the_release(data, study, number)
+
+
+def test_a_rate_too_small_for_a_pair_is_made_even_of_an_attribute_with_one_value():
+    data = file_of({"A": ["a"] * 5, "B": list("xyxyz"), "C": list("pqpqp")})
+    question = StudySpec(attributes=("A", "B"), rates=(0.25, 1.0), **MEASURES)
+    study = run_study(data, question, key=KEY)
+    assert study.table.column("outcome").to_pylist() == ["made", "rejected", "made", "made", "made", "rejected"]
+    for number in range(len(study)):
+        assert_is_the_release(data, study, number)
 
 
 def test_many_possible_cells_and_many_records_take_the_same_way():

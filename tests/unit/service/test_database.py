@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,22 @@ def test_a_file_that_was_replaced_is_the_one_that_is_read(tmp_path: Path) -> Non
         (tmp_path / f"a.db{end}").unlink(missing_ok=True)
     (tmp_path / "b.db").replace(tmp_path / "a.db")
     assert words(database) == ["restored"]
+    database.close()
+
+
+def test_who_opens_a_new_file_waits_for_one_that_writes_it(tmp_path: Path) -> None:
+    # SQLite answers "busy" at once to who would change the journal while another writes, whatever the timeout.
+    writer = sqlite3.connect(tmp_path / "a.db", isolation_level=None, check_same_thread=False)
+    writer.execute("CREATE TABLE notes (word TEXT)")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("INSERT INTO notes VALUES ('late')")
+    end = threading.Timer(0.3, lambda: (writer.execute("COMMIT"), writer.close()))
+    end.start()
+    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
+    assert words(database) == ["late"]
+    with database.read() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+    end.join()
     database.close()
 
 
