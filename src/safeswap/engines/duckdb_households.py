@@ -7,6 +7,7 @@ households of the key with the highest draws elsewhere.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
@@ -17,7 +18,10 @@ import pyarrow as pa
 from safeswap.engines.base import Counts, Names, Rows
 from safeswap.engines.duckdb import DuckDBEngine, StoredPairs, unnamed
 from safeswap.engines.found_partners import FoundPartners
-from safeswap.engines.stream import MISSING, RecordStream, Tally
+from safeswap.engines.identity import column_blocks
+from safeswap.engines.spilled_cells import SpilledCells
+from safeswap.engines.stream import MISSING, RecordStream, Tally, at_a_time
+from safeswap.kernels import keyed
 from safeswap.kernels.keyed import Words
 from safeswap.kernels.level_counts import Among, LevelCounts, Nesting
 from safeswap.kernels.same_key import pair_groups
@@ -72,13 +76,14 @@ class DuckDBHouseholds:
         return self._levels[name].total(sorted(missing))
 
     def repeats(self, name: str) -> bool:
-        """Whether a household number is missing or occurs twice."""
-        table = self._store.new_table("c UINTEGER")
-        for _, (codes,) in self._data.coded((name,)):
-            self._store.insert(table, unnamed([codes]))
-        found = self._store.number(f"SELECT count(DISTINCT c) FROM {table} WHERE c <> {MISSING}")  # noqa: S608
-        self._store.drop(table)
-        return found < len(self._data)
+        """Whether a household number is missing or occurs twice. The numbers themselves are not held."""
+        cells, key = SpilledCells(self._store.work, records=len(self._data)), secrets.token_bytes(32)
+        for _, batch in self._data.source.batches((name,), rows=at_a_time(1)):
+            if batch.column(0).null_count:
+                return True
+            words = keyed.encrypt(column_blocks(batch.column(0), key), key)
+            cells.add(words, np.zeros(len(words), dtype=np.bool_), words[:0])
+        return bool((cells.kinds()[:, 0] > 1).any())
 
     def straddling(self, coarse: str, fine: str) -> int:
         """How many areas of a finer level lie in more than one of a coarser one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -30,6 +32,12 @@ def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray
         values: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
         return np.ascontiguousarray(values)
     return _text_blocks(column, identity_key)
+
+
+def column_blocks(column: pa.Array, identity_key: bytes) -> keyed.Words:
+    """The same as blocks throughout, whatever the type of the column."""
+    identity: Any = column_identity(pa.chunked_array([column]), identity_key)
+    return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
 
 
 def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> keyed.Words:

@@ -6,13 +6,13 @@ Areas of a country are too many to be hashed anew with every batch, be they numb
 from __future__ import annotations
 
 import secrets
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.engines.identity import column_identity
+from safeswap.engines.identity import column_blocks
 from safeswap.kernels import keyed
 from safeswap.kernels.integer_codes import IntegerCodes
 
@@ -113,8 +113,7 @@ class _Texts:
 
     def _entered(self, values: pa.Array) -> Places | None:
         """The places of texts; None if two of all share the first word."""
-        identity: Any = column_identity(pa.chunked_array([values]), self._key)
-        words = keyed.encrypt(identity, self._key)
+        words = keyed.encrypt(column_blocks(values, self._key), self._key)
         known = len(self._numbers.levels)
         places: Places = self._numbers.code(np.ascontiguousarray(words[:, 0]).view(np.int64))
         number = len(self._numbers.levels)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from safeswap.engines.identity import column_identity
+from safeswap.engines.identity import column_blocks
 from safeswap.kernels import keyed, word_cells
 
 
@@ -57,9 +57,7 @@ def _mix(words: keyed.Words, column: pa.Array, key: bytes) -> None:
 
 def _texts(column: pa.Array, key: bytes) -> keyed.Words:
     """The cipher text of each value, and nothing for what is missing."""
-    identity = column_identity(pa.chunked_array([column.drop_null()]), key)
-    blocks = keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
-    texts = keyed.encrypt(blocks, key)
+    texts = keyed.encrypt(column_blocks(column.drop_null(), key), key)
     if not column.null_count:
         return texts
     all_texts = np.zeros((len(column), 2), dtype=np.uint64)

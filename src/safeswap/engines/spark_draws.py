@@ -119,12 +119,10 @@ def _codes(table: pa.Table, places: Iterable[int]) -> npt.NDArray[np.int64]:
 
 def _words(batch: pa.RecordBatch, draw_key: bytes, identity_key: bytes) -> npt.NDArray[np.uint64]:
     """The whole cipher text of each record, from its identifier, the first column."""
-    from safeswap.engines.identity import column_identity
+    from safeswap.engines.identity import column_blocks
     from safeswap.kernels import keyed
 
-    identity = column_identity(pa.chunked_array([batch.column(0)]), identity_key)
-    blocks = keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
-    return keyed.encrypt(blocks, draw_key)
+    return keyed.encrypt(column_blocks(batch.column(0), identity_key), draw_key)
 
 
 def _signed(words: npt.NDArray[np.uint64]) -> pa.Array:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.engines.base import Classes, Constraint
-from safeswap.engines.identity import column_identity
+from safeswap.engines.identity import column_blocks
 from safeswap.engines.known_levels import KnownLevels, known_levels
 from safeswap.kernels import cells, keyed
 from safeswap.model.schema import Schema
@@ -179,8 +179,7 @@ class RecordStream:
 def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> keyed.Words:
     if not own:
         return keyed.integer_blocks(np.arange(start, start + batch.num_rows, dtype=np.int64))
-    identity: Any = column_identity(pa.chunked_array([batch.column(0)]), identity_key)
-    return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
+    return column_blocks(batch.column(0), identity_key)
 
 
 class Tally:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from safeswap.engines.base import Constraint
 from safeswap.engines.duckdb import DuckDBEngine, StoredPairs
 from safeswap.engines.duckdb_checks import ChangedTable, repeated
-from safeswap.engines.identity import column_identity
+from safeswap.engines.identity import column_blocks, column_identity
 from safeswap.engines.record_words import column_keys, record_words
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream, at_a_time
@@ -206,8 +206,7 @@ class StoredExchanges(ABC):
         store = self.engine.store
         table = store.new_table("r BIGINT, w0 UBIGINT, w1 UBIGINT")
         for start, batch in self.files.batches([name]):
-            identity = column_identity(pa.chunked_array([batch.column(0)]), identity_key)
-            blocks = keyed.integer_blocks(identity) if identity.ndim == 1 else identity  # type: ignore[arg-type]
+            blocks = column_blocks(batch.column(0), identity_key)
             rows = np.arange(start, start + len(blocks))
             columns = [rows, np.ascontiguousarray(blocks[:, 0]), np.ascontiguousarray(blocks[:, 1])]
             store.insert(table, pa.table([pa.array(c) for c in columns], names=list("xyz")))

@@ -15,6 +15,7 @@ from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, SpecError, UnsafeRelease
 from safeswap.io import mask_files as module
 from safeswap.io.splice import same_chunks
+from safeswap.model.schema import Attribute, Kind, Schema
 
 SCHEMA = datasets.synthetic_census_schema()
 GEOGRAPHY = ("STATE", "COUNTY", "PLACE", "TRACT", "BLOCK")
@@ -134,6 +135,26 @@ def test_missing_keys_unknown_columns_and_other_engines_are_refused(census: Path
         masked(census, {"method": "top_bottom", "attributes": ["INCOME"], "top": 1000.0})
     codes = [caught.value.code for caught in (missing, unknown, elsewhere)]
     assert codes == ["missing-keys", "unknown-attribute", "not-supported"]
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("numbers", ["once", "twice", "missing", "twice, as text"])
+def test_households_that_repeat_or_have_no_number_are_refused(census: Path, engine: str, numbers: str) -> None:
+    data = pq.read_table(census)
+    found: list[int | None] = [*range(data.num_rows)]
+    if numbers != "once":
+        found[-1] = None if numbers == "missing" else 17
+    column = pa.array(found).cast(pa.string() if "text" in numbers else pa.int64())
+    source = census.parent / "numbered.parquet"
+    pq.write_table(data.append_column("DWELLING", column), source, row_group_size=700)
+    schema = Schema(attributes=(*SCHEMA.attributes, Attribute(name="DWELLING", kind=Kind.HOUSEHOLD)))
+    if numbers == "once":
+        assert masked(source, EDITS["1990"], schema=schema, engine=engine).made > 0
+        return
+    with pytest.raises(InputError) as refused:
+        masked(source, EDITS["1990"], schema=schema, engine=engine)
+    assert refused.value.code == "household-repeats"
+    assert {path.name for path in census.parent.iterdir()} == {"census.parquet", "numbered.parquet"}
 
 
 @pytest.mark.parametrize("spec", [SWAP, *(EDITS[edit] for edit in ("1990", "continuous", "categorical"))])
