@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+PATIENCE = 60_000  # milliseconds
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--no-sandbox",
@@ -24,8 +25,10 @@ FLAGS = (
 
 @contextmanager
 def launched() -> "Iterator[Browser]":
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    # Five seconds, which is what Playwright waits for what a test expects to see, are few on a machine that others use.
+    expect.set_options(timeout=PATIENCE)
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.fail(f"no browser found ({', '.join(NAMES)}); `make test` installs one", pytrace=False)

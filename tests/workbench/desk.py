@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import uvicorn
 from playwright.sync_api import Browser, Locator, Page
+from tests.chromium import PATIENCE
 from tests.service.installed import database_of, settings_in
 from tests.service.serving import PASSWORD, listen, password_hash
 
@@ -131,7 +132,7 @@ class Desk:
             color_scheme="dark" if dark else "light",
             accept_downloads=True,
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(PATIENCE)
         seen = Seen(context.new_page(), self.address)
         context.on("request", lambda request: seen.requests.append(request.url))
         context.on("weberror", lambda error: seen.complaints.append(str(error.error)))

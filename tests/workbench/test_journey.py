@@ -80,7 +80,7 @@ def test_from_a_file_to_a_bundle_as_two_people(browser: Browser, office: Desk, s
         page.wait_for_url("**/projects/*/data")
         ana.ready()
         page.set_input_files("#file", survey)
-        expect(page.locator("#file-line")).to_contain_text("2,000 records", timeout=60_000)
+        expect(page.locator("#file-line")).to_contain_text("2,000 records")
         project = page.url.split("/projects/")[1].split("/")[0]
 
         page = ana.go(f"/projects/{project}/risk")
@@ -97,12 +97,12 @@ def test_from_a_file_to_a_bundle_as_two_people(browser: Browser, office: Desk, s
         page.get_by_label("Race: Swap", exact=True).check()
         expect(page.locator("#plan")).to_contain_text("feasible")
         page.click("#mask")
-        expect(page.locator("#job .good")).to_be_visible(timeout=60_000)
+        expect(page.locator("#job .good")).to_be_visible()
         page.get_by_role("link", name="Release it").first.click()
         page.wait_for_url("**/release?*")
         ana.ready()
         page.click("#request")
-        expect(page.locator("#state")).to_contain_text("waiting for approval", timeout=60_000)
+        expect(page.locator("#state")).to_contain_text("waiting for approval")
         expect(page.locator("#decide")).to_be_hidden()
         expect(page.locator("#download")).to_be_hidden()
         page.fill("#person", "olga")
@@ -139,7 +139,7 @@ def test_a_second_release_of_the_same_records_needs_a_reason(browser: Browser, d
             page = seen.go(f"/projects/{project}/release")
             page.locator("#masking").select_option(index=number)
             page.click("#request")
-            expect(page.locator("#state")).to_contain_text("waiting for approval", timeout=60_000)
+            expect(page.locator("#state")).to_contain_text("waiting for approval")
             page.check("#looked")
             if number == 0:
                 page.click("#approve")

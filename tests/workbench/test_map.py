@@ -156,7 +156,7 @@ def test_two_candidates_side_by_side_and_one_of_them_masked(
             names.nth(place_in_table).click()
             seen.part("detail").get_by_role("button", name="Compare").click()
         expect(seen.page.locator("#sides table").first).to_contain_text("B − A")
-        assert seen.page.locator("#sides table").count() == 2
+        expect(seen.page.locator("#sides table")).to_have_count(2)
         seen.part("detail").get_by_role("button", name="Mask with this").click()
         seen.part("detail").get_by_role("link", name="The result").click()
         seen.page.wait_for_url("**/results/*")
@@ -222,13 +222,13 @@ def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, 
     with desk.seen(browser) as seen:
         seen.expected = ("net::ERR", "Failed to load resource")
         page = seen.go(f"/projects/{project}/map")
-        expect(page.locator(".job")).to_contain_text("of 86,400 candidates", timeout=20_000)
+        expect(page.locator(".job")).to_contain_text("of 86,400 candidates")
         page.reload()
         seen.ready()
-        expect(page.locator(".job")).to_contain_text("of 86,400 candidates", timeout=20_000)
+        expect(page.locator(".job")).to_contain_text("of 86,400 candidates")
         desk.stop()
         try:
-            expect(page.locator(".job")).to_contain_text("does not answer", timeout=20_000)
+            expect(page.locator(".job")).to_contain_text("does not answer")
         finally:
             desk.start()
         with desk.client() as client:

@@ -6,6 +6,7 @@ import atexit
 import os
 import shlex
 import shutil
+import socket
 import sys
 import tempfile
 import warnings
@@ -27,6 +28,7 @@ NEEDED = {"spark.sql.caseSensitive": "true", "spark.sql.parquet.int96RebaseModeI
 """What must hold while files are masked, also in a session of the caller's."""
 
 
+_LONGEST = 60  # letters of a directory in which the address of a socket, 43 letters more, is not too long anywhere
 _STARTER = """#!/bin/sh
 for argument do
   shift
@@ -60,9 +62,26 @@ def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) 
         # Driver and workers are one process, whose heap is 1 GB if nothing is said: at some millions of records it
         # spends its time collecting garbage, and then dies.
         sizes["spark.driver.memory"] = f"{heap(_memory())}m"
-    for name, value in {**SETTINGS, **sizes, **settings}.items():
+    for name, value in {**SETTINGS, **sizes, **_sockets(master), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _sockets(master: str) -> dict[str, str]:
+    """Let Java and Python of one machine talk through files that nobody else can open.
+
+    Both write at the same time. Through TCP, Linux (seen with 6.18) may drop what either has sent once a receiver's
+    buffer is full, acknowledgements included, and then neither goes on: so it was with a hundred million records. Other
+    machines of a cluster have directories that are not ours to make.
+    """
+    if not master.startswith("local") or not hasattr(socket, "AF_UNIX"):
+        return {}
+    folder = tempfile.mkdtemp(prefix="safeswap-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if len(folder) > _LONGEST:
+        return {}
+    name = "spark.python.unix.domain.socket"
+    return {f"{name}.enabled": "true", f"{name}.dir": folder}
 
 
 def partitions(records: int) -> int:

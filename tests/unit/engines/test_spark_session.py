@@ -1,4 +1,4 @@
-"""A Java runtime for Spark where the machine has none."""
+"""A session of our own: a Java runtime where the machine has none, and how Java and Python talk."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ def test_a_runtime_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("JAVA_HOME", "/some/java")
     spark_session._find_java()
     assert os.environ["JAVA_HOME"] == "/some/java"
+
+
+def test_java_and_python_of_one_machine_talk_where_nobody_listens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(spark_session.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(spark_session, "_LONGEST", len(str(tmp_path)) + 30)
+    settings = spark_session._sockets("local-cluster[2,1,1024]")
+    assert settings["spark.python.unix.domain.socket.enabled"] == "true"
+    folder = Path(settings["spark.python.unix.domain.socket.dir"])
+    assert folder.parent == tmp_path
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert spark_session._sockets("yarn") == {}
+
+
+def test_where_the_address_would_be_too_long_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(spark_session.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(spark_session, "_LONGEST", len(str(tmp_path)))
+    assert spark_session._sockets("local[2]") == {}
