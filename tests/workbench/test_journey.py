@@ -89,7 +89,7 @@ def test_from_a_file_to_a_bundle_as_two_people(browser: Browser, office: Desk, s
         page.click("#ask-advice")
         page.locator("#advice button").first.click()
         expect(page.locator("#steps-list button").first).to_be_visible()
-        assert _sign(page) != before
+        expect(page.locator("#sentence")).not_to_have_text(before)
         page.click("#undo")
         expect(page.locator("#sentence")).to_have_text(before)
 
@@ -126,6 +126,24 @@ def test_from_a_file_to_a_bundle_as_two_people(browser: Browser, office: Desk, s
     folder = tmp_path / "bundle"
     whole = folder if (folder / "manifest.json").is_file() else next(folder.iterdir())
     assert workflow.verify(whole).records == 2000
+
+
+def test_who_looks_sees_what_another_decided_meanwhile(browser: Browser, office: Desk, survey: Path) -> None:
+    project = office.project(survey, members=("olga",))
+    with office.client("ana") as client:
+        masking = client.wait(client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05})).result
+        assert masking is not None
+        asked = client.request_release(project, masking.id, title="survey")
+    with office.seen(browser, who="ana") as seen:
+        page = seen.go(f"/projects/{project}/release")
+        expect(page.locator("#state")).to_contain_text("waiting for approval")
+        expect(page.locator("#releases")).to_contain_text("waiting for approval")
+        with office.client("olga") as client:
+            client.reject(project, asked.id, reason="The title says too little.")
+        page.get_by_role("button", name="Look").click()
+        expect(page.locator("#state")).to_contain_text("rejected: The title says too little")
+        expect(page.locator("#releases")).to_contain_text("rejected")
+        expect(page.locator("#releases")).to_contain_text("olga")
 
 
 def test_a_second_release_of_the_same_records_needs_a_reason(browser: Browser, desk: Desk, survey: Path) -> None:

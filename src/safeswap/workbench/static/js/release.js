@@ -8,7 +8,7 @@ import { at, begin, projectId, python, resultAt } from "./page.js";
 import { people } from "./people.js";
 
 const WORDS = { preparing: "being prepared", requested: "waiting for approval", approved: "approved", rejected: "rejected", failed: "could not be prepared" };
-const state = { who: null, maskings: [], shown: null };
+const state = { who: null, maskings: [], shown: null, listed: new Map() };
 
 begin(async ({ who, project, may }) => {
   state.who = who;
@@ -44,7 +44,8 @@ async function list() {
   const found = await all(at("/releases"), 500);
   byId("all").hidden = !found.length;
   fill(byId("releases"), found.map((each) => el("tr", {}, el("td", {}, when(each.requested_at)), el("td", {}, name(each.requested_by)), el("td", {}, name(each.terms.title || "–")),
-    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the release asked for ${when(each.requested_at)}`, on: { click: guarded(() => open(each)) } }, "Look")))));
+    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the release asked for ${when(each.requested_at)}`, on: { click: guarded(async () => open(await get(at(`/releases/${each.id}`)))) } }, "Look")))));
+  state.listed = new Map(found.map((each) => [each.id, each.state]));
   return found;
 }
 
@@ -77,6 +78,8 @@ async function open(release) {
     byId(id).hidden = !release.files.length;
     byId(id).href = resultAt(`/releases/${release.id}/documents/${document_}`);
   }
+  // Another person may have decided meanwhile; where nothing is new, the list and who stands in it stay as they are.
+  if (state.listed.get(release.id) !== release.state) await list();
 }
 
 function connect() {
@@ -100,5 +103,4 @@ const request = guarded(async () => {
 
 const decide = guarded(async (way, body) => {
   await open(await post(at(`/releases/${state.shown.id}/${way}`), body));
-  await list();
 });
