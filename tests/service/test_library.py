@@ -127,6 +127,22 @@ def test_a_candidate_in_detail_agrees_with_the_list_and_the_map(bench, study):
     assert shown["candidates"] == len(listed)
 
 
+def test_the_latest_map_is_the_newest_studys_and_says_so(bench, study):
+    listed = bench.ana.get(bench.at("/studies")).json()["items"]
+    latest = bench.ana.get(bench.at("/studies/latest/map"))
+    assert latest.headers["content-location"] == f"../{listed[0]['id']}/map"
+    assert latest.content == bench.ana.get(bench.at(f"/studies/{listed[0]['id']}/map")).content
+    assert study["id"] in {each["id"] for each in listed}
+
+
+def test_while_there_is_no_study_and_no_plot_the_latest_is_empty(bench):
+    project = bench.ana.post("/api/v1/projects", json={"name": "new"}).json()["id"]
+    for path in ("studies/latest/map", "confidentiality/latest/plot"):
+        answer = bench.ana.get(f"/api/v1/projects/{project}/{path}")
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert bench.ana.get(f"/api/v1/projects/{project}/studies/latest").status_code == 404
+
+
 def test_a_table_before_and_after_keeps_its_total(bench, study):
     asked = {"attributes": ["Race", "Sex"]}
     table = bench.ana.get(bench.at(f"/studies/{study['id']}/candidates/1/table"), params=asked).json()
@@ -150,7 +166,10 @@ def test_the_plot_places_every_record(bench):
     masking = bench.result(bench.post("/maskings", spec=SPEC, measures=["n_rule"]), "maskings")
     plot = bench.result(bench.post("/confidentiality", masking=masking["id"], keys=["Race", "Edu"]), "confidentiality")
     assert plot["summary"]["records"] == 48_842
-    assert bench.ana.get(bench.at(f"/confidentiality/{plot['id']}/plot")).json()["kind"] == "categorical"
+    shown = bench.ana.get(bench.at(f"/confidentiality/{plot['id']}/plot"))
+    assert shown.json()["kind"] == "categorical"
+    latest = bench.ana.get(bench.at("/confidentiality/latest/plot"))
+    assert (latest.headers["content-location"], latest.content) == (f"../{plot['id']}/plot", shown.content)
 
 
 def test_the_recipe_is_tried_kept_undone_and_redone(bench):

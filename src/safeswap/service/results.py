@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 from sqlalchemy import Column, Row, select
 
 from safeswap.service.paging import Page, Paging, page_of
@@ -14,6 +14,9 @@ from safeswap.service.schemas.common import moment
 from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.state import service_of
 from safeswap.service.tables import results, users
+
+LATEST = "latest"
+NONE_YET: dict[int | str, dict[str, Any]] = {204: {"description": "`latest` was asked for, and there is none yet."}}
 
 # A summary holds the tables behind its figures: reading fifty of them takes longer than everything else in a request.
 _IN_A_LIST = [column for column in results.c if column.name != "summary"]
@@ -37,6 +40,18 @@ def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds:
     return row
 
 
+def find_or_latest(request: Request, access: ProjectAccess, result_id: str, kind: str) -> Row[Any] | None:
+    """One result of this kind; ``latest`` stands for the newest, which is None while there is none.
+
+    Who wants to show the newest need not ask for the list first.
+    """
+    if result_id != LATEST:
+        return find_result(request, access, result_id, kind)
+    newest = _statement(access).where(results.c.kind == kind).order_by(results.c.created_at.desc(), results.c.id.desc())
+    with service_of(request).database.read() as connection:
+        return connection.execute(newest.limit(1)).one_or_none()
+
+
 def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row[Any]:
     """A masking of the data that the project has now: masked again for a further question, it is the same."""
     row = find_result(request, access, result_id, "masking")
@@ -45,6 +60,12 @@ def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row
             "the data have been replaced since this masking was made", code="old-data", hint="mask the new data"
         )
     return row
+
+
+def payload_of(row: Row[Any], content: bytes, name: str) -> Response:
+    """What a chart shows, as it was made, and whose it is: the address of it that does not change."""
+    headers = {"Content-Location": f"../{row.id}/{name}"}
+    return Response(content, media_type="application/json", headers=headers)
 
 
 def result_of(row: Row[Any]) -> ResultAnswer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -11,7 +10,15 @@ from fastapi.responses import FileResponse
 from safeswap.service.asking import ask
 from safeswap.service.paging import Page, Paged
 from safeswap.service.problems import NotFound, Unprocessable
-from safeswap.service.results import find_masking, find_result, result_of, result_page
+from safeswap.service.results import (
+    NONE_YET,
+    find_masking,
+    find_or_latest,
+    find_result,
+    payload_of,
+    result_of,
+    result_page,
+)
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import page
 from safeswap.service.schemas.jobs import Job
@@ -62,15 +69,18 @@ def get_plot(request: Request, access: Reader, result_id: ResultId) -> ResultAns
     return result_of(find_result(request, access, result_id, "confidentiality"))
 
 
-@router.get("/projects/{project_id}/confidentiality/{result_id}/plot")
-def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> dict[str, Any]:
-    """Everything that the plot shows, as the plot's own script reads it: points, or bins where there are many."""
-    row = find_result(request, access, result_id, "confidentiality")
+@router.get(
+    "/projects/{project_id}/confidentiality/{result_id}/plot", response_model=dict[str, Any], responses=NONE_YET
+)
+def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> Response:
+    """Everything that the plot shows, as its own script reads it: points or, of many, bins; `latest` is the newest."""
+    row = find_or_latest(request, access, result_id, "confidentiality")
+    if row is None:
+        return Response(status_code=204)
     path = service_of(request).store.result(access.id, row.id) / PAYLOAD
     if not path.is_file():
         raise NotFound("there is no such plot")
-    payload: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return payload
+    return payload_of(row, path.read_bytes(), "plot")
 
 
 @router.get("/projects/{project_id}/confidentiality/{result_id}/plot.html", response_class=FileResponse)

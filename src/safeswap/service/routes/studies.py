@@ -17,7 +17,7 @@ from safeswap.service.asking import ask, recipe_of, require_data
 from safeswap.service.paging import Page, Paged, write_cursor
 from safeswap.service.problems import NotFound, Unprocessable
 from safeswap.service.questions import Turn, can_look
-from safeswap.service.results import find_result, result_of, result_page
+from safeswap.service.results import NONE_YET, find_or_latest, find_result, payload_of, result_of, result_page
 from safeswap.service.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import Tabulated, data_of, page, table_of
 from safeswap.service.schemas.jobs import Job
@@ -85,12 +85,14 @@ def get_study(request: Request, access: Reader, result_id: ResultId) -> ResultAn
     return result_of(find_result(request, access, result_id, "study"))
 
 
-@router.get("/projects/{project_id}/studies/{result_id}/map", response_model=dict[str, Any])
+@router.get("/projects/{project_id}/studies/{result_id}/map", response_model=dict[str, Any], responses=NONE_YET)
 def get_map(request: Request, access: Reader, result_id: ResultId) -> Response:
-    """Everything that the risk-utility map shows, as the map's own script reads it."""
-    row = find_result(request, access, result_id, "study")
+    """Everything that the risk-utility map shows, as the map's own script reads it; `latest` is the newest study's."""
+    row = find_or_latest(request, access, result_id, "study")
+    if row is None:
+        return Response(status_code=204)
     objective = row.spec["spec"]["objective"] if row.summary["choice"] is not None else None
-    return Response(_map_text(_folder(request, access, row.id), objective), media_type="application/json")
+    return payload_of(row, _map_text(_folder(request, access, row.id), objective), "map")
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates")
