@@ -1,20 +1,20 @@
 """How long each screen of the workbench takes to be there, and how much it loads.
 
-    python bench/bench_workbench.py [--records 48842] [--repeats 5] [--screens map,records]
+    python bench/bench_workbench.py [--records 48842] [--repeats 5] [--screens map,records] [--recorded]
 
 The program runs as its user runs it, on loopback, in a browser with a profile on disk. A first load is one with an
 empty cache; repeats come from another screen of the workbench, as a person comes who goes to and fro, or from a blank
 page, for which a browser starts a process of its own. Seconds are counted from the start of the navigation until the
 chart is drawn or, on a screen without one, until all is shown, and a frame was painted; bytes are those that were sent.
 Chromium keeps the compiled form of a script from its second run on; a page that is new has it made, so that the first
-repeat is as quick as the others.
+repeat is as quick as the others. The browser records nothing meanwhile, as a person's does not; ``--recorded`` switches
+on the recorder of requests that test tools have always on, and shows what that costs (``quiet_chromium.py``).
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -26,28 +26,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page, sync_playwright
-
+from quiet_chromium import Chromium, Page
 from safeswap import datasets, workflow
 from safeswap.service.client import Client
 from safeswap.service.schemas.jobs import Job
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 CHARTS = {"map": ".safeswap-map", "records": ".safeswap-plot"}
 SCREENS = ("data", "risk", "method", "tables", "map", "records", "release", "log", "result")
 
-# Watches from the first moment; what it saw is asked for afterwards.
-WATCH = """(chart) => {
-    const seen = (window.benchSeen = {});
-    const look = () => {
+# Hears of it in the moment it is ready, and notes when the next frame was painted; that is asked for afterwards.
+WATCH = """((chart) => {
+    window.benchSeen = {};
+    const seen = (events, watching) => {
         if (!document.querySelector((chart || "html") + "[data-ready]")) return;
-        clearInterval(looking);
-        requestAnimationFrame(() => setTimeout(() => { seen.there = performance.now(); }));
+        watching.disconnect();
+        requestAnimationFrame(() => setTimeout(() => { window.benchSeen.there = performance.now(); }));
     };
-    const looking = setInterval(look, 4);
-}"""
-SIZES = """() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+    const what = { subtree: true, childList: true, attributes: true, attributeFilter: ["data-ready"] };
+    new MutationObserver(seen).observe(document, what);
+})"""
+SIZES = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
     .map((entry) => [entry.name, entry.startTime, entry.responseEnd, entry.transferSize])"""
 
 
@@ -66,27 +64,22 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--screens", default=",".join(SCREENS))
     parser.add_argument("--requests", action="store_true", help="tell what was asked for in the last repeat, and when")
+    parser.add_argument("--recorded", action="store_true", help="with the recorder that test tools have always on")
     stated = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(Path(folder), stated.records) as (address, token, project):
         paths = worked(address, token, project)
-        with sync_playwright() as playwright:
-            program = next(filter(None, map(shutil.which, NAMES)))
-            context = playwright.chromium.launch_persistent_context(
-                f"{folder}/profile", executable_path=program, headless=True, args=list(FLAGS)
-            )
-            page = context.new_page()
-            page.goto(f"{address}/open#token={token}&project={project}")
-            page.wait_for_url("**/data")
-            page.wait_for_selector("html[data-ready]")
-            print(f"{'screen':10} {'first':>9} {'MB':>6} {'repeat':>9} {'KB':>7} {'from blank':>11}   all repeats")
+        browser = Chromium(Path(folder) / "profile", record=stated.recorded)
+        with browser.page() as door:  # open to the end: with its last page a browser forgets who was let in
+            door.go(f"{address}/open#token={token}&project={project}")
+            door.wait("location.pathname.endsWith('/data') && document.documentElement.dataset.ready")
+            print(f"{'screen':10} {'first':>9} {'MB':>6} {'repeat':>9} {'KB':>7} {'from blank':>11}   singly")
             for screen in stated.screens.split(","):
                 another = address + paths["log" if screen != "log" else "release"]
-                told(
-                    screen, measured(context, address + paths[screen], another, CHARTS.get(screen, ""), stated.repeats)
-                )
-                if stated.requests:
-                    listed(context, address + paths[screen], CHARTS.get(screen, ""))
-            context.close()
+                with browser.page(f"{WATCH}({CHARTS.get(screen, '')!r})") as page:
+                    told(screen, measured(page, address + paths[screen], another, stated.repeats))
+                    if stated.requests:
+                        listed(loaded(page, address + paths[screen]), address)
+        browser.close()
 
 
 @contextmanager
@@ -140,52 +133,42 @@ class Loads:
     from_blank: list[Load]
 
 
-def measured(context: BrowserContext, address: str, another: str, chart: str, repeats: int) -> Loads:
+def measured(page: Page, address: str, another: str, repeats: int) -> Loads:
     """The first load with an empty cache, then the repeats, from another screen and from a blank page."""
-    page = watched(context, chart)
-    context.new_cdp_session(page).send("Network.clearBrowserCache")
-    first = loaded(page, address)
-    loads = Loads(
-        first=first,
+    page.send("Network.clearBrowserCache")
+    return Loads(
+        first=loaded(page, address),
         repeats=[loaded(page, address, after=another) for _ in range(repeats)],
         from_blank=[loaded(page, address) for _ in range(repeats)],
     )
-    page.close()
-    return loads
-
-
-def watched(context: BrowserContext, chart: str) -> Page:
-    page = context.new_page()
-    page.add_init_script(f"({WATCH})({chart!r})")
-    return page
 
 
 def loaded(page: Page, address: str, *, after: str = "about:blank") -> Load:
-    page.goto(after)
-    page.wait_for_timeout(300)
-    page.goto(address)
-    page.wait_for_function("() => window.benchSeen?.there")
-    sizes = page.evaluate(SIZES)
-    page.wait_for_timeout(300)  # what is done after the screen is there belongs to this load, not to the next
-    return Load(page.evaluate("window.benchSeen.there") / 1000, sum(size for *_, size in sizes), sizes)
+    page.go(after)
+    time.sleep(0.5)
+    page.go(address)
+    time.sleep(0.7)  # a question is work for the browser: most loads are done before the first
+    milliseconds = page.wait("window.benchSeen?.there", pause=0.3)
+    sizes = page.value(SIZES)
+    time.sleep(0.3)  # what is done after the screen is there belongs to this load, not to the next
+    return Load(milliseconds / 1000, sum(size for *_, size in sizes), sizes)
 
 
 def told(screen: str, loads: Loads) -> None:
-    seconds = [load.seconds for load in loads.repeats]
-    blank = statistics.median(load.seconds for load in loads.from_blank)
+    repeats = [load.seconds for load in loads.repeats]
+    blank = [load.seconds for load in loads.from_blank]
+    singly = "; ".join(" ".join(f"{each:.2f}" for each in seconds) for seconds in (repeats, blank))
     print(
         f"{screen:10} {loads.first.seconds:7.2f} s {loads.first.bytes_sent / 1e6:6.2f}"
-        f" {statistics.median(seconds):7.2f} s {loads.repeats[-1].bytes_sent / 1e3:7.1f} {blank:9.2f} s"
-        f"   {' '.join(f'{each:.2f}' for each in seconds)}",
+        f" {statistics.median(repeats):7.2f} s {loads.repeats[-1].bytes_sent / 1e3:7.1f}"
+        f" {statistics.median(blank):9.2f} s   {singly}",
         flush=True,
     )
 
 
-def listed(context: BrowserContext, address: str, chart: str) -> None:
-    page = watched(context, chart)
-    for name, start, end, size in sorted(loaded(page, address).requests, key=lambda each: each[1]):
+def listed(load: Load, address: str) -> None:
+    for name, start, end, size in sorted(load.requests, key=lambda each: each[1]):
         print(f"    {start:7.0f} – {end:5.0f} ms {size:9,} bytes  {name.removeprefix(address)[-80:]}")
-    page.close()
 
 
 if __name__ == "__main__":
