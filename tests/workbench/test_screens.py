@@ -123,19 +123,6 @@ def test_a_first_load_is_small_and_no_chart_can_be_sent_away(
             assert page.locator(f'.modebar-btn[data-title*="{words}" i]').count() == 0
 
 
-def test_no_module_waits_for_another_to_be_read(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
-    with desk.seen(browser) as seen:
-        for path in screens(worked):
-            page = seen.go(path)
-            named, loaded = page.evaluate(
-                """() => [
-                    [...document.querySelectorAll("link[rel=modulepreload], script[src]")].map((e) => e.href || e.src),
-                    performance.getEntriesByType("resource").map((e) => e.name).filter((at) => at.endsWith(".js")),
-                ]"""
-            )
-            assert set(loaded) == set(named), path
-
-
 @pytest.mark.parametrize("screen", ["map", "records"])
 def test_what_a_chart_needs_is_on_its_way_before_its_script_and_asked_for_once(
     browser: Browser, desk: Desk, worked: dict[str, str], screen: str
@@ -149,6 +136,31 @@ def test_what_a_chart_needs_is_on_its_way_before_its_script_and_asked_for_once(
         assert f"{desk.address}/api/v1/session" in early
         assert asked[: len(early)] == early
         assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize(("screen", "stated"), [("map", "study"), ("records", "plot")])
+def test_a_chart_that_is_not_there_gives_way_to_the_newest(
+    browser: Browser, desk: Desk, worked: dict[str, str], screen: str, stated: str
+) -> None:
+    with desk.seen(browser) as seen:
+        seen.expected = ("404",)
+        page = seen.go(f"/projects/{worked['project']}/{screen}?{stated}=of-yesterday")
+        settle(page)
+        newest = page.locator("#earlier a").first.get_attribute("href")
+        assert newest == f"?{stated}={worked[stated]}"
+        assert page.locator("#problem").is_hidden()
+
+
+def test_the_chosen_colours_are_kept_for_the_next_screen(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{worked['project']}/data")
+        light = page.evaluate(ground)
+        page.get_by_role("button", name="Dark").click()
+        dark = page.evaluate(ground)
+        page = seen.go(f"/projects/{worked['project']}/log")
+        assert page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
+        assert page.evaluate(ground) == dark != light
 
 
 @pytest.mark.parametrize("screen", ["map", "records"])

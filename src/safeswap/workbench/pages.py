@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Cookie, Depends, Path, Response
 
+from safeswap.service.results import LATEST
 from safeswap.service.roles import allow
-from safeswap.workbench.assets import build, modules_of, pack_ahead
+from safeswap.workbench.assets import build, pack_ahead, served
 
 router = APIRouter(dependencies=[Depends(allow("public"))])
 
@@ -34,56 +36,67 @@ STEPS = (
 CHARTS = {"map": "map", "records": "confidentiality"}
 """Screens with a chart, and the chart."""
 
-_WAITING = "state=running&state=queued&limit=1"
-FIRST = {
-    "map": ("/studies?limit=200", f"/jobs?kind=study&{_WAITING}", f"/jobs?kind=mask&{_WAITING}"),
-    "records": ("/maskings?limit=200", "/confidentiality?limit=200", f"/jobs?kind=confidentiality&{_WAITING}"),
-}
-"""What the script of a screen with a chart asks for first, below the address of the project."""
+SHOWN = {"map": "/studies/{}/map", "records": "/confidentiality/{}/plot"}
+"""What a chart shows, below the address of the project."""
+
+FIRST = {"map": ("/studies?limit=200",), "records": ("/confidentiality?limit=200", "/maskings?limit=200")}
+"""What the script of a screen with a chart asks for besides that."""
 
 Identifier = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
+# Which colours the reader has chosen, if she has: known before anything is drawn, and no secret.
+Theme = Annotated[str, Cookie(alias="safeswap-theme")]
 
 
 @router.get("/")
-def projects_page() -> Response:
+def projects_page(theme: Theme = "") -> Response:
     """The list of projects."""
-    return _page("projects", "Projects")
+    return _page("projects", "Projects", theme=theme)
 
 
 @router.get("/log-in")
-def log_in_page() -> Response:
+def log_in_page(theme: Theme = "") -> Response:
     """Name and password, or the agency's own log-in."""
-    return _page("log-in", "Log in")
+    return _page("log-in", "Log in", theme=theme)
 
 
 @router.get("/open")
-def open_page() -> Response:
+def open_page(theme: Theme = "") -> Response:
     """Takes the token of a service for one person from the address, and opens her project."""
-    return _page("open", "Opening")
+    return _page("open", "Opening", theme=theme)
 
 
 @router.get("/projects/{project_id}/log")
-def log_page(project_id: Identifier) -> Response:
+def log_page(project_id: Identifier, theme: Theme = "") -> Response:
     """The session log."""
-    return _page("log", "Session log", project_id)
+    return _page("log", "Session log", project_id, theme=theme)
 
 
 @router.get("/projects/{project_id}/results/{result_id}")
-def result_page(project_id: Identifier, result_id: Identifier) -> Response:
+def result_page(project_id: Identifier, result_id: Identifier, theme: Theme = "") -> Response:
     """What one masking did."""
-    return _page("result", "Result", project_id, result_id)
+    return _page("result", "Result", project_id, result_id, theme=theme)
 
 
 @router.get("/projects/{project_id}/{screen}")
 def step_page(
-    project_id: Identifier, screen: Annotated[str, Path(pattern="^(data|risk|method|map|records|release|tables)$")]
+    project_id: Identifier,
+    screen: Annotated[str, Path(pattern="^(data|risk|method|map|records|release|tables)$")],
+    *,
+    study: str = "",
+    plot: str = "",
+    masking: str = "",
+    theme: Theme = "",
 ) -> Response:
-    """One of the six steps, or the tables beside them."""
+    """One of the six steps, or the tables beside them; with a chart of the newest study or plot, or of a stated one."""
     title = next((title for name, title, _ in STEPS if name == screen), "Tables")
-    return _page(screen, title, project_id)
+    stated = study if screen == "map" else plot
+    # Which plot is a masking's, only the list of plots tells.
+    return _page(screen, title, project_id, shown=stated or ("" if masking else LATEST), theme=theme)
 
 
-def _page(screen: str, title: str, project_id: str = "", result_id: str = "") -> Response:
+def _page(
+    screen: str, title: str, project_id: str = "", result_id: str = "", *, shown: str = "", theme: str = ""
+) -> Response:
     pack_ahead()
     chart = CHARTS.get(screen)
     text = (
@@ -93,8 +106,9 @@ def _page(screen: str, title: str, project_id: str = "", result_id: str = "") ->
             screen=screen,
             title=title,
             build=build(),
-            modules=modules_of(f"js/{screen}.js"),
-            asked=_asked(screen, project_id),
+            mark=_mark(),
+            theme=theme if theme in {"light", "dark"} else "",
+            asked=_asked(screen, project_id, shown),
             project_id=project_id,
             result_id=result_id,
             steps=STEPS if project_id else (),
@@ -107,15 +121,16 @@ def _page(screen: str, title: str, project_id: str = "", result_id: str = "") ->
     return Response(text, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _asked(screen: str, project_id: str) -> tuple[str, ...]:
+def _asked(screen: str, project_id: str, shown: str) -> tuple[str, ...]:
     """Addresses of the interface that the browser asks while it still reads the page; the answers wait.
 
-    >>> _asked("map", "p1")[:2]
-    ('/api/v1/session', '/api/v1/projects/p1')
+    >>> _asked("map", "p1", "latest")[1:3]
+    ('/api/v1/projects/p1', '/api/v1/projects/p1/studies/latest/map')
     """
     if screen not in FIRST:
         return ()
-    return ("/api/v1/session", *(f"/api/v1/projects/{project_id}{path}" for path in ("", *FIRST[screen])))
+    chart = (SHOWN[screen].format(quote(shown, safe="")),) if shown else ()
+    return ("/api/v1/session", *(f"/api/v1/projects/{project_id}{path}" for path in ("", *chart, *FIRST[screen])))
 
 
 @cache
@@ -124,6 +139,13 @@ def _templates() -> Any:
 
     loader = PackageLoader("safeswap.workbench", "templates")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+@cache
+def _mark() -> Any:
+    from markupsafe import Markup
+
+    return Markup(served()["css/mark.svg"].decode())  # noqa: S704  (a file of ours)
 
 
 @cache

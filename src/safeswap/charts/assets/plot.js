@@ -94,6 +94,7 @@ function layoutOf(data, state, colours) {
     title: { text: word + ": " + escaped(cutTo(60, data.measures[measure].title)), standoff: 12 }, gridcolor: colours.line,
     linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted,
     exponentformat: "power", ticklabeloverflow: "allow",
+    tickangle: 0,  // stated, or Plotly measures every number to see whether it has to be turned
   });
   return {
     showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: state.drag,

@@ -36,7 +36,7 @@ export async function call(method, path, { body, etag, stream, once = false } = 
     return new Promise(() => {});
   }
   if (!answer.ok) throw new Refused(typeof value === "object" ? value : {}, answer.status);
-  return { value, etag: answer.headers.get("etag"), status: answer.status };
+  return { value, etag: answer.headers.get("etag"), at: answer.headers.get("content-location"), status: answer.status };
 }
 
 export const get = async (path) => (await call("GET", path)).value;

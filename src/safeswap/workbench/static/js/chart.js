@@ -1,6 +1,7 @@
 // The program that draws charts is large. It runs after the page's own script, while the answers are on their way.
 
-import { Refused } from "./api.js";
+import { call, get, Refused } from "./api.js";
+import { at } from "./page.js";
 
 export const drawable = new Promise((resolve, reject) => {
   const program = document.getElementById("plotly");
@@ -12,6 +13,22 @@ export const drawable = new Promise((resolve, reject) => {
 });
 // Whoever waits for it is told; where there is nothing to draw, nobody waits.
 drawable.catch(() => {});
+
+// What else a screen does, it does when the chart can be seen; in a tab that nobody looks at nothing is painted.
+export const painted = () => new Promise((resolve) => {
+  requestAnimationFrame(() => setTimeout(resolve));
+  setTimeout(resolve, 500);
+});
+
+// What a chart shows is asked for with the first questions, by the id in the page's address or as the latest; once it is
+// known which one is to be shown, it is taken if it belongs to that, and asked for anew if not.
+export function payloadOf(kind, name, stated) {
+  const early = call("GET", at(`/${kind}/${encodeURIComponent(stated || "latest")}/${name}`)).catch(() => null);
+  return async (id) => {
+    const answer = await early;
+    return answer?.at === `../${id}/${name}` ? answer.value : get(at(`/${kind}/${id}/${name}`));
+  };
+}
 
 // Chromium keeps the compiled form of a program from the second time on that it runs. When the program has just come over
 // the network and the chart is drawn, it runs once more where nobody sees it: the next page finds it compiled. In a document

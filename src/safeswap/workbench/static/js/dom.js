@@ -38,7 +38,13 @@ export function say(text) {
   byId("live").textContent = text;
 }
 
-export const count = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en"));
+// Numbers and times are written by hand: the first of the browser's own formats takes as long to make as a chart's axes.
+function grouped(number) {
+  const [whole, rest] = String(number).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? `.${rest}` : "");
+}
+
+export const count = (value) => (value === null || value === undefined ? "–" : grouped(Math.round(1000 * Number(value)) / 1000));
 
 // A number and what it counts: "1 record", "2 records".
 export const several = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
@@ -48,7 +54,14 @@ export function figure(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toExponential(2);
-  return Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 8 });
+  return grouped(Number(value.toPrecision(4)));
 }
 
 export const share = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(value < 0.1 ? 2 : 1) + "%");
+
+// In the reader's own time, and read alike everywhere.
+export function when(text) {
+  if (!text) return "–";
+  const moment = new Date(text), two = (part) => String(part).padStart(2, "0");
+  return `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())} ${two(moment.getHours())}:${two(moment.getMinutes())}`;
+}

@@ -1,8 +1,7 @@
 // The session log: read, added to, saved.
 
 import { all, guarded, post } from "./api.js";
-import { byId, el, fill, name, say } from "./dom.js";
-import { when } from "./masking.js";
+import { byId, el, fill, name, say, when } from "./dom.js";
 import { at, begin, resultAt } from "./page.js";
 
 const WORDS = {

@@ -2,41 +2,42 @@
 
 import { all, get, guarded, post, tell } from "./api.js";
 import { beforeAfter } from "./before-after.js";
-import { compiledForNextTime, drawable } from "./chart.js";
+import { compiledForNextTime, drawable, painted, payloadOf } from "./chart.js";
 import { compare } from "./compare.js";
-import { byId, count, el, figure, fill, name, several } from "./dom.js";
+import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { start } from "./map-view.js";
-import { maskWith, masked, specText, when } from "./masking.js";
+import { maskWith, masked, specText } from "./masking.js";
 import { at, begin, python, resultAt } from "./page.js";
 import { studyForm } from "./study-form.js";
 
 const state = { description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
 let refreshPython = () => {};
 
-begin(async ({ project, may, answers: [{ studies, study, payload }, job, masking] }) => {
+begin(async ({ project, may, answers: { studies, study, payload } }) => {
   state.mayWork = may("work");
   refreshPython = python(script);
   if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
-  const described = get(at("/description")).then((found) => { state.description = found; });
-  // All that has a place on the page has it before the map is drawn, so that nothing moves; the form is filled in after.
-  const shown = study && show(study, payload);
+  // All that has a place on the page has it before the map is drawn, so that nothing moves. What is asked for besides the
+  // map is asked for after it: the form is filled in then, and jobs that are under way are followed.
   list(studies);
   byId("new-study").hidden = !state.mayWork;
+  if (study) await show(study, payload).then(painted);
+  const [job, masking] = await Promise.all([underWay("study"), underWay("mask"), described()]);
   byId("new-study").open = !studies.length && !job;
-  await Promise.all([described, shown]);
   if (state.mayWork) await offer();
   if (!study && !job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
   if (job) watch(job);
   if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
-}, () => Promise.all([listed(), underWay("study"), underWay("mask")]));
+}, listed);
 
-// The points of the map are asked for as soon as it is known of which study, before it is known who asks.
+// Asked for once, by whoever needs it first.
+const described = () => (state.description ??= get(at("/description")));
+
 async function listed() {
-  const wanted = new URLSearchParams(location.search).get("study"), studies = await all(at("/studies"));
-  const study = studies.find((each) => each.id === wanted) ?? studies[0], payload = study && get(at(`/studies/${study.id}/map`));
-  payload?.catch(() => {});  // told where it is waited for
-  return { studies, study, payload };
+  const wanted = new URLSearchParams(location.search).get("study"), payload = payloadOf("studies", "map", wanted);
+  const studies = await all(at("/studies"));
+  return { studies, study: studies.find((each) => each.id === wanted) ?? studies[0], payload };
 }
 
 function empty(text) {
@@ -45,7 +46,7 @@ function empty(text) {
 }
 
 async function offer() {
-  await studyForm(state.description, {
+  await studyForm(await described(), {
     run: guarded(async (spec) => {
       byId("new-study").open = false;
       watch(await post(at("/studies"), { spec }, { once: true }));
@@ -79,7 +80,7 @@ async function show(study, payload) {
   byId("report").href = resultAt(`/studies/${study.id}/report.html`);
   byId("shown").hidden = false;
   byId("mask").hidden = !state.mayWork;
-  [state.payload] = await Promise.all([payload, drawable]);
+  [state.payload] = await Promise.all([payload(study.id), drawable]);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
   compiledForNextTime(root);
@@ -100,12 +101,13 @@ function detail({ point, panel }) {
 
 function extra(point) {
   const titles = titlesOf(), table = el("details", {}, el("summary", {}, "Before and after"));
-  table.addEventListener("toggle", () => {
+  table.addEventListener("toggle", guarded(async () => {
+    const description = await described();
     if (table.open && table.children.length === 1) {
       const { specs } = state.payload, swapped = specs.swap[specs.number.indexOf(point.number)].split(", ");
-      table.append(beforeAfter(state.description, (query) => at(`/studies/${state.study.id}/candidates/${point.candidate}/table?${query}`), swapped));
+      table.append(beforeAfter(description, (query) => at(`/studies/${state.study.id}/candidates/${point.candidate}/table?${query}`), swapped));
     }
-  });
+  }));
   const box = el("div");
   return el("div", { class: "extra", data: { candidate: point.candidate } },
     el("p", { class: "actions" },

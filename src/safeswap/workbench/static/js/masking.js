@@ -35,10 +35,3 @@ function plain(value) {
   if (Array.isArray(value)) return value.map(plain).join(" + ");
   return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
 }
-
-// To make a format for times takes as long as to ask the service a few questions: it is made once, when one is needed.
-let moments = null;
-export function when(text) {
-  moments ??= new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-  return text ? moments.format(new Date(text)) : "–";
-}

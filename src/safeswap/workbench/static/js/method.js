@@ -1,10 +1,10 @@
 // The third step: roles with live feasibility for a swap, or any other method by the form of its schema.
 
 import { all, get, guarded, post, Refused } from "./api.js";
-import { byId, el, figure, fill, name } from "./dom.js";
+import { byId, el, figure, fill, name, when } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { underWay } from "./jobs.js";
-import { links, masked, specText, when } from "./masking.js";
+import { links, masked, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
 
 const ROLES = [["swap", "Swap"], ["fixed", "Fixed"], ["differ", "Differ"], ["other", "Other"]];

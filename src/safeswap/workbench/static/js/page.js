@@ -46,7 +46,7 @@ function theme() {
   button.addEventListener("click", () => {
     const chosen = dark() ? "light" : "dark";
     document.documentElement.dataset.theme = chosen;
-    try { localStorage.setItem("safeswap-theme", chosen); } catch { /* kept for this page only */ }
+    document.cookie = `safeswap-theme=${chosen}; path=/; max-age=31536000; samesite=lax`;
     show();
     document.dispatchEvent(new Event("safeswap-theme"));
   });

@@ -1,7 +1,7 @@
 // The list of projects, and a new one.
 
 import { all, guarded, post, upload } from "./api.js";
-import { byId, el, fill, name, several } from "./dom.js";
+import { byId, el, fill, name, several, when } from "./dom.js";
 import { follow } from "./jobs.js";
 import { begin } from "./page.js";
 
@@ -24,7 +24,7 @@ function tile(project, who) {
     : el("a", { href: `/projects/${project.id}/data` }, name(project.name));
   const facts = [STATES[project.state], project.records ? several(project.records, "record") : null, project.file_name || null];
   return el("li", { class: "card" }, el("h3", {}, title), el("p", { class: "note" }, facts.filter(Boolean).flatMap((fact, i) => [i ? " · " : "", name(fact)])),
-    el("p", { class: "note" }, "made by ", name(project.created_by), " on ", new Date(project.created_at).toLocaleDateString()));
+    el("p", { class: "note" }, "made by ", name(project.created_by), " on ", when(project.created_at)));
 }
 
 byId("new-project").addEventListener("submit", (event) => {

@@ -1,37 +1,38 @@
 // The fifth step: the confidentiality plot of a masking, with a policy that can be dragged.
 
 import { all, get, guarded, post } from "./api.js";
-import { compiledForNextTime, drawable } from "./chart.js";
+import { compiledForNextTime, drawable, painted, payloadOf } from "./chart.js";
 import { start } from "./confidentiality-view.js";
-import { byId, el, fill, name, share } from "./dom.js";
+import { byId, el, fill, name, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
-import { specText, when } from "./masking.js";
+import { specText } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
 
 const MEANT = new Set(["nominal", "ordinal", "geography", "numeric"]);
 const asked = new URLSearchParams(location.search);
 const state = { maskings: [], plot: null };
 
-begin(async ({ project, may, answers: [maskings, { plots, plot, payload }, job] }) => {
+begin(async ({ project, may, answers: [maskings, { plots, plot, payload }] }) => {
   const refresh = python(script);
   byId("next").href = `/projects/${projectId}/release`;
   if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
   state.maskings = maskings;
   list(plots);
   if (!maskings.length) { empty("There is no masking yet. Make one in the steps Method or Map."); return; }
-  const [description] = await Promise.all([get(at("/description")), plot && show(plot, payload)]);
+  byId("new-plot").hidden = !may("work");
+  if (plot) await show(plot, payload).then(painted);
+  const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);
   if (may("work")) offer(description, !plot && !job);
   if (!plot && !job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst has to make one.");
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
-}, () => Promise.all([all(at("/maskings")), listed(), underWay("confidentiality")]));
+}, () => Promise.all([all(at("/maskings")), listed()]));
 
-// The points of the plot are asked for as soon as it is known of which one, before it is known who asks.
 async function listed() {
-  const plots = await all(at("/confidentiality")), wanted = asked.get("masking");
-  const plot = plots.find((each) => each.id === asked.get("plot")) ?? plots.find((each) => !wanted || each.spec.masking === wanted);
-  const payload = plot && get(at(`/confidentiality/${plot.id}/plot`));
-  payload?.catch(() => {});  // told where it is waited for
+  const stated = asked.get("plot"), masking = asked.get("masking");
+  const payload = stated || !masking ? payloadOf("confidentiality", "plot", stated) : (id) => get(at(`/confidentiality/${id}/plot`));
+  const plots = await all(at("/confidentiality"));
+  const plot = plots.find((each) => each.id === stated) ?? plots.find((each) => !masking || each.spec.masking === masking);
   return { plots, plot, payload };
 }
 
@@ -41,7 +42,6 @@ function empty(text) {
 }
 
 function offer(description, open) {
-  byId("new-plot").hidden = false;
   byId("new-plot").open = open;
   const form = byId("plot-form"), usable = description.attributes.filter((attribute) => MEANT.has(attribute.kind));
   const numeric = usable.some((attribute) => attribute.kind === "numeric");
@@ -87,7 +87,7 @@ async function show(plot, payload) {
     el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "As a page of its own"), ".");
   byId("next").href = `/projects/${projectId}/release?masking=${plot.spec.masking}`;
   byId("shown").hidden = false;
-  const [points] = await Promise.all([payload, drawable]);
+  const [points] = await Promise.all([payload(plot.id), drawable]);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
   compiledForNextTime(root);

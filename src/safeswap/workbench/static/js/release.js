@@ -1,9 +1,9 @@
 // The last step: what leaves, what was checked on it, and two people who agree.
 
 import { all, get, guarded, post } from "./api.js";
-import { byId, count, el, fill, name, several } from "./dom.js";
+import { byId, count, el, fill, name, several, when } from "./dom.js";
 import { follow } from "./jobs.js";
-import { specText, when } from "./masking.js";
+import { specText } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
 import { people } from "./people.js";
 

@@ -2,8 +2,8 @@
 
 import { get } from "./api.js";
 import { beforeAfter } from "./before-after.js";
-import { byId, count, el, figure, fill, name, several } from "./dom.js";
-import { specText, when } from "./masking.js";
+import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
+import { specText } from "./masking.js";
 import { at, begin, projectId, python, resultAt, resultId } from "./page.js";
 
 const MOST_ROWS = 60;

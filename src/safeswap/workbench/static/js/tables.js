@@ -2,9 +2,8 @@
 
 import { all, get, guarded, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
-import { byId, count, el, fill, name, several } from "./dom.js";
+import { byId, count, el, fill, name, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
-import { when } from "./masking.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
 
 const WIDEST = 12, MOST_CELLS = 500;
