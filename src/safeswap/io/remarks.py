@@ -45,6 +45,11 @@ def warning(code: str, message: str, *, column: str = "", file: str = "") -> Rem
     return Remark(code=code, message=message, refuses=False, column=column, file=file)
 
 
+# Of columns that cannot leave under their names.
+_LEFT_OUT = "nothing was released; leave the column out (drop, on the command line --drop), or give it another name"
+_HINTS = dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT)
+
+
 def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
     """Raise for the first finding that forbids the release; otherwise give back the others."""
     remarks = tuple(remarks)
@@ -54,7 +59,7 @@ def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         raise UnsafeRelease(
             first.message + (f" (and {len(reasons) - 1:,} more findings)" if len(reasons) > 1 else ""),
             code=first.code,
-            hint="nothing was released; see the findings and mask or describe the data anew",
+            hint=_HINTS.get(first.code, "nothing was released; see the findings and mask or describe the data anew"),
             column=first.column,
             file=first.file,
             findings=[remark.as_dict() for remark in reasons],
