@@ -31,8 +31,8 @@ begin(async ({ project, may, answers: { studies, study, payload } }) => {
   if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
 }, listed);
 
-// Asked for once, by whoever needs it first.
-const described = () => (state.description ??= get(at("/description")));
+// Asked for once, by whoever needs it first; and anew if that failed.
+const described = () => (state.description ??= get(at("/description")).catch((error) => { state.description = null; throw error; }));
 
 async function listed() {
   const wanted = new URLSearchParams(location.search).get("study"), payload = payloadOf("studies", "map", wanted);
