@@ -6,6 +6,7 @@ from tests.browser.opened import opened
 from tests.studies import cps_study, hostile_study, impossible_study, published_study
 
 from safeswap.charts.map import map_html
+from safeswap.charts.plotly_script import KINDS
 from safeswap.charts.protocol import TABLE_MEASURES
 
 
@@ -48,6 +49,13 @@ def lonely(study):
     distance = np.hypot(*(scaled[:, None] - scaled[None]).transpose(2, 0, 1))
     np.fill_diagonal(distance, np.inf)
     return here[int(np.argmax(distance.min(axis=1)))]
+
+
+def test_plotly_knows_the_kinds_of_chart_that_we_draw_and_hardly_another(browser, pages):
+    with opened(browser, pages("published", published_study())) as seen:
+        known = set(seen.page.evaluate("() => Object.keys(Plotly.PlotSchema.get().traces)"))
+    assert known >= KINDS
+    assert len(known) <= len(KINDS) + 3, "kinds of the WebGL library do not tell their names, and stay"
 
 
 @pytest.mark.parametrize("dark", [False, True])

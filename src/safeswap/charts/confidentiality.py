@@ -6,15 +6,10 @@ page runs no script, shows bins instead of records, and names nobody.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
 from safeswap.charts.map import POLICY
-from safeswap.charts.payload import as_json
 from safeswap.charts.plot_payload import default_second, plot_payload
+from safeswap.charts.scripts import chart_fragment, chart_page
 from safeswap.charts.static_confidentiality import SMALLEST_PUBLIC_BIN, Version, plot_figure, plot_png, plot_svg
-from safeswap.charts.theme import css_variables
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.policy import Policy
 
@@ -40,8 +35,11 @@ def plot_html(
     other = second or (default_second(plot.policy) if plot.policy.r is not None else None)
     heading = title or "Confidentiality plot: " + ", ".join(plot.keys)
     if version == "public":
-        return _page(heading, public_sentence(plot), SCRIPTLESS, _public_part(plot, second))
-    return _page(heading, plot.sentence, POLICY, _internal_part(plot_payload(plot, second=other, title=heading)))
+        part, lead, policy = _public_part(plot, second), public_sentence(plot), SCRIPTLESS
+    else:
+        part = chart_fragment("confidentiality", plot_payload(plot, second=other, title=heading))
+        lead, policy = plot.sentence, POLICY
+    return chart_page(part, title=heading, lead=lead, policy=policy, for_release=True)
 
 
 def public_sentence(plot: ConfidentialityPlot) -> str:
@@ -52,28 +50,6 @@ def public_sentence(plot: ConfidentialityPlot) -> str:
     return f"{plot.unsafe_share:.1%} of {len(plot):,} records are unsafe.{links} {plot.policy.sentence}"
 
 
-def _page(title: str, lead: str, policy: str, fragment: str) -> str:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(_asset("map_page.html"))
-    rendered: str = template.render(
-        title=title, lead=lead, for_release=True, policy=policy, colours=css_variables(), fragment=fragment
-    )
-    return rendered
-
-
-def _internal_part(payload: dict[str, Any]) -> str:
-    from plotly.offline import get_plotlyjs
-
-    own = "\n".join(_asset(name) for name in ("confidentiality_figures.js", "confidentiality.js"))
-    return (
-        f"<style>\n{_asset('confidentiality.css')}</style>\n<div>\n{_asset('confidentiality_body.html')}"
-        f'<script type="application/json">{as_json(payload)}</script>\n</div>\n'
-        f'<script>{get_plotlyjs()}</script>\n<script>\n(function () {{\n"use strict";\n{own}}})();\n</script>\n'
-    )
-
-
 def _public_part(plot: ConfidentialityPlot, second: Policy | None) -> str:
     from base64 import b64encode
 
@@ -82,8 +58,3 @@ def _public_part(plot: ConfidentialityPlot, second: Policy | None) -> str:
     return (
         f'<p><img alt="{told}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}"></p>\n'
     )
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("safeswap.charts").joinpath("assets", name).read_text("utf-8")

@@ -9,14 +9,11 @@ from __future__ import annotations
 import gzip
 import html
 from base64 import b64encode
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
-from safeswap.charts.payload import NOTEBOOK, PAGE, as_json, map_payload
+from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload
 from safeswap.charts.protocol import ChoiceLike, StudyLike
+from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
 from safeswap.charts.static_map import map_figure, map_png, map_svg
-from safeswap.charts.theme import css_variables
 
 __all__ = ["POLICY", "map_figure", "map_fragment", "map_html", "map_png", "map_svg"]
 
@@ -25,8 +22,6 @@ POLICY = (
     "img-src data: blob:; connect-src 'none'; form-action 'none'; base-uri 'none'"
 )
 """What a page with a map may do. Plotly compiles its WebGL drawing when it runs, hence the allowance for that."""
-
-_SCRIPTS = ("figures.js", "plot.js", "panels.js", "start.js")
 
 
 def map_html(
@@ -52,13 +47,12 @@ def map_html(
     """
     room = PAGE if standalone else NOTEBOOK
     payload = map_payload(study, choice=choice, risk=risk, distortion=distortion, title=title, room=room)
-    page = _template("map_page.html").render(
+    page = chart_page(
+        chart_fragment("map", payload),
         title=payload["title"],
         lead=study_sentence(study),
-        for_release=study.facts["for_release"],
         policy=POLICY,
-        colours=css_variables(),
-        fragment=_fragment(payload),
+        for_release=study.facts["for_release"],
     )
     return page if standalone else _notebook_element(page, study_sentence(study))
 
@@ -71,7 +65,7 @@ def map_fragment(
     distortion: str | None = None,
 ) -> str:
     """The map as a part of another page, which brings the colours of :func:`safeswap.charts.theme.css_variables`."""
-    return _fragment(map_payload(study, choice=choice, risk=risk, distortion=distortion))
+    return chart_fragment("map", map_payload(study, choice=choice, risk=risk, distortion=distortion))
 
 
 def study_sentence(study: StudyLike) -> str:
@@ -87,17 +81,6 @@ def study_sentence(study: StudyLike) -> str:
     )
 
 
-def _fragment(payload: dict[str, Any]) -> str:
-    from plotly.offline import get_plotlyjs
-
-    own = "\n".join(_asset(name) for name in _SCRIPTS)
-    return (
-        f"<style>\n{_asset('map.css')}</style>\n<div>\n{_asset('map_body.html')}"
-        f'<script type="application/json">{as_json(payload)}</script>\n</div>\n'
-        f'<script>{get_plotlyjs()}</script>\n<script>\n(function () {{\n"use strict";\n{own}}})();\n</script>\n'
-    )
-
-
 def _notebook_element(page: str, sentence: str) -> str:
     """A frame that unpacks the page in itself.
 
@@ -105,21 +88,9 @@ def _notebook_element(page: str, sentence: str) -> str:
     since a notebook server drops a message of more than about 3 MB.
     """
     packed = b64encode(gzip.compress(page.encode(), mtime=0)).decode()
-    loader = _asset("notebook_frame.html").replace("{{ packed }}", packed)
+    loader = chart_asset("notebook_frame.html").replace("{{ packed }}", packed)
     return (
         f"<p>{html.escape(sentence)}</p>"
         f'<iframe title="Risk-utility map" sandbox="allow-scripts allow-downloads" '
         f'style="width:100%;height:56rem;border:0" srcdoc="{html.escape(loader)}"></iframe>'
     )
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("safeswap.charts").joinpath("assets", name).read_text("utf-8")
-
-
-def _template(name: str) -> Any:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_asset(name))

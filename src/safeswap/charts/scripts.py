@@ -1,8 +1,14 @@
-"""The scripts of the interactive charts as modules, for pages that load them instead of holding them."""
+"""The scripts of the interactive charts: within a page that holds them, or as modules for pages that load them."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
+from typing import Any
+
+from safeswap.charts.payload import as_json
+from safeswap.charts.plotly_script import plotly_script
+from safeswap.charts.theme import css_variables
 
 VIEWS = {
     "map": ("figures.js", "plot.js", "panels.js", "start.js"),
@@ -11,9 +17,31 @@ VIEWS = {
 """The scripts of each chart, in their order."""
 
 
+@cache
 def chart_asset(name: str) -> str:
     """The text of one file of a chart."""
     return files("safeswap.charts").joinpath("assets", name).read_text("utf-8")
+
+
+def chart_fragment(view: str, payload: dict[str, Any]) -> str:
+    """A chart and all it needs, Plotly too, as a part of a page that brings the colours."""
+    own = "\n".join(chart_asset(name) for name in VIEWS[view])
+    return (
+        f"<style>\n{chart_asset(f'{view}.css')}</style>\n<div>\n{chart_body(view)}"
+        f'<script type="application/json">{as_json(payload)}</script>\n</div>\n'
+        f'<script>{plotly_script()}</script>\n<script>\n(function () {{\n"use strict";\n{own}}})();\n</script>\n'
+    )
+
+
+def chart_page(fragment: str, *, title: str, lead: str, policy: str, for_release: bool) -> str:
+    """A whole page around a part, with the colours."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    rendered: str = environment.from_string(chart_asset("map_page.html")).render(
+        title=title, lead=lead, policy=policy, for_release=for_release, colours=css_variables(), fragment=fragment
+    )
+    return rendered
 
 
 def chart_modules() -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,6 +18,7 @@ from typing import Annotated
 import pyarrow as pa
 from fastapi import APIRouter, Path, Request, Response
 
+from safeswap.charts.plotly_script import KINDS, plotly_script
 from safeswap.charts.scripts import chart_modules
 from safeswap.charts.theme import DARK, LIGHT, css_declarations
 from safeswap.service.problems import NotFound
@@ -68,7 +68,7 @@ def build() -> str:
     """A name for the contents of all files together."""
     from plotly import __version__ as plotly_version
 
-    digest = hashlib.sha256(plotly_version.encode())
+    digest = hashlib.sha256(f"{plotly_version} {sorted(KINDS)}".encode())
     for name, content in sorted(served().items()):
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]
@@ -85,7 +85,7 @@ def pack_ahead() -> Thread:
 @cache
 def asset(name: str) -> Asset | None:
     """One file, or None where there is none of that name."""
-    content = _plotly() if name == _PLOTLY else served().get(name)
+    content = plotly_script().encode() if name == _PLOTLY else served().get(name)
     if content is None:
         return None
     packed = _packed(content) if len(content) > _WORTH_COMPRESSING else {}
@@ -137,22 +137,3 @@ def _theme() -> str:
         f':root {{ color-scheme: light; {light} }}\n:root[data-theme="dark"] {{ color-scheme: dark; {dark} }}\n'
         f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ color-scheme: dark; {dark} }} }}\n'
     )
-
-
-def _plotly() -> bytes:
-    """Plotly with the few signs beyond ASCII, all in patterns and strings, written as escapes.
-
-    For one such sign a browser holds all five million characters in two bytes each, and reads them more slowly.
-    """
-    from plotly.offline import get_plotlyjs
-
-    return re.sub(r"[^\x00-\x7f]", lambda sign: _escaped(sign[0]), get_plotlyjs()).encode("ascii")
-
-
-def _escaped(sign: str) -> str:
-    r"""One sign as JavaScript writes it in ASCII.
-
-    >>> _escaped("µ"), _escaped("𝄞")
-    ('\\u00b5', '\\ud834\\udd1e')
-    """
-    return "".join(f"\\u{unit}" for unit in sign.encode("utf-16-be").hex(" ", 2).split())

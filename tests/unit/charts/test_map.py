@@ -6,16 +6,16 @@ import re
 from base64 import b64decode
 
 import pytest
-from plotly.offline import get_plotlyjs
 from tests.studies import HOSTILE, cps_study, hostile_study, impossible_study, published_study
 
 from safeswap.charts.map import map_fragment, map_html
+from safeswap.charts.plotly_script import plotly_script
 
 
 def own(page: str) -> str:
     """The page without Plotly."""
-    assert page.count(get_plotlyjs()) == 1, "Plotly is in the page once"
-    return page.replace(get_plotlyjs(), "")
+    assert page.count(plotly_script()) == 1, "Plotly is in the page once"
+    return page.replace(plotly_script(), "")
 
 
 def test_the_page_fetches_nothing():

@@ -9,7 +9,6 @@ import httpx
 import pyarrow as pa
 import pytest
 from fastapi import FastAPI
-from plotly.offline import get_plotlyjs
 
 from safeswap.workbench import add_workbench
 from safeswap.workbench.assets import asset, build, served
@@ -85,19 +84,6 @@ def test_what_is_compressed_is_what_is_not(name):
     kept = asset(name).packed
     assert gzip.decompress(kept["gzip"]) == plain
     assert pa.Codec("zstd").decompress(kept["zstd"], len(plain), asbytes=True) == plain
-
-
-def test_plotly_is_the_packages_own_but_for_signs_written_as_escapes():
-    text = asset("js/plotly.js").plain.decode("ascii")
-    original = get_plotlyjs()
-    beyond = {sign for sign in original if not sign.isascii()}
-    for sign in beyond:
-        text = text.replace(f"\\u{ord(sign):04x}", sign)
-    # An escape of such a sign that the package itself has written is one here too.
-    for sign in beyond:
-        original = original.replace(f"\\u{ord(sign):04x}", sign)
-    assert beyond
-    assert text == original
 
 
 def test_the_chosen_colours_are_in_the_page_and_nothing_else_that_a_cookie_says():
