@@ -51,11 +51,10 @@ def lonely(study):
     return here[int(np.argmax(distance.min(axis=1)))]
 
 
-def test_plotly_knows_the_kinds_of_chart_that_we_draw_and_hardly_another(browser, pages):
+def test_plotly_knows_the_kinds_of_chart_that_we_draw_and_no_other(browser, pages):
     with opened(browser, pages("published", published_study())) as seen:
         known = set(seen.page.evaluate("() => Object.keys(Plotly.PlotSchema.get().traces)"))
-    assert known >= KINDS
-    assert len(known) <= len(KINDS) + 3, "kinds of the WebGL library do not tell their names, and stay"
+    assert known == KINDS
 
 
 @pytest.mark.parametrize("dark", [False, True])

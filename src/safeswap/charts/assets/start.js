@@ -1,7 +1,8 @@
 // One map: its controls, and what happens when somebody uses them. A page around it gives the payload itself, hears
-// by the event "safeswap-detail" what is looked at, and moves the choice by what `start` returns.
+// by the event "safeswap-detail" what is looked at, and moves the choice by what `start` returns. If Plotly is still on
+// its way, `drawable` says when it is there: all else is made meanwhile.
 
-function start(root, given) {
+function start(root, given, drawable = Promise.resolve()) {
   const data = given ?? JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
   const parts = {};
   for (const part of root.querySelectorAll("[data-part]")) parts[part.dataset.part] = part;
@@ -42,7 +43,9 @@ function start(root, given) {
     const expected = parts.plot._fullLayout ? scaleOf(parts.plot) : expectedScale(parts.plot, shown.traces, layout);
     const { "marker.size": size, ...labels } = labelled(expected);
     Object.assign(shown.traces[last], labels, { marker: { ...shown.traces[last].marker, size } });
-    return Plotly.react(parts.plot, shown.traces, layout, CONFIG).then(() => isNear(expected, scaleOf(parts.plot), shown.points) || label());
+    const own = shown;
+    return drawable.then(() => Plotly.react(parts.plot, own.traces, layout, CONFIG))
+      .then(() => own !== shown || isNear(expected, scaleOf(parts.plot), own.points) || label());
   };
   const labelled = (scale) => {
     const placed = placedLabels(scale, data, state, shown);
@@ -58,7 +61,7 @@ function start(root, given) {
 
   controls(parts, data, state, { draw, forget });
   fillRejected(parts, data);
-  draw().then(() => {
+  const drawn = draw().then(() => {
     parts.plot.on("plotly_relayout", (change) => {
       if (change.dragmode) setDrag(parts, state, change.dragmode);
       if (Object.keys(change).some((key) => key.startsWith("xaxis") || key.startsWith("yaxis") || key === "autosize")) label();
@@ -100,7 +103,7 @@ function start(root, given) {
     const spec = data.specs.number.indexOf(number);
     if (spec >= 0) open({ kind: "mean", index: spec, spec });
   };
-  return { choose, look, axes: () => [state.risk, state.distortion], show: showDetail };
+  return { drawn, choose, look, axes: () => [state.risk, state.distortion], show: showDetail };
 }
 
 function described(data, point) {

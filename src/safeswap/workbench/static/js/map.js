@@ -80,13 +80,14 @@ async function show(study, payload) {
   byId("report").href = resultAt(`/studies/${study.id}/report.html`);
   byId("shown").hidden = false;
   byId("mask").hidden = !state.mayWork;
-  [state.payload] = await Promise.all([payload(study.id), drawable]);
+  state.payload = await payload(study.id);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
   compiledForNextTime(root);
   root.addEventListener("safeswap-detail", (event) => detail(event.detail));
-  state.view = start(root, state.payload);
+  state.view = start(root, state.payload, drawable);
   choosing(summary.choice, study.spec.spec.objective);
+  await state.view.drawn;
 }
 
 // --- The drill-down: what only the service can tell is added below what the map shows.
