@@ -129,6 +129,21 @@ def test_the_recipe_on_the_screen_is_the_one_of_the_interface(browser: Browser, 
         expect(page.locator("#undo")).to_be_disabled()
 
 
+def test_values_to_be_blanked_are_named_not_attributes(browser: Browser, desk: Desk, survey: Path) -> None:
+    project = desk.project(survey)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/risk")
+        page.locator("#step-kind").select_option("blank")
+        page.locator("#step-fields").get_by_label("Attribute").select_option("Edu")
+        page.locator("#step-fields").get_by_label("Values").fill("Bach+")
+        page.click("#add-step")
+        expect(page.locator("#steps-list li")).to_contain_text("unsafe left")
+        steps = _asked(desk, "GET", f"/projects/{project}/recipe")["steps"]
+        assert [(step["step"], step["attribute"], step["values"]) for step in steps] == [("blank", "Edu", ["Bach+"])]
+        page.get_by_label("Edit step 1").click()
+        expect(page.locator("#step-fields").get_by_label("Values")).to_have_value("Bach+")
+
+
 def test_feasibility_is_told_live_and_in_the_words_of_the_interface(browser: Browser, desk: Desk, project: str) -> None:
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{project}/method")
@@ -164,13 +179,87 @@ def test_another_method_has_the_form_of_its_schema(
             assert key.replace("_", " ") in shown
         if stated is None:
             return
-        expect(page.locator("#other-plan")).to_contain_text("Still to be given: attributes")
+        expect(page.locator("#other-plan")).to_contain_text("Still to be given or put right: attributes")
         page.locator("#fields fieldset").first.get_by_label("Race", exact=True).check()
         page.get_by_label("Keep").fill("0.7")
         page.click("#mask")
         expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
         newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
         assert {key: newest["spec"]["spec"][key] for key in stated} == stated
+
+
+def _part(page: Page, title: str) -> Any:
+    """The part of a form that has this title."""
+    return page.locator("#fields fieldset").filter(has=page.locator("> legend", has_text=title)).first
+
+
+def _planned(page: Page, act: Any) -> dict[str, Any]:
+    """The specification that the screen asks a plan for after somebody did something."""
+    with page.expect_request(lambda asked: asked.url.endswith("/plan")) as told:
+        act()
+    return told.value.post_data_json["spec"]
+
+
+def test_parts_of_a_specification_are_stated_in_fields_of_their_own(browser: Browser, desk: Desk, project: str) -> None:
+    with desk.seen(browser) as seen:
+        seen.expected = ("422",)  # no plan can be made of what is not stated yet
+        page = seen.go(f"/projects/{project}/method?method=suppress")
+        assert "JSON" not in page.locator("#fields").inner_text()
+        combinations = _part(page, "Combinations")
+        for _ in range(3):
+            combinations.get_by_role("button", name="Add").click()
+        expect(page.locator("#other-plan")).to_have_text("Still to be given or put right: keys.")
+        first, second = combinations.locator("li").nth(0), combinations.locator("li").nth(1)
+        for key in ("Age", "Sex"):
+            first.get_by_label(key, exact=True).check()
+        first.get_by_label("Tolerance").fill("5")
+        second.get_by_label("Race", exact=True).check()
+        _part(page, "Importance").get_by_label("Age").fill("2.5")
+        spec = _planned(page, combinations.locator("li").nth(2).get_by_role("button", name="Remove").click)
+        assert spec == {
+            "method": "suppress",
+            "combinations": [{"keys": ["Age", "Sex"], "tolerance": 5}, {"keys": ["Race"]}],
+            "importance": {"Age": 2.5},
+        }
+
+        page = seen.go(f"/projects/{project}/method")
+        page.locator("#swap-part details summary").click()
+        page.get_by_label("Race: Swap", exact=True).check()
+        page.get_by_label("Targeting").check()
+        spec = _planned(page, lambda: page.get_by_label("Weight", exact=False).fill("4"))
+        assert (spec["swap"], spec["targeting"]) == (["Race"], {"weight": 4})
+
+
+def test_a_recode_is_stated_step_by_step_and_what_cannot_be_read_is_not_sent(
+    browser: Browser, desk: Desk, project: str
+) -> None:
+    with desk.seen(browser) as seen:
+        seen.expected = ("422",)  # no plan can be made of what is not stated yet
+        page = seen.go(f"/projects/{project}/method?method=recode")
+        steps = _part(page, "Steps")
+        for kind in ("recode", "blank", "global_recode"):
+            page.get_by_label("Steps: kind").select_option(kind)
+            steps.get_by_role("button", name="Add", exact=True).last.click()
+        recode, blank, spans = (steps.locator("> ol > li").nth(place) for place in range(3))
+        recode.get_by_label("Attribute").select_option("MS")
+        recode.get_by_label("Groups").fill("any")
+        recode.get_by_label("Otherwise").select_option("keep")
+        blank.get_by_label("Attribute").select_option("Edu")
+        blank.get_by_label("Values").fill("<HS\n HS ")
+        page.click("#mask")
+        expect(page.locator("#problem")).to_contain_text("groups, spans")
+        expect(recode.get_by_role("alert").nth(1)).to_have_text(
+            "Line 1 has no equals sign with something on both sides."
+        )
+        recode.get_by_label("Groups").fill("any = Married, Other")
+        spans.get_by_role("button", name="Remove", exact=True).last.click()
+        page.click("#mask")
+        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
+        made = newest["spec"]["spec"]["steps"]
+        assert [step["attribute"] for step in made] == ["MS", "Edu"]
+        assert made[0]["groups"] == {"any": ["Married", "Other"]}
+        assert made[1]["values"] == ["<HS", "HS"]
 
 
 def test_tables_are_checked_and_made_safe(browser: Browser, desk: Desk, project: str) -> None:

@@ -36,6 +36,9 @@ Otherwise = Annotated[
     Field(description="a value that the step says nothing about: refuse, keep it, or make it missing"),
 ]
 _FEW = 5
+# What is a value of an attribute, or a label of one, and not the name of an attribute: forms ask for it otherwise.
+Value = Annotated[str, Field(json_schema_extra={"format": "value"})]
+
 AttributeName = Annotated[str, Field(min_length=1, description="the attribute that is changed")]
 
 
@@ -122,9 +125,9 @@ class Span(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
-    to: str
-    low: str | None = None
-    high: str | None = None
+    to: Value
+    low: Value | None = None
+    high: Value | None = None
 
     @model_validator(mode="after")
     def _is_a_span(self) -> Span:
@@ -160,7 +163,7 @@ class GlobalRecode(Step):
     step: Literal["global_recode"] = "global_recode"
     attribute: AttributeName
     spans: Annotated[tuple[Span, ...], Field(min_length=1, description="codes from low to high become `to`")]
-    missing: Annotated[Names, Field(description='new codes for "no answer"')] = ()
+    missing: Annotated[tuple[Value, ...], Field(description='new codes for "no answer"')] = ()
     labels: Annotated[dict[str, str], Field(description="what the new codes mean")] = Field(default_factory=dict)
     otherwise: Otherwise = "error"
 
@@ -195,7 +198,7 @@ class Ranges(Step):
     equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="so many ranges of the same width")] = None
     equal_count: Annotated[int | None, Field(ge=2, le=10_000, description="so many ranges of as many records")] = None
     closed: Annotated[Literal["left", "right"], Field(description="which end of a range belongs to it")] = "left"
-    labels: Annotated[Names, Field(description="names of the ranges, one more than breaks")] = ()
+    labels: Annotated[tuple[Value, ...], Field(description="names of the ranges, one more than breaks")] = ()
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Ranges:
@@ -271,7 +274,7 @@ class Truncate(Step):
     step: Literal["truncate"] = "truncate"
     attribute: AttributeName
     characters: Annotated[int, Field(ge=1, le=1_000, description="how many characters go, from the end")] = 1
-    fill: Annotated[str, Field(max_length=1, description="what stands for each of them, e.g. *")] = ""
+    fill: Annotated[Value, Field(max_length=1, description="what stands for each of them, e.g. *")] = ""
     otherwise: Otherwise = "error"
 
     @property
@@ -289,10 +292,10 @@ class TopBottomCode(Step):
 
     step: Literal["top_bottom_code"] = "top_bottom_code"
     attribute: AttributeName
-    top: Annotated[str | None, Field(description="the highest value that stays")] = None
-    bottom: Annotated[str | None, Field(description="the lowest value that stays")] = None
-    top_label: Annotated[str | None, Field(description="what the top and all above it are called, e.g. 80+")] = None
-    bottom_label: Annotated[str | None, Field(description="what the bottom and all below it are called")] = None
+    top: Annotated[Value | None, Field(description="the highest value that stays")] = None
+    bottom: Annotated[Value | None, Field(description="the lowest value that stays")] = None
+    top_label: Annotated[Value | None, Field(description="what the top and all above it are called, e.g. 80+")] = None
+    bottom_label: Annotated[Value | None, Field(description="what the bottom and all below it are called")] = None
 
     @model_validator(mode="after")
     def _has_an_end(self) -> TopBottomCode:
@@ -332,7 +335,7 @@ class Blank(Step):
 
     step: Literal["blank"] = "blank"
     attribute: AttributeName
-    values: Annotated[Names, Field(description="the values that become missing; left out: all")] = ()
+    values: Annotated[tuple[Value, ...], Field(description="the values that become missing; left out: all")] = ()
 
     @property
     def sentence(self) -> str:

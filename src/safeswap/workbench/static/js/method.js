@@ -70,6 +70,8 @@ function spec() {
   return { method, ...roleLists, rate: Number(byId("rate").value), ...state.more.read() };
 }
 
+const lacks = (missing) => `Still to be given or put right: ${missing.join(", ").toLowerCase()}.`;
+
 const measures = () => [...byId("measures").querySelectorAll("input:checked")].map((box) => box.value);
 
 let waiting = 0, asked = 0;
@@ -82,8 +84,8 @@ function changed() {
 // Asked of the service whenever something changes: it plans from counts, in a moment.
 async function plan() {
   const wanted = spec(), own = ++asked, isSwap = wanted.method === "swap", line = byId(isSwap ? "plan" : "other-plan");
-  const missing = isSwap ? [] : state.form.missing();
-  if (missing.length) { show(line, `Still to be given: ${missing.join(", ").toLowerCase()}.`, true, []); return; }
+  const missing = (isSwap ? state.more : state.form).missing();
+  if (missing.length) { show(line, lacks(missing), true, []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
     const found = await post(at("/plan"), { spec: wanted });
@@ -113,8 +115,9 @@ function connect() {
 }
 
 const mask = guarded(async () => {
-  const missing = byId("method").value === "swap" ? (named("swap").length ? [] : ["an attribute with the role Swap"]) : state.form.missing();
-  if (missing.length) throw new Refused({ detail: `Still to be given: ${missing.join(", ").toLowerCase()}.` }, 0);
+  const isSwap = byId("method").value === "swap", missing = (isSwap ? state.more : state.form).missing();
+  if (isSwap && !named("swap").length) missing.unshift("an attribute with the role Swap");
+  if (missing.length) throw new Refused({ detail: lacks(missing) }, 0);
   const body = { spec: spec() };
   if (measures().length) body.measures = measures();
   // What the recipe says is what a recode makes: it begins from the file as it came.
