@@ -10,9 +10,10 @@ from safeswap.charts.payload import as_json
 from safeswap.charts.plotly_script import plotly_script
 from safeswap.charts.theme import css_variables
 
+COMMON = ("numbers.js", "common.js")
 VIEWS = {
-    "map": ("figures.js", "plot.js", "panels.js", "start.js"),
-    "confidentiality": ("confidentiality_figures.js", "confidentiality.js"),
+    "map": (*COMMON, "figures.js", "plot.js", "panels.js", "start.js"),
+    "confidentiality": (*COMMON, "confidentiality_figures.js", "confidentiality.js"),
 }
 """The scripts of each chart, in their order."""
 
@@ -45,18 +46,19 @@ def chart_page(fragment: str, *, title: str, lead: str, policy: str, for_release
 
 
 def chart_modules() -> dict[str, str]:
-    """For each chart a module that exports ``start(root, payload)``, and its style.
+    """For each chart a module that exports ``start(root, payload)``, and its style; and how the charts write numbers.
 
     ``root`` is the chart's body (:func:`chart_body`); without a payload it is read from an element
     ``script[type="application/json"]`` beside it. Plotly is expected as a global name.
 
     >>> sorted(chart_modules())
-    ['css/confidentiality.css', 'css/map.css', 'js/confidentiality-view.js', 'js/map-view.js']
+    ['css/confidentiality.css', 'css/map.css', 'js/confidentiality-view.js', 'js/map-view.js', 'js/numbers.js']
     """
     modules = {
         f"js/{view}-view.js": "\n".join(chart_asset(name) for name in names) + "\nexport { start };\n"
         for view, names in VIEWS.items()
     }
+    modules["js/numbers.js"] = chart_asset("numbers.js") + "\nexport { counted, grouped };\n"
     return {**modules, **{f"css/{view}.css": chart_asset(f"{view}.css") for view in VIEWS}}
 
 

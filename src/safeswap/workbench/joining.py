@@ -28,11 +28,13 @@ def joined(name: str, modules: Mapping[str, str]) -> str:
     show(first);
     """
     *needed, last = _in_order(name, modules, ())
+    plain = {each: _plain(each, modules[each]) for each in (*needed, last)}
+    _check_given(plain, modules)
     parts = []
     for each in needed:
-        body, given = _plain(each, modules[each])
+        body, given = plain[each]
         parts.append(f"const {_variable(each)} = (() => {{\n{body}\nreturn {{ {', '.join(given)} }};\n}})();")
-    return "\n".join([*parts, _plain(last, modules[last])[0]])
+    return "\n".join([*parts, plain[last][0]])
 
 
 def _in_order(name: str, modules: Mapping[str, str], above: tuple[str, ...]) -> list[str]:
@@ -52,6 +54,14 @@ def _plain(name: str, text: str) -> tuple[str, list[str]]:
     if _OTHER.search(text):
         raise ValueError(f"{name}.js imports or exports in a way that cannot be joined")
     return text, given
+
+
+def _check_given(plain: Mapping[str, tuple[str, list[str]]], modules: Mapping[str, str]) -> None:
+    """Else a name that a module does not give, or not in a way that is seen here, would be undefined in the browser."""
+    for each in plain:
+        for names, source in _IMPORT.findall(modules[each]):
+            if lacking := {name.split(" as ")[0] for name in names.split(", ")} - set(plain[source][1]):
+                raise ValueError(f"{each}.js needs {', '.join(sorted(lacking))}, which {source}.js does not give")
 
 
 def _variable(name: str) -> str:

@@ -55,6 +55,12 @@ def test_modules_that_need_each_other_are_refused():
         joined("a", modules)
 
 
+def test_a_name_that_a_module_does_not_give_is_refused():
+    modules = {"a": 'import { b, c } from "./b.js";\nshow(b, c);', "b": "export const b = 1, c = 2;"}
+    with pytest.raises(ValueError, match=r"a\.js needs c, which b\.js does not give"):
+        joined("a", modules)
+
+
 @pytest.mark.parametrize(
     "line", ["export default 1;", 'import "./b.js";', 'import * as b from "./b.js";', "export let a = 1;"]
 )

@@ -1,25 +1,10 @@
 // The page of one confidentiality plot: the policy is dragged, records are clicked. Text enters it as text, never as markup.
 
 const CONFIG = {
-  displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", showLink: false, showEditInChartStudio: false,
-  scrollZoom: false, doubleClick: "reset", modeBarButtonsToRemove: ["sendDataToCloud", "autoScale2d", "select2d", "lasso2d"],
+  ...QUIET, modeBarButtonsToRemove: ["sendDataToCloud", "autoScale2d", "select2d", "lasso2d"],
   toImageButtonOptions: { format: "svg", filename: "confidentiality-plot" },
 };
 const MOST_ROWS = 300;
-const isDark = () => (document.documentElement.dataset.theme ?? (window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-
-function element(tag, properties, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties || {})) {
-    if (name === "class") made.className = value;
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
-const isolated = (text) => element("bdi", {}, text);
 
 function plain(text) {
   return text.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ")

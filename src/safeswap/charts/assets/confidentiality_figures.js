@@ -2,19 +2,6 @@
 
 const MARKS = ["", "true one in the neighbourhood", "nearest is the true one", "nearest is the true one"];
 
-// By hand: the first of the browser's own formats takes as long to make as the axes to draw.
-function counted(number) {
-  const [whole, rest] = String(Math.round(1000 * number) / 1000).split(".");
-  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? "." + rest : "");
-}
-
-const several = (number, word) => counted(number) + " " + word + (number === 1 ? "" : "s");
-
-function formatted(value) {
-  if (value === 0) return "0";
-  return Math.abs(value) < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
-}
-
 // The perturbation under which a record with so many neighbours is unsafe: (n/k)^p + (z/r)^p = 1, p = 2^−curvature.
 function lineAt(policy, x) {
   if (x >= policy.k) return 0;

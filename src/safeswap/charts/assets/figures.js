@@ -3,23 +3,6 @@
 const SYMBOLS = ["circle", "triangle-up", "diamond", "pentagon", "star", "hexagram", "cross", "x"];
 const SIGNS = ["●", "▲", "◆", "⬟", "★", "✶", "✚", "✖"];
 
-function formatted(value) {
-  if (value === null || value === undefined) return "–";
-  if (value === 0) return "0";
-  if (Math.abs(value) < 1e-4) return value.toExponential(2);
-  return String(Number(value.toPrecision(4)));
-}
-
-// By hand: the first of the browser's own formats takes as long to make as the axes to draw.
-function counted(number) {
-  const [whole, rest] = String(Math.round(1000 * number) / 1000).split(".");
-  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? "." + rest : "");
-}
-
-function several(number, word) {
-  return counted(number) + " " + word + (number === 1 ? "" : "s");
-}
-
 // The points that the map shows now: specifications at their means, or single draws.
 function currentPoints(data, state) {
   const draws = state.of === "draws" && data.draws;

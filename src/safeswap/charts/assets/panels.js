@@ -1,18 +1,5 @@
 // Tables, the drill-down and other parts of the page. Text enters it as text, never as markup.
 
-function element(tag, properties, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties || {})) {
-    if (name === "class") made.className = value;
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...present(children));
-  return made;
-}
-
-const present = (children) => children.filter((child) => child !== null && child !== undefined);
-
 function fill(parent, ...children) {
   parent.replaceChildren(...present(children));
 }
@@ -20,8 +7,6 @@ function fill(parent, ...children) {
 function numberCell(value) {
   return element("td", { class: "num", "data-value": value === null ? "" : value }, formatted(value));
 }
-
-const isolated = (text) => element("bdi", {}, text);
 
 const MOST_ROWS = 500;
 

@@ -1,8 +1,7 @@
 // The scatter, drawn by Plotly. All text that reaches Plotly is made plain first: it reads tags in labels.
 
 const CONFIG = {
-  displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", showLink: false,
-  showEditInChartStudio: false, scrollZoom: false, doubleClick: "reset",
+  ...QUIET,
   modeBarButtonsToRemove: ["sendDataToCloud", "autoScale2d"],
   toImageButtonOptions: { format: "svg", filename: "risk-utility-map" },
 };
@@ -25,8 +24,6 @@ function widthOf(text, bold) {
   ruler.font = (bold ? "bold " : "") + "12px " + FONT;
   return ruler.measureText(text).width;
 }
-
-const isDark = () => (document.documentElement.dataset.theme ?? (window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 function hasWebGL() {
   try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch (error) { return false; }

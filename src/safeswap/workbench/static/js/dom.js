@@ -1,5 +1,7 @@
 // Elements made by hand. Text goes in as text, whatever it holds: nothing here reads HTML.
 
+import { counted, grouped } from "./numbers.js";
+
 export function el(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -38,13 +40,7 @@ export function say(text) {
   byId("live").textContent = text;
 }
 
-// Numbers and times are written by hand: the first of the browser's own formats takes as long to make as a chart's axes.
-function grouped(number) {
-  const [whole, rest] = String(number).split(".");
-  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? `.${rest}` : "");
-}
-
-export const count = (value) => (value === null || value === undefined ? "–" : grouped(Math.round(1000 * Number(value)) / 1000));
+export const count = (value) => (value === null || value === undefined ? "–" : counted(Number(value)));
 
 // A number and what it counts: "1 record", "2 records".
 export const several = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
@@ -59,7 +55,7 @@ export function figure(value) {
 
 export const share = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(value < 0.1 ? 2 : 1) + "%");
 
-// In the reader's own time, and read alike everywhere.
+// In the reader's own time, and read alike everywhere; by hand, as numbers are.
 export function when(text) {
   if (!text) return "–";
   const moment = new Date(text), two = (part) => String(part).padStart(2, "0");
