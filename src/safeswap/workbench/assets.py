@@ -18,7 +18,7 @@ from typing import Annotated
 import pyarrow as pa
 from fastapi import APIRouter, Path, Request, Response
 
-from safeswap.charts.plotly_script import KINDS, plotly_script
+from safeswap.charts.plotly_script import KINDS, TRIED, plotly_script
 from safeswap.charts.scripts import chart_modules
 from safeswap.charts.theme import DARK, LIGHT, css_declarations
 from safeswap.service.problems import NotFound
@@ -68,7 +68,10 @@ def build() -> str:
     """A name for the contents of all files together."""
     from plotly import __version__ as plotly_version
 
-    digest = hashlib.sha256(f"{plotly_version} {sorted(KINDS)}".encode())
+    from safeswap import __version__
+
+    # What is sent of Plotly follows from its version and ours; to make it takes longer than a page should.
+    digest = hashlib.sha256(f"{plotly_version} {__version__} {sorted(KINDS)} {sorted(TRIED)}".encode())
     for name, content in sorted(served().items()):
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]
