@@ -57,6 +57,24 @@ def test_plotly_knows_the_kinds_of_chart_that_we_draw_and_no_other(browser, page
     assert known == KINDS
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_the_map_can_be_saved_as_a_picture(browser, pages, many):
+    path = pages("many", cps_study(replicates=12)) if many else pages("published", published_study())
+    with opened(browser, path) as seen:
+        kinds, *pictures = seen.page.evaluate(
+            """async () => {
+                const plot = document.querySelector('.safeswap-map [data-part="plot"]');
+                const saved = (format) => Plotly.toImage(plot, { format, width: 800, height: 600 });
+                return [plot._fullData.map((trace) => trace.type), await saved("svg"), await saved("png")];
+            }"""
+        )
+        assert ("scattergl" in kinds) == many
+        for picture, kind in zip(pictures, ("svg+xml", "png"), strict=True):
+            assert picture.startswith(f"data:image/{kind}")
+            assert len(picture) > 20_000
+        assert seen.complaints == []
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_opens_without_a_complaint_and_asks_for_nothing_but_itself(browser, pages, dark):
     path = pages("published", published_study())
