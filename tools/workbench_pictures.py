@@ -64,7 +64,7 @@ def first_steps(browser: Browser, desk: Desk, survey: Path, into: Path) -> None:
         taken(seen.go(f"/projects/{project}/data"), into / "data.png", HEIGHTS["data"])
 
         page = seen.go(f"/projects/{project}/risk")
-        page.locator("#step-fields select").select_option("EmpTyp")
+        page.locator("#step-fields [name=attribute]").select_option("EmpTyp")
         for level in ("Self-Emp", "Other"):
             page.get_by_label(f"{level} becomes", exact=True).fill("other")
         page.click("#add-step")

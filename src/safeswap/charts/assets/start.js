@@ -44,7 +44,8 @@ function start(root, given, drawable = Promise.resolve()) {
     const { "marker.size": size, ...labels } = labelled(expected);
     Object.assign(shown.traces[last], labels, { marker: { ...shown.traces[last].marker, size } });
     const own = shown;
-    return drawable.then(() => Plotly.react(parts.plot, own.traces, layout, CONFIG))
+    // What changed while Plotly was on its way is drawn once, as it is then.
+    return drawable.then(() => own !== shown || Plotly.react(parts.plot, own.traces, layout, CONFIG))
       .then(() => own !== shown || isNear(expected, scaleOf(parts.plot), own.points) || label());
   };
   const labelled = (scale) => {
@@ -59,6 +60,14 @@ function start(root, given, drawable = Promise.resolve()) {
   const pointAt = (event) => (event.points.length ? shown.held[event.points[0].curveNumber][event.points[0].pointNumber] : null);
   const forget = () => { state.selection = null; state.alsoDraws = 0; };
 
+  const relayout = (change) => drawn.then(() => Plotly.relayout(parts.plot, change));
+  parts.reset.addEventListener("click", () => {
+    forget();
+    relayout({ "xaxis.autorange": true, "yaxis.autorange": true, selections: [] }).then(draw);
+  });
+  for (const mode of ["zoom", "select"]) parts[mode].addEventListener("click", () => { setDrag(parts, state, mode); relayout({ dragmode: mode }); });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  document.addEventListener("safeswap-theme", draw);
   controls(parts, data, state, { draw, forget });
   fillRejected(parts, data);
   const drawn = draw().then(() => {
@@ -78,15 +87,6 @@ function start(root, given, drawable = Promise.resolve()) {
     parts.plot.on("plotly_deselect", () => { forget(); showTable(); });
     parts.plot.on("plotly_hover", (event) => showTip(parts, data, state, pointAt(event), event.event));
     parts.plot.on("plotly_unhover", () => { parts.tip.hidden = true; });
-    parts.reset.addEventListener("click", () => {
-      forget();
-      Plotly.relayout(parts.plot, { "xaxis.autorange": true, "yaxis.autorange": true, selections: [] }).then(draw);
-    });
-    for (const mode of ["zoom", "select"]) {
-      parts[mode].addEventListener("click", () => { setDrag(parts, state, mode); Plotly.relayout(parts.plot, { dragmode: mode }); });
-    }
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-    document.addEventListener("safeswap-theme", draw);
     window.addEventListener("resize", () => setTimeout(label, 250));
     root.dataset.ready = "true";
     root.dispatchEvent(new Event("safeswap-ready"));

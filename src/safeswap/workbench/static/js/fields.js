@@ -26,18 +26,38 @@ function numberInput(part, properties) {
   return el("input", { type: "number", step: part.type === "integer" ? 1 : "any", min: least, max: most, ...properties });
 }
 
+// What is wrong with what somebody typed, beside the field; it goes as soon as it is put right.
+let faults = 0;
+function faultOf(inputs, wrong) {
+  const told = el("span", { class: "fault block", role: "alert", id: `fault-${++faults}` });
+  const look = () => {
+    told.textContent = wrong();
+    for (const input of inputs) {
+      if (told.textContent) { input.setAttribute("aria-invalid", "true"); input.setAttribute("aria-describedby", told.id); } else input.removeAttribute("aria-invalid");
+    }
+    return told.textContent !== "";
+  };
+  for (const input of inputs) input.addEventListener("input", () => { if (told.textContent) look(); });
+  return { told, isFaulty: look };
+}
+
+// A browser gives a number that it cannot read as nothing at all.
+const unread = (inputs) => (inputs.some((input) => input.validity.badInput) ? "This is no number." : "");
+
 export function number(key, title, part, context) {
   const input = numberInput(part, { value: context.first ?? part.default ?? "", required: context.required });
-  return { key, element: el("label", {}, title, input, note(part, context)),
+  const { told, isFaulty } = faultOf([input], () => unread([input]));
+  return { key, isFaulty, element: el("label", {}, title, input, note(part, context), told),
     read: () => (input.value === "" || (Number(input.value) === part.default) ? undefined : Number(input.value)) };
 }
 
 // One number for some of the attributes.
 export function numberOfEach(key, title, part, context) {
   const inputs = context.attributes.map((each) => [each, numberInput(part.additionalProperties, { value: context.first?.[each] ?? "" })]);
+  const only = inputs.map(([, input]) => input), { told, isFaulty } = faultOf(only, () => unread(only));
   const element = el("fieldset", {}, el("legend", {}, title), note(part, context),
-    el("div", { class: "ticks" }, inputs.map(([each, input]) => el("label", {}, name(each), " ", input))));
-  return { key, element, read: () => orNothing(Object.fromEntries(inputs.filter(([, input]) => input.value !== "").map(([each, input]) => [each, Number(input.value)]))) };
+    el("div", { class: "ticks" }, inputs.map(([each, input]) => el("label", {}, name(each), " ", input))), told);
+  return { key, isFaulty, element, read: () => orNothing(Object.fromEntries(inputs.filter(([, input]) => input.value !== "").map(([each, input]) => [each, Number(input.value)]))) };
 }
 
 export function attribute(key, title, part, context) {
@@ -67,36 +87,65 @@ export function names(key, title, part, context) {
   return { key, element, read: () => (order.length ? [...order] : undefined) };
 }
 
-// --- What is written line by line. `parse` gives undefined for a line that it cannot read.
+// --- What is written line by line. A value that holds a sign which parts values, or a blank at an end, stands in double
+// quotes. `parse` gives undefined for a line that it cannot read.
 
-const cut = (line, at) => line.split(at).map((each) => each.trim()).filter(Boolean);
-const WAYS = {
-  values: { how: "One on each line.", parse: (line) => line, write: (value) => value },
-  numbers: { how: "One on each line.", parse: (line) => (Number.isFinite(Number(line)) ? Number(line) : undefined), write: String, wrong: "is no number" },
-  lists: { how: "One on each line: attributes parted by commas.", example: "Race, Sex\nRace, Education", parse: (line) => orNothing(cut(line, ",")), write: (row) => row.join(", ") },
-  map: { how: "One on each line: a value, an equals sign, and what belongs to it.", example: "01 = North\n02 = North", parse: (line) => pair(line), write: ([from, to]) => `${from} = ${to}`, wrong: "has no equals sign with something on both sides" },
-  groups: { how: "One on each line: the new value, an equals sign, and the values that become it, parted by commas.", example: "alone = Single, Widowed",
-    parse: (line) => { const [made, from] = pair(line) ?? []; return made && cut(from, ",").length ? [made, cut(from, ",")] : undefined; },
-    write: ([made, from]) => `${made} = ${from.join(", ")}`, wrong: "has no equals sign with something on both sides" },
-};
-
-function pair(line) {
-  const place = line.indexOf("="), both = [line.slice(0, place).trim(), line.slice(place + 1).trim()];
-  return place > 0 && both.every(Boolean) ? both : undefined;
+// The pieces of a line between the signs that stand outside of double quotes.
+function pieces(line, sign) {
+  const found = [""];
+  let inside = false, escaped = false;
+  for (const each of line) {
+    const last = found.length - 1;
+    if (each === sign && !inside) { found.push(""); continue; }
+    if (each === '"' && !escaped && (inside || !found[last].trim())) inside = !inside;
+    escaped = inside && each === "\\" && !escaped;
+    found[last] += each;
+  }
+  return found;
 }
+
+function plain(piece) {
+  const text = piece.trim();
+  if (!text.startsWith('"')) return text || undefined;
+  try { return JSON.parse(text) || undefined; } catch { return undefined; }
+}
+
+const written = (text, signs = "") => (text !== text.trim() || [...signs, '"'].some((sign) => text.includes(sign)) ? JSON.stringify(text) : text);
+
+const all = (found) => (found.length && !found.includes(undefined) ? found : undefined);
+const listOf = (piece) => all(pieces(piece, ",").filter((each) => each.trim()).map(plain));
+const two = (line, of) => { const parts = pieces(line, "="); return parts.length === 2 ? all([plain(parts[0]), of(parts[1])]) : undefined; };
+
+const QUOTES = "A value that holds such a sign, or begins or ends with a blank, stands in double quotes.";
+const WAYS = {
+  values: { how: "One on each line; in double quotes if it begins or ends with a blank.", parse: plain, write: (value) => written(value), wrong: "cannot be read" },
+  numbers: { how: "One on each line.", parse: (line) => (Number.isFinite(Number(line)) ? Number(line) : undefined), write: String, wrong: "is no number" },
+  lists: { how: "One on each line: attributes parted by commas.", example: "Race, Sex\nRace, Education", parse: listOf, write: (row) => row.map((each) => written(each, ",")).join(", "), wrong: "cannot be read" },
+  map: { how: `One on each line: a value, an equals sign, and what belongs to it. ${QUOTES}`, example: "01 = North\n02 = North", parse: (line) => two(line, plain),
+    write: ([from, to]) => `${written(from, "=")} = ${written(to, "=")}`, wrong: "is not one value, an equals sign and another" },
+  groups: { how: `One on each line: the new value, an equals sign, and the values that become it, parted by commas. ${QUOTES}`, example: "alone = Single, Widowed",
+    parse: (line) => two(line, listOf), write: ([made, from]) => `${written(made, "=")} = ${from.map((each) => written(each, "=,")).join(", ")}`, wrong: "is not one value, an equals sign and others" },
+};
 
 const lined = (kind, isMap) => (key, title, part, context) => {
   const { how, example, parse, write, wrong } = WAYS[kind], first = context.first ?? part.default ?? [];
   const input = el("textarea", { rows: 3, cols: 40, placeholder: example, required: context.required }, (isMap ? Object.entries(first) : first).map(write).join("\n"));
-  const fault = el("span", { class: "note block", role: "alert" });
+  const lines = () => input.value.split("\n").map((line, i) => [i + 1, line]).filter(([, line]) => line.trim()).map(([i, line]) => [i, parse(line)]);
+  const { told, isFaulty } = faultOf([input], () => {
+    const found = lines(), bad = found.find(([, value]) => value === undefined);
+    if (bad) return `Line ${bad[0]} ${wrong}.`;
+    const again = kind === "map" && found.find(([, [from]], i) => found.findIndex(([, [other]]) => other === from) < i);
+    return again ? `Line ${again[0]} is about a value that a line above it is about.` : "";
+  });
   const read = () => {
-    const lines = cut(input.value, "\n"), found = lines.map(parse), bad = found.indexOf(undefined);
-    fault.textContent = bad < 0 ? "" : `Line ${bad + 1} ${wrong}.`;
-    if (bad >= 0 || !lines.length) return undefined;
-    return isMap ? Object.fromEntries(found) : found;
+    const found = lines().map(([, value]) => value);
+    if (!found.length || isFaulty()) return undefined;
+    if (!isMap) return found;
+    const made = new Map();
+    for (const [from, to] of found) made.set(from, kind === "groups" ? [...(made.get(from) ?? []), ...to] : to);
+    return Object.fromEntries(made);
   };
-  return { key, read, isFaulty: () => { read(); return fault.textContent !== ""; },
-    element: el("label", {}, title, input, note(part, context), el("span", { class: "note block" }, how), fault) };
+  return { key, read, isFaulty, element: el("label", {}, title, input, note(part, context), el("span", { class: "note block" }, how), told) };
 };
 
 export const values = lined("values");
@@ -107,14 +156,10 @@ export const groups = lined("groups", true);
 
 export function json(key, title, part, context) {
   const input = el("textarea", { rows: 3, cols: 40, placeholder: part.type === "array" ? "[ … ]" : "{ … }" }, context.first === undefined ? "" : JSON.stringify(context.first));
-  const fault = el("span", { class: "note block", role: "alert" });
-  const read = () => {
-    fault.textContent = "";
-    if (!input.value.trim()) return undefined;
-    try { return JSON.parse(input.value); } catch { fault.textContent = "This is no JSON."; return undefined; }
-  };
-  return { key, read, isFaulty: () => { read(); return fault.textContent !== ""; },
-    element: el("label", {}, title, input, note(part, context), el("span", { class: "note block" }, "As JSON; empty: not stated."), fault) };
+  const parsed = () => { try { return [JSON.parse(input.value)]; } catch { return []; } };
+  const { told, isFaulty } = faultOf([input], () => (input.value.trim() && !parsed().length ? "This is no JSON." : ""));
+  return { key, isFaulty, read: () => (input.value.trim() && !isFaulty() ? parsed()[0] : undefined),
+    element: el("label", {}, title, input, note(part, context), el("span", { class: "note block" }, "As JSON; empty: not stated."), told) };
 }
 
 function orNothing(found) {

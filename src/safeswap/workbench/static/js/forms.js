@@ -6,11 +6,12 @@ import { attribute, choice, groups, json, map, nameLists, names, note, number, n
 // Gives the form's element and a function that reads the values as they stand; what is left at its default is left out.
 export function schemaForm(schema, { attributes, skip = [], changed = () => {}, first = {} }) {
   const fields = Object.entries(schema.properties ?? {}).filter(([key]) => !skip.includes(key))
-    .map(([key, part]) => stated(key, resolved(part, schema), { schema, attributes, changed, required: (schema.required ?? []).includes(key), first: first[key] }));
+    .map(([key, part]) => stated(key, resolved(part, schema), { schema, attributes, required: (schema.required ?? []).includes(key), first: first[key] }));
   const box = el("div", { class: "schema", on: { input: changed, change: changed } }, fields.map((each) => each.element));
   // What has to be given and is not there yet, or cannot be read.
-  const missing = () => [...new Set(fields.flatMap((each) => ((each.required && each.read() === undefined) || each.isFaulty?.() ? [each.title] : each.missing?.() ?? [])))];
-  return { element: box, missing, read: () => Object.fromEntries(fields.map((each) => [each.key, each.read()]).filter(([, value]) => value !== undefined)) };
+  const lacking = (each) => (each.required && each.read() === undefined && !each.isFaulty?.() ? [each.title] : each.missing?.() ?? (each.isFaulty?.() ? [each.title] : []));
+  return { element: box, missing: () => [...new Set(fields.flatMap(lacking))], isFaulty: () => fields.some((each) => each.isFaulty?.()),
+    read: () => Object.fromEntries(fields.map((each) => [each.key, each.read()]).filter(([, value]) => value !== undefined)) };
 }
 
 function resolved(part, schema) {
@@ -63,7 +64,8 @@ function nested(key, title, part, context) {
   const wanted = el("input", { type: "checkbox", checked: Boolean(context.first) }), isWanted = () => !may || wanted.checked;
   const inner = el("div", { hidden: !isWanted() }, form.element);
   wanted.addEventListener("change", () => { inner.hidden = !isWanted(); });
-  return { key, read: () => (isWanted() ? form.read() : undefined), missing: () => (isWanted() ? form.missing() : []),
+  return { key, read: () => (isWanted() ? form.read() : undefined), missing: () => (isWanted() ? form.missing().map((each) => `${title}: ${each}`) : []),
+    isFaulty: () => isWanted() && form.isFaulty(),
     element: el("fieldset", {}, el("legend", {}, may ? el("label", {}, wanted, " ", title) : title), note(part, context), inner) };
 }
 
@@ -71,22 +73,28 @@ const within = (part, { schema, attributes }, first) => schemaForm({ ...part, $d
 
 // Any number of parts one below the other; where there are several kinds of them, the kind is chosen first.
 function several(key, title, part, context) {
-  const rows = new Map(), list = el("ol", { class: "several" }), item = resolved(part.items, context.schema);
-  const kinds = Object.entries(item.discriminator?.mapping ?? {}), kind = el("select", { "aria-label": `${title}: kind` }, kinds.map(([value]) => el("option", { value }, value.replaceAll("_", " "))));
+  const rows = new Map(), list = el("ol", { class: "several" }), item = resolved(part.items, context.schema), told = item.discriminator?.propertyName;
+  const kind = el("select", { "aria-label": `${title}: kind` }, Object.keys(item.discriminator?.mapping ?? {}).map((value) => el("option", { value }, value.replaceAll("_", " "))));
   const formOf = (first) => {
-    if (!kinds.length) return item.properties ? within(item, context, first) : field(key, "", item, { ...context, required: false, first });
-    const place = item.discriminator.mapping[first?.[item.discriminator.propertyName] ?? kind.value];
-    return within(resolved({ $ref: place }, context.schema), context, first);
+    if (told) return within(resolved({ $ref: item.discriminator.mapping[first?.[told] ?? kind.value] }, context.schema), context, first);
+    return item.properties ? within(item, context, first) : field(key, title, item, { ...context, required: false, first });
   };
   const add = (first) => {
-    const form = formOf(first), row = el("li", {}, kinds.length ? el("b", {}, sentence(String(form.read()[item.discriminator.propertyName]).replaceAll("_", " "))) : null, form.element,
-      el("button", { type: "button", class: "small", on: { click: () => { rows.delete(row); row.remove(); context.changed(); } } }, "Remove"));
+    const form = formOf(first), row = el("li", {}, told ? el("b", {}, sentence(form.read()[told].replaceAll("_", " "))) : null, form.element,
+      el("button", { type: "button", class: "small", on: { click: () => { rows.delete(row); row.remove(); changed(); more.focus(); } } }, "Remove"));
     rows.set(row, form);
     list.append(row);
   };
+  const more = el("button", { type: "button", class: "small", "aria-label": `Add to ${title.toLowerCase()}`, on: { click: () => { add(); changed(); } } }, "Add");
+  const element = el("fieldset", {}, el("legend", {}, title), note(part, context), list, el("p", { class: "actions" }, told ? kind : null, more));
+  const number = () => [...rows.keys()].forEach((row, i) => row.lastElementChild.setAttribute("aria-label", `Remove ${title.toLowerCase()} ${i + 1}`));
+  const changed = () => { number(); element.dispatchEvent(new Event("change", { bubbles: true })); };
   for (const each of context.first ?? part.default ?? []) add(each);
-  const more = el("button", { type: "button", class: "small", on: { click: () => { add(); context.changed(); } } }, "Add");
-  const read = () => { const found = [...rows.values()].map((form) => form.read()).filter((value) => value !== undefined); return found.length ? found : undefined; };
-  return { key, read, missing: () => [...rows.values()].flatMap((form) => form.missing?.() ?? (form.isFaulty?.() ? [title] : [])),
-    element: el("fieldset", {}, el("legend", {}, title), note(part, context), list, el("p", { class: "actions" }, kinds.length ? kind : null, more)) };
+  number();
+  const forms = () => [...rows.values()];
+  // A part that says nothing would be left out, and those after it taken for others.
+  const lacking = (form) => form.missing?.() ?? (form.isFaulty() || form.read() === undefined ? [""] : []);
+  return { key, element, isFaulty: () => forms().some((form) => form.isFaulty()),
+    missing: () => forms().flatMap((form, i) => lacking(form).map((each) => `${title} ${i + 1}${each && `: ${each}`}`)),
+    read: () => (rows.size ? forms().map((form) => form.read()).filter((value) => value !== undefined) : undefined) };
 }

@@ -84,8 +84,8 @@ function changed() {
 // Asked of the service whenever something changes: it plans from counts, in a moment.
 async function plan() {
   const wanted = spec(), own = ++asked, isSwap = wanted.method === "swap", line = byId(isSwap ? "plan" : "other-plan");
-  const missing = (isSwap ? state.more : state.form).missing();
-  if (missing.length) { show(line, lacks(missing), true, []); return; }
+  const form = isSwap ? state.more : state.form, missing = form.missing();
+  if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
     const found = await post(at("/plan"), { spec: wanted });

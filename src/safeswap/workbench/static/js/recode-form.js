@@ -1,11 +1,14 @@
-// A recode by hand: beside each level of an attribute stands what it becomes. What is left empty stays.
+// A recode by hand: beside each level of an attribute stands what it becomes.
 
 import { el, fill, name } from "./dom.js";
+
+const OTHERWISE = [["keep", "stay as they are"], ["blank", "become missing"], ["error", "must not be there"]];
 
 // `made` gives the values that earlier steps have made of an attribute; `first` is a step that is being edited.
 export function recodeForm(attributes, made, first = {}) {
   const rows = el("tbody", {}), others = el("input", { placeholder: "a value that is not shown", "aria-label": "A value that is not shown", maxlength: 500 });
   const becomes = el("input", { placeholder: "becomes", "aria-label": "What that value becomes", maxlength: 500 });
+  const otherwise = el("select", {}, OTHERWISE.map(([value, words]) => el("option", { value, selected: value === (first.otherwise ?? (first.attribute ? "error" : "keep")) }, words)));
   const picker = el("select", { name: "attribute", on: { change: () => draw({}) } }, attributes.map((attribute) => el("option", { value: attribute.name, selected: attribute.name === first.attribute }, attribute.name)));
   const fields = new Map();
   const draw = (stated) => {
@@ -13,7 +16,7 @@ export function recodeForm(attributes, made, first = {}) {
     const attribute = attributes.find((each) => each.name === picker.value);
     const levels = [...new Set([...(attribute?.levels ?? []).map((level) => level.level), ...made(picker.value), ...Object.keys(stated)])];
     fill(rows, levels.map((level) => {
-      const input = el("input", { "aria-label": `${level} becomes`, placeholder: "stays", maxlength: 500, value: stated[level] ?? "" });
+      const input = el("input", { "aria-label": `${level} becomes`, placeholder: "as the others", maxlength: 500, value: stated[level] ?? "" });
       fields.set(level, input);
       return el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", {}, input));
     }));
@@ -21,13 +24,14 @@ export function recodeForm(attributes, made, first = {}) {
   };
   draw(asMap(first));
   const element = el("div", { class: "schema" }, el("label", {}, "Attribute", picker),
-    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "What each level becomes" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Level"), el("th", { scope: "col", title: "Levels that become the same are one level from then on; empty: it stays" }, "Becomes"))), rows,
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "What each level becomes" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Level"), el("th", { scope: "col", title: "Levels that become the same are one level from then on" }, "Becomes"))), rows,
       el("tfoot", {}, el("tr", { title: "Levels that few records have are not shown; whoever knows one may name it" }, el("td", {}, others), el("td", {}, becomes))))),
-    el("p", { class: "note" }, "Levels that become the same are one level from then on. What is left empty stays."));
+    el("p", { class: "note" }, "Levels that become the same are one level from then on."),
+    el("label", { title: "Levels that nothing is written beside, and those that are not shown" }, "All others", otherwise));
   const read = () => {
     const map = Object.fromEntries([...fields].map(([level, input]) => [level, input.value.trim()]).filter(([, value]) => value));
     if (others.value && becomes.value) map[others.value] = becomes.value;
-    return { attribute: picker.value, map, otherwise: "keep" };
+    return { attribute: picker.value, map, otherwise: otherwise.value };
   };
   return { element, read, missing: () => (Object.keys(read().map).length ? [] : ["what a level becomes"]) };
 }

@@ -54,12 +54,13 @@ let asked = 0;
 const look = guarded(async () => {
   refreshPython?.();
   const own = ++asked;
-  if (!keys().length) { byId("sentence").textContent = "Tick at least one key."; return; }
+  if (!keys().length) { byId("sentence").textContent = "Tick at least one key."; drawRecipe([]); return; }
   let found;
   try { found = await post(at("/risky"), { combinations: combinations() }); } catch (error) {
     if (own !== asked) return;
     byId("sentence").className = "warning";
     byId("sentence").textContent = error instanceof Refused ? `${error.message} ${error.hint}` : "The combinations cannot be counted.";
+    drawRecipe([]);  // a step that no longer fits the data can be mended or taken out
     return;
   }
   if (own !== asked) return;
@@ -149,7 +150,10 @@ function drawStep(first = {}) {
 
 function step() {
   const kind = byId("step-kind").value;
-  return kind === "suppress" ? { method: "suppress", ...combinations() } : { step: kind, ...state.form.read() };
+  if (kind !== "suppress") return { step: kind, ...state.form.read() };
+  // What a suppression says besides its keys has no field here, and stays when it is edited.
+  const edited = state.recipe.steps[state.editing];
+  return { ...(edited?.method === "suppress" ? edited : { method: "suppress" }), ...combinations() };
 }
 
 function edit(i) {
