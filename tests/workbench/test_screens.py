@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.workbench.desk import Desk
 
 from safeswap.service.schemas.jobs import Job
@@ -161,6 +161,28 @@ def test_the_chosen_colours_are_kept_for_the_next_screen(browser: Browser, desk:
         page = seen.go(f"/projects/{worked['project']}/log")
         assert page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
         assert page.evaluate(ground) == dark != light
+
+
+def test_what_is_chosen_while_plotly_is_on_its_way_is_what_is_drawn(
+    browser: Browser, desk: Desk, worked: dict[str, str]
+) -> None:
+    held: list[Route] = []
+    with desk.seen(browser) as seen:
+        page = seen.page
+        page.route("**/js/plotly.js", lambda route: held.append(route))  # noqa: PLW0108  (Playwright marks it)
+        page.goto(f"{desk.address}/projects/{worked['project']}/map", wait_until="commit")
+        expect(page.locator(".safeswap-map table[data-part=table] tbody tr").first).to_be_visible()
+        page.get_by_role("button", name="Dark").click()
+        seen.part("select").click()
+        held[0].continue_()
+        page.unroute("**/js/plotly.js")
+        seen.ready()
+        page.wait_for_function("() => document.querySelector('[data-part=plot]')._fullLayout?.dragmode === 'select'")
+        drawn, ink = page.evaluate(
+            """() => [document.querySelector('[data-part=plot]')._fullLayout.font.color,
+                      getComputedStyle(document.documentElement).getPropertyValue("--ink").trim()]"""
+        )
+        assert drawn == ink
 
 
 @pytest.mark.parametrize("screen", ["map", "records"])
