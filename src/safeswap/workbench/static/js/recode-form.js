@@ -2,7 +2,8 @@
 
 import { el, fill, name } from "./dom.js";
 
-const OTHERWISE = [["keep", "stay as they are"], ["blank", "become missing"], ["error", "must not be there"]];
+// What becomes of all others, in the words for them and for one of them.
+const OTHERWISE = [["keep", "stay as they are", "stays"], ["blank", "become missing", "becomes missing"], ["error", "must not be there", "must not be there"]];
 
 // `made` gives the values that earlier steps have made of an attribute; `first` is a step that is being edited.
 export function recodeForm(attributes, made, first = {}) {
@@ -10,13 +11,14 @@ export function recodeForm(attributes, made, first = {}) {
   const becomes = el("input", { placeholder: "becomes", "aria-label": "What that value becomes", maxlength: 500 });
   const otherwise = el("select", {}, OTHERWISE.map(([value, words]) => el("option", { value, selected: value === (first.otherwise ?? (first.attribute ? "error" : "keep")) }, words)));
   const picker = el("select", { name: "attribute", on: { change: () => draw({}) } }, attributes.map((attribute) => el("option", { value: attribute.name, selected: attribute.name === first.attribute }, attribute.name)));
-  const fields = new Map();
+  const fields = new Map(), ofOne = () => OTHERWISE.find(([value]) => value === otherwise.value)[2];
+  otherwise.addEventListener("change", () => { for (const input of fields.values()) input.placeholder = ofOne(); });
   const draw = (stated) => {
     fields.clear();
     const attribute = attributes.find((each) => each.name === picker.value);
     const levels = [...new Set([...(attribute?.levels ?? []).map((level) => level.level), ...made(picker.value), ...Object.keys(stated)])];
     fill(rows, levels.map((level) => {
-      const input = el("input", { "aria-label": `${level} becomes`, placeholder: "as the others", maxlength: 500, value: stated[level] ?? "" });
+      const input = el("input", { "aria-label": `${level} becomes`, placeholder: ofOne(), maxlength: 500, value: stated[level] ?? "" });
       fields.set(level, input);
       return el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", {}, input));
     }));
