@@ -148,7 +148,7 @@ KEEP = {"otherwise": "keep"}
 AWKWARD = [
     {"step": "recode", "attribute": "Race", "map": {"White": "any"}, "otherwise": "blank"},
     {"step": "hierarchy", "attribute": "MS", "parents": {"<=50K": "low", "a = b": ' "x" ', "c, d": "e"}, **KEEP},
-    {"step": "blank", "attribute": "Edu", "values": ["Farming, fishing", " Clerk", 'a "b"']},
+    {"step": "blank", "attribute": "Edu", "values": ["Farming, fishing", " Clerk", 'a "b"', "", "c\nd"]},
     {"step": "global_recode", "attribute": "Sex", "spans": [{"to": "m", "low": "A"}], "labels": {"m": "x=y"}, **KEEP},
     {"method": "suppress", "keys": ["Age", "Race"], "up_to": 2, "solver": "greedy", "importance": {"Age": 5.0}},
 ]

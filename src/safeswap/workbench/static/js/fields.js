@@ -107,10 +107,10 @@ function pieces(line, sign) {
 function plain(piece) {
   const text = piece.trim();
   if (!text.startsWith('"')) return text || undefined;
-  try { return JSON.parse(text) || undefined; } catch { return undefined; }
+  try { return JSON.parse(text); } catch { return undefined; }
 }
 
-const written = (text, signs = "") => (text !== text.trim() || [...signs, '"'].some((sign) => text.includes(sign)) ? JSON.stringify(text) : text);
+const written = (text, signs = "") => (text === "" || text !== text.trim() || [...signs, '"', "\n"].some((sign) => text.includes(sign)) ? JSON.stringify(text) : text);
 
 const all = (found) => (found.length && !found.includes(undefined) ? found : undefined);
 const listOf = (piece) => all(pieces(piece, ",").filter((each) => each.trim()).map(plain));
