@@ -18,7 +18,7 @@ function resolved(part, schema) {
   const kinds = part.anyOf?.filter((each) => each.type !== "null");
   const plain = kinds?.length === 1 ? { ...kinds[0], ...part, anyOf: undefined, optional: true } : part;
   const place = plain.$ref?.replace("#/$defs/", "");
-  return place ? ? { ...schema.$defs[place], ...plain } : plain;
+  return place ? { ...schema.$defs[place], ...plain } : plain;
 }
 
 function stated(key, part, context) {
