@@ -202,7 +202,7 @@ def check(
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Show how many cells of tables are too small, and how many of these subtraction would give back.
+    """Show how many cells of tables are too small, and how many of these the published figures would give back.
 
     Totals only; the cells go to a file where one is named.
     """

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 Int64s = npt.NDArray[np.int64]
 Sum = tuple[int, int, int]
 """The parts, their sum, and the axis of the parts that is summed over: numbers of arrays."""
 
 _MOST_ROUNDS = 200
+_MOST_NODES = 500  # of one integer programme; a limit on time would make the result depend on the machine
 
 
 def tighten(lower: Sequence[Int64s], upper: Sequence[Int64s], sums: Sequence[Sum]) -> None:
@@ -58,31 +61,85 @@ def unknowns(lower: Sequence[Int64s], upper: Sequence[Int64s]) -> tuple[Int64s, 
     return np.flatnonzero(flat), starts
 
 
-def sharpen(lower: Sequence[Int64s], upper: Sequence[Int64s], sums: Sequence[Sum], wanted: Int64s) -> None:
-    """Narrow the bounds of the ``wanted`` figures as far as all sums together allow (linear programming), in place.
+def sharpen(
+    lower: Sequence[Int64s],
+    upper: Sequence[Int64s],
+    sums: Sequence[Sum],
+    wanted: Int64s,
+    *,
+    true: Sequence[Int64s],
+    most_nodes: int = _MOST_NODES,
+) -> bool:
+    """Narrow the bounds of the ``wanted`` figures as far as all sums together allow, in place; whether to the end.
 
-    ``wanted`` are places in all arrays one behind the other. Programmes need not be whole: bounds are rounded inwards.
+    ``wanted`` are places in all arrays one behind the other. Each bound is an integer programme, except where some
+    figures that fit all sums already attain it: the ``true`` ones do, and so does the answer of every programme. A
+    programme that needs more than ``most_nodes`` nodes leaves a bound that holds but may be too wide.
+
+    >>> true = [np.array([1, 2]), np.array(3)]
+    >>> low, high = [np.array([1, 1]), np.array(3)], [np.array([9, 9]), np.array(3)]
+    >>> sharpen(low, high, [(0, 1, 0)], np.array([0, 1]), true=true), low[0].tolist(), high[0].tolist()
+    (True, [1, 1], [2, 2])
     """
-    from scipy.optimize import linprog
-
     open_ones, starts = unknowns(lower, upper)
     low = np.concatenate([each.ravel() for each in lower])
     high = np.concatenate([each.ravel() for each in upper])
+    known = np.concatenate([each.ravel() for each in true])
     number = np.full(low.size, -1)
     number[open_ones] = np.arange(open_ones.size)
     matrix, sides = _equations(lower, sums, starts, low, number)
-    bounds = np.stack([low[open_ones], high[open_ones]], axis=1)
-    for place in wanted:
-        cost = np.zeros(open_ones.size)
-        for sign, bound in ((1, low), (-1, high)):
-            cost[number[place]] = sign
-            solved = linprog(cost, A_eq=matrix, b_eq=sides, bounds=bounds, method="highs")
-            if solved.status == 0:
-                rounded = np.ceil(solved.fun - 1e-6)
-                bound[place] = sign * int(rounded)
+    figures = _Figures(matrix, sides, low[open_ones], high[open_ones], known[open_ones], most_nodes)
+    cells = number[wanted]
+    for sign in (1, -1):
+        figures.push(np.bincount(cells, minlength=open_ones.size) * sign)  # one answer that attains many bounds
+        for cell in cells:
+            figures.settle(int(cell), sign)
+    low[open_ones], high[open_ones] = figures.low, figures.high
     for arrays, flat in ((lower, low), (upper, high)):
         for array, start in zip(arrays, starts, strict=False):
             array[...] = flat[start : start + array.size].reshape(array.shape)
+    return figures.is_exact
+
+
+class _Figures:
+    """The open figures: their bounds, which only narrow, and the range of values seen in answers that fit."""
+
+    def __init__(
+        self, matrix: sparse.csr_matrix, sides: Int64s, low: Int64s, high: Int64s, known: Int64s, most_nodes: int
+    ) -> None:
+        self.low, self.high = low.copy(), high.copy()
+        self.is_exact = True
+        self._least, self._greatest = known.copy(), known.copy()
+        self._sums = LinearConstraint(matrix, sides, sides)
+        self._options = {"node_limit": most_nodes, "mip_rel_gap": 0.0}
+
+    def settle(self, cell: int, sign: int) -> None:
+        """Find the least (``sign`` 1) or greatest (−1) value of a figure."""
+        bounds, seen = (self.low, self._least) if sign > 0 else (self.high, self._greatest)
+        if bounds[cell] == seen[cell]:
+            return
+        cost = np.zeros(self.low.size)
+        cost[cell] = sign
+        bound = self.push(cost)
+        if bound is not None:
+            bounds[cell] = max(sign * bounds[cell], bound) * sign
+        self.is_exact &= bool(bounds[cell] == seen[cell])
+
+    def push(self, cost: npt.NDArray[Any]) -> int | None:
+        """Solve for the least cost, note the values of the answer, and return what no answer goes below."""
+        solved = milp(
+            cost,
+            constraints=self._sums,
+            integrality=np.ones(cost.size),
+            bounds=Bounds(self.low, self.high),
+            options=self._options,
+        )
+        if solved.x is not None:
+            values = np.rint(solved.x).astype(np.int64)
+            np.minimum(self._least, values, out=self._least)
+            np.maximum(self._greatest, values, out=self._greatest)
+        bound = solved.mip_dual_bound
+        return None if bound is None or not np.isfinite(bound) else int(np.ceil(bound - 1e-6))
 
 
 def _equations(

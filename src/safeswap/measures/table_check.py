@@ -1,8 +1,8 @@
-"""Check a programme of tables: which cells are below tolerance, and which of them subtraction gives back.
+"""Check a programme of tables: which cells are below tolerance, and which of them the published figures give back.
 
-An intruder is taken to see every figure of every table and of its margins but those above 0 and below the tolerance. A
-withheld figure is bounded by the sums in which it stands: a table adds up to its margins, and tables that share
-variables share margins.
+An intruder is taken to see every figure of every table and of its margins but those above 0 and below the tolerance,
+and to know that rule: a withheld figure is at least 1 and at most the tolerance less 1. Further bounds come from the
+sums in which it stands: a table adds up to its margins, and tables that share variables share margins.
 
 Source: Dobra & Fienberg 2000, Bounds for cell entries in contingency tables given marginal totals, PNAS 97,
 11885-11892.
@@ -20,7 +20,7 @@ from safeswap.model.table import CountTable, Names, Programme, check_tolerance
 from safeswap.model.table_check import CheckedTable, TableCheck, Way
 
 MOST_PROGRAMMES = 300
-"""Withheld cells up to which linear programmes are solved, two for each; above, propagation has to do."""
+"""Withheld cells up to which integer programmes are solved, two for each; above, propagation has to do."""
 
 _MOST_OPEN = 20_000
 
@@ -44,15 +44,17 @@ def check_programme(programme: Programme, *, tolerance: int, margins: bool = Tru
     for names in order:
         counts = figures[names]
         known = margins or frozenset(names) in stated
-        shown = (((counts == 0) | (counts >= tolerance)) & known) | (not names)  # how many records there are is known
-        lower.append(np.where(shown, counts, 0))
-        upper.append(np.where(shown, counts, total))
+        small = (counts > 0) & (counts < tolerance)
+        shown = (~small & known) | (not names)  # how many records there are is known
+        lower.append(np.where(shown, counts, int(known)))
+        upper.append(np.where(shown, counts, tolerance - 1 if known else total))
     tighten(lower, upper, sums)
-    way = _by_programmes(programme, order, lower, upper, sums)
+    way, is_exact = _by_programmes(programme, order, lower, upper, sums, true=list(figures.values()))
     return TableCheck(
         tables=tuple(_checked(table, order, lower, upper, tolerance) for table in programme.tables),
         tolerance=tolerance,
         way=way,
+        is_exact=is_exact,
     )
 
 
@@ -86,7 +88,10 @@ def _by_programmes(
     lower: Sequence[Int64s],
     upper: Sequence[Int64s],
     sums: Sequence[Sum],
-) -> Way:
+    *,
+    true: Sequence[Int64s],
+) -> tuple[Way, bool]:
+    """Narrow the bounds of the withheld cells to the end where they are few; how, and whether the end was reached."""
     open_ones, starts = unknowns(lower, upper)
     stated = {frozenset(table.names) for table in programme.tables}
     wanted = [
@@ -96,9 +101,8 @@ def _by_programmes(
         for place in open_ones[(open_ones >= starts[i]) & (open_ones < starts[i + 1])]
     ]
     if not wanted or len(wanted) > MOST_PROGRAMMES or open_ones.size > _MOST_OPEN:
-        return "interval propagation"
-    sharpen(lower, upper, sums, np.array(wanted))
-    return "linear programming"
+        return "interval propagation", not wanted
+    return "integer programming", sharpen(lower, upper, sums, np.array(wanted), true=true)
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""What a programme of tables would give away: cells below tolerance, and those that subtraction gives back."""
+"""What a programme of tables would give away: cells below tolerance, and those that published figures give back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from safeswap.model.table import Counts, CountTable, long_table
 
-Way = Literal["interval propagation", "linear programming"]
+Way = Literal["interval propagation", "integer programming"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckedTable:
-    """One table and what can be known of its withheld cells: no less than ``lower``, no more than ``upper``."""
+    """One table and bounds of its withheld cells that follow from what is published: ``lower`` and ``upper``."""
 
     table: CountTable
     tolerance: int
@@ -53,13 +53,15 @@ class CheckedTable:
 class TableCheck:
     """A programme of tables, checked.
 
-    ``way`` says how bounds were found: by "interval propagation", one published sum at a time, or by "linear
-    programming", all of them together. What propagation derives is derived; programming can only find more.
+    ``way`` says how bounds were found: by "interval propagation", one published sum at a time, or by "integer
+    programming", all of them together. Bounds always hold. Where ``is_exact``, both ends of each are the count of some
+    table with the published figures; where not, more cells than ``derived`` may follow from them.
     """
 
     tables: tuple[CheckedTable, ...]
     tolerance: int
     way: Way
+    is_exact: bool
 
     @property
     def small(self) -> int:
@@ -82,12 +84,14 @@ class TableCheck:
         tables = f"{len(self.tables):,} tables" if len(self.tables) > 1 else "the table"
         if self.is_safe:
             return f"no cell of {tables} is above 0 and below {self.tolerance:,}"
+        withheld = f" above 0 and below {self.tolerance:,}; were"
         if self.small == 1:
-            given = f"one cell of {tables} is above 0 and below {self.tolerance:,}; were it withheld, subtraction "
-            given += f"from the published figures would {'' if self.derived else 'not '}give it back"
+            back = "give" if self.derived else "not give" if self.is_exact else "perhaps give"
+            given = f"one cell of {tables} is{withheld} it withheld, the published figures would {back} it back"
         else:
-            given = f"{self.small:,} cells of {tables} are above 0 and below {self.tolerance:,}; were they withheld, "
-            given += f"subtraction from the published figures would give {self.derived:,} of them back"
+            number = f"{'' if self.is_exact else 'at least '}{self.derived:,}"
+            given = f"{self.small:,} cells of {tables} are{withheld} they withheld, the published figures would give "
+            given += f"{number} of them back"
         return f"{given} (found by {self.way})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,6 +102,7 @@ class TableCheck:
             "small": self.small,
             "derived": self.derived,
             "way": self.way,
+            "is_exact": self.is_exact,
             "tables": [table.as_dict() for table in self.tables],
         }
 

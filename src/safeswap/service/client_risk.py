@@ -46,7 +46,7 @@ class RiskCalls(Connection):
         return self._made(RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
 
     def check_tables(self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int = 3) -> CheckAnswer:
-        """Which cells of tables are small, and how many of them subtraction gives back."""
+        """Which cells of tables are small, and how many of them the published figures give back."""
         body = {"tables": [list(names) for names in tables], "tolerance": tolerance}
         return self._made(CheckAnswer, f"/projects/{project_id}/table-checks", body)
 

@@ -111,13 +111,14 @@ def check_tables(
     count: str = "count",
     **reading: Any,
 ) -> TableCheck:
-    """Which cells of a programme of tables are below tolerance, and which of them subtraction gives back.
+    """Which cells of a programme of tables are below tolerance, and which of them the published figures give back.
 
     ``data`` is microdata, with ``tables`` to count (each a list of attributes), or tables of counts as
     :func:`safe_table` takes them. It is assumed that all figures are published, those of the tables' ``margins`` too,
-    but not the ones above 0 and below ``tolerance``. Bounds of these come from interval propagation through all sums,
-    and where they are few from linear programmes; the result says which. Totals are shown; ``write_checked`` writes the
-    cells, for inside.
+    but not the ones above 0 and below ``tolerance``, and that this rule is known: a withheld figure is at least 1 and
+    below ``tolerance``. Bounds come from interval propagation through all sums, and where few cells are open from
+    integer programmes; the result says which, and whether its bounds are exact. Totals are shown; ``write_checked``
+    writes the cells, for inside.
 
     >>> check_tables([[1, 4], [6, 9]], tolerance=3).derived
     1

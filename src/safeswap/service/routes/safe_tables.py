@@ -34,7 +34,7 @@ MOST_CELLS_AT_ONCE = 200_000
 
 @router.post("/projects/{project_id}/table-checks")
 def check_tables(request: Request, access: Reader, body: TablesRequest, _: Turn) -> CheckAnswer:
-    """Which cells are below the tolerance, and how many of them subtraction gives back. Totals only."""
+    """Which cells are below the tolerance, and how many of them the published figures give back. Totals only."""
     data = data_of(request, access)
     refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
     _refuse_large(data, body)

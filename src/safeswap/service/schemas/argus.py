@@ -87,7 +87,7 @@ class TablesRequest(Wire):
 
 
 class CheckAnswer(Wire):
-    """Which tables have small cells, and how many of them subtraction gives back."""
+    """Which tables have small cells, and how many of them the published figures give back."""
 
     sentence: str
     is_safe: bool
@@ -95,4 +95,5 @@ class CheckAnswer(Wire):
     small: int
     derived: int
     way: str
+    is_exact: bool
     tables: tuple[dict[str, Any], ...]
