@@ -221,6 +221,9 @@ def solve(
 ) -> tuple[Status, Floats | None, float]:
     """Minimise cost · v over whole v from 0 to ``upper`` with ``row_lower`` ≤ matrix · v ≤ ``row_upper``."""
     highspy = _highspy()
+    if not len(cost):  # HiGHS calls a model without columns empty and does not look at its rows
+        holds = bool(((row_lower <= 0) & (row_upper >= 0)).all())
+        return ("optimal", np.zeros(0), float(offset)) if holds else ("infeasible", None, np.inf)
     columns = sparse.csc_matrix(matrix)
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(cost), columns.shape[0]

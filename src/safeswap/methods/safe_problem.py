@@ -105,13 +105,18 @@ def table_problem(
     weights: Any = None,
     bounds: tuple[Any, Any] | None = None,
     structural_zeros: Any = None,
+    soft: bool = False,
 ) -> TableProblem:
-    """Check what is asked of a table and put it into the form of the solvers."""
+    """Check what is asked of a table and put it into the form of the solvers.
+
+    No cell is larger than a kept figure that it is part of, unless kept figures may be off (``soft``).
+    """
     check_tolerance(tolerance)
     axes = all_but_one(table.ways) if keep is None else _kept_axes(table, keep)
     counts = table.counts.ravel()
     ids, lines = line_ids(table.counts.shape, axes)
-    most = line_sums(counts, ids, lines)[ids].min(axis=0) if axes else np.full(counts.size, UNLIMITED)
+    capped = axes and not soft
+    most = line_sums(counts, ids, lines)[ids].min(axis=0) if capped else np.full(counts.size, UNLIMITED)
     fixed = _structural(table, structural_zeros)
     lower, upper = _bounds(table, bounds)
     return TableProblem(
@@ -136,6 +141,7 @@ def table_problems(
     weights: Any = None,
     bounds: Any = None,
     structural_zeros: Any = None,
+    soft: bool = False,
 ) -> list[TableProblem]:
     """The problems of several tables. A margin is kept in every table that has its variables."""
     if (weights is not None) != (objective == "weighted"):
@@ -146,17 +152,16 @@ def table_problems(
         )
     several = len(tables) > 1
     problems = []
+    stated = {"weights": weights, "bounds": bounds, "structural_zeros": structural_zeros}
+    each = {name: _for_each(name, value, len(tables)) for name, value in stated.items()}
     for number, table in enumerate(tables):
-        own = {
-            name: value[number] if several and value is not None and not isinstance(value, str) else value
-            for name, value in (("weights", weights), ("bounds", bounds), ("structural_zeros", structural_zeros))
-        }
+        own = {name: values[number] for name, values in each.items()}
         kept = (
             keep
             if keep is None or not several
             else [names for names in _margins(keep) if set(names) <= set(table.names)]
         )
-        problems.append(table_problem(table, tolerance=tolerance, keep=kept, **own))
+        problems.append(table_problem(table, tolerance=tolerance, keep=kept, soft=soft, **own))
     known = {name for table in tables for name in table.names}
     for names in _margins(keep or ()):
         for name in sorted(set(names) - known):
@@ -168,6 +173,19 @@ def table_problems(
                 hint="a kept margin is part of a table",
             )
     return problems
+
+
+def _for_each(name: str, stated: Any, tables: int) -> Sequence[Any]:
+    """What is stated for each table: of several a list, unless it is nothing or one word for all."""
+    if tables == 1 or stated is None or isinstance(stated, str):
+        return [stated] * tables
+    if not isinstance(stated, (list, tuple)) or len(stated) != tables:
+        raise SpecError(
+            f"{name} of {tables:,} tables are a list with one entry for each table",
+            code="bad-spec",
+            hint=f"give {name} as a list in the order of the tables, None for a table without",
+        )
+    return stated
 
 
 def _margins(keep: Any) -> list[Names]:
@@ -211,7 +229,13 @@ def _structural(table: CountTable, stated: Any) -> Flags:
             )
         return np.asarray(counts == 0).ravel()
     mask = np.asarray(stated)
-    if mask.dtype != np.bool_ or mask.shape != counts.shape:
+    if mask.dtype == np.bool_ and mask.shape != counts.shape:
+        raise SpecError(
+            "the mask of structural zeros does not have the shape of the table",
+            code="bad-table",
+            hint=f"give a mask of the shape {counts.shape}",
+        )
+    if mask.dtype != np.bool_:
         mask = np.zeros(counts.shape, dtype=np.bool_)
         for position in stated:
             mask[_position(table, position)] = True
@@ -244,12 +268,14 @@ def _position(table: CountTable, position: Sequence[int | str]) -> tuple[int, ..
 
 
 def _bounds(table: CountTable, stated: tuple[Any, Any] | None) -> tuple[Int64s, Int64s]:
-    lower, upper = (0, UNLIMITED) if stated is None else stated
     try:
-        sides = [np.broadcast_to(np.asarray(s), table.counts.shape).astype(np.float64).ravel() for s in (lower, upper)]
+        lower, upper = (0, UNLIMITED) if stated is None else stated
+        sides = [_per_cell(table, side) for side in (lower, upper)]
     except (TypeError, ValueError):
         raise SpecError(
-            "bounds are a lower and an upper limit for every cell", code="bad-bounds", hint="give two tables or numbers"
+            "bounds are a lower and an upper limit for every cell",
+            code="bad-bounds",
+            hint=f"give two numbers, or arrays of the shape of the table, {table.counts.shape}",
         ) from None
     low, high = (np.nan_to_num(s, nan=np.nan, posinf=UNLIMITED, neginf=0) for s in sides)
     if not (low <= high).all() or (low < 0).any():  # a comparison with NaN fails as well
@@ -265,13 +291,22 @@ def _weights(table: CountTable, stated: Any) -> Floats:
     if stated is None:
         return np.ones(table.counts.size)
     try:
-        weights = np.broadcast_to(np.asarray(stated, dtype=np.float64), table.counts.shape).ravel().copy()
+        weights = _per_cell(table, stated)
     except (TypeError, ValueError):
         weights = np.full(1, np.nan)
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise SpecError(
             "weights are one positive number for every cell",
             code="bad-weights",
-            hint="for example 1 / count, so that large cells change rather than small ones",
+            hint=f"give an array of the shape of the table, {table.counts.shape}; for example 1 / count, so that large "
+            "cells change rather than small ones",
         )
     return weights
+
+
+def _per_cell(table: CountTable, stated: Any) -> Floats:
+    """A number for each cell, from one for all of them or an array of the shape of the table: no other is stretched."""
+    numbers = np.asarray(stated, dtype=np.float64)
+    if numbers.shape not in ((), table.counts.shape):
+        raise ValueError(numbers.shape)
+    return np.broadcast_to(numbers, table.counts.shape).ravel().copy()

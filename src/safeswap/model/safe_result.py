@@ -135,7 +135,7 @@ class SafeTables:
 
     @property
     def gap(self) -> float:
-        """How far the value may be above the least one, as a share of it; 0 where it is the least."""
+        """The share of the value by which the least one may be below it; 0 where it is the least."""
         return 0.0 if self.value <= self.bound else (self.value - self.bound) / self.value
 
     @property
@@ -149,11 +149,14 @@ class SafeTables:
         cells = sum(int(np.count_nonzero(table.changed)) for table in self.tables)
         text = several(cells, "cell changes", "cells change")
         text += f", by {self.total:,} together and by {self.largest:,} at most"
-        ends = {"optimal": "; that is the least possible", "heuristic": f"; at most {self.gap:.1%} above the least"}
-        text += ends.get(self.status, f"; at most {self.gap:.1%} above the least, as far as was proved")
+        text += (
+            "; that is the least possible" if self.status == "optimal" else f"; at most {self.gap:.1%} less is possible"
+        )
         if self.violation:
             off = several(len(self.violations), "kept figure is", "kept figures are")
-            text += f". {off} off, by {self.violation:,} together"
+            least = self.violation <= self.violation_bound
+            proved = "the least possible" if least else f"at least {self.violation_bound:,} is needed"
+            text += f". {off} off, by {self.violation:,} together; {proved}"
         return text
 
     def as_dict(self) -> dict[str, Any]:

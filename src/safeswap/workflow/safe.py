@@ -63,6 +63,7 @@ def safe_table(
         weights=weights,
         bounds=bounds,
         structural_zeros=structural_zeros,
+        soft=soft,
     )
     return replace(safe_programme(programme, problems, terms), origin=origin)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.safe_tables import best, random_case
 
 from safeswap import datasets, workflow
 from safeswap.errors import InfeasibleError, InputError, SpecError
@@ -86,6 +87,58 @@ def test_soft_margins_are_off_by_the_least_and_listed():
         for cells in product([0, *range(3, 10)], repeat=4)
     )
     assert result.violation == least
+
+
+def asked(case, **options):
+    """The product's answer to a case."""
+    one = len(case.counts) == 1
+    tables = [
+        CountTable.from_array(counts, names=[f"v{axis}" for axis in axes])
+        for axes, counts in zip(case.axes, case.counts, strict=True)
+    ]
+    stated = {name: value[0] if one else value for name, value in case.options.items()}
+    keep = None if case.keep is None else [[f"v{axis}" for axis in each] for each in case.keep]
+    options = {"keep": keep, "objective": case.objective, "soft": case.soft, **stated, **options}
+    return workflow.safe_table(tables[0] if one else Programme(tables=tuple(tables)), case.tolerance, **options)
+
+
+def disagreement(case, **options) -> str:
+    """What is untrue of the product's answer, found by trying all tables; nothing where all is true."""
+    least = best(case)
+    try:
+        found = asked(case, **options)
+    except InfeasibleError as refused:
+        proved = refused.code in ("no-safe-table", "margin-below-tolerance")
+        return "" if least is None or not proved else f"refused with {refused.code}, {least} exists"
+    if least is None:
+        return "a table was found where none exists"
+    off, value = least
+    wrong = []
+    if not found.violation_bound <= off <= found.violation:
+        wrong.append(f"violation {found.violation}, at least {found.violation_bound}; the least is {off}")
+    if found.violation == off and not found.bound - 1e-9 <= value <= found.value + 1e-9:
+        wrong.append(f"value {found.value}, at least {found.bound}; the least is {value}")
+    if found.status == "optimal" and (found.violation, found.value) != (off, pytest.approx(value)):
+        wrong.append(f"{found.violation}, {found.value} called optimal; {off}, {value} is")
+    return "; ".join(wrong)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_values_and_bounds_agree_with_trying_all_tables(seed):
+    case = random_case(np.random.default_rng(seed))
+    assert disagreement(case) == ""
+    assert disagreement(case, time_limit=1e-3) == ""
+    if len(case.counts) == 1:
+        assert disagreement(case, solver="heuristic") == ""
+
+
+@pytest.mark.parametrize(
+    ("counts", "tolerance", "least"), [([[3, 3, 2]], 4, 4), ([[2, 1], [6, 1]], 3, 2), (IMPOSSIBLE, 3, 2)]
+)
+def test_a_soft_table_may_exceed_kept_figures(counts, tolerance, least):
+    result = workflow.safe_table(counts, tolerance, soft=True)
+    assert (result.violation, result.violation_bound, result.status) == (least, least, "optimal")
+    assert result.sentence.endswith(f"off, by {least} together; the least possible")
 
 
 @settings(max_examples=40)
@@ -272,6 +325,41 @@ def test_linked_tables_that_disagree_are_refused():
     with pytest.raises(InputError) as caught:
         Programme(tables=(one, other))
     assert caught.value.code == "margins-disagree"
+
+
+def misshapen(shape):
+    """Arrays that numpy would stretch or read otherwise, without a word, until they fit the shape."""
+    return st.sampled_from([(1,), (shape[-1],), (1, shape[-1]), (shape[0], 1), (1, *shape), shape[::-1]]).filter(
+        lambda other: other != shape
+    )
+
+
+@given(st.sampled_from([(2, 3), (3, 3), (4, 2)]).flatmap(lambda shape: st.tuples(st.just(shape), misshapen(shape))))
+def test_what_is_stated_for_cells_has_the_shape_of_the_table(shapes):
+    shape, other = shapes
+    counts, wrong = np.full(shape, 7), np.ones(other)
+    for options, code in (
+        ({"objective": "weighted", "weights": wrong}, "bad-weights"),
+        ({"bounds": (0 * wrong, 99)}, "bad-bounds"),
+        ({"bounds": (0, 99 * wrong)}, "bad-bounds"),
+        ({"structural_zeros": wrong == 0}, "bad-table"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            workflow.safe_table(counts, 5, **options)
+        assert caught.value.code == code
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["weights", "bounds", "structural_zeros"])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_of_several_tables_each_has_its_own(name, number):
+    one = CountTable.from_array([[4, 9], [5, 6]], names=("Region", "Sex"))
+    other = CountTable.from_array([[4, 9], [5, 6]], names=("Region", "Age"))
+    each = {"weights": np.ones((2, 2)), "bounds": (0, 99), "structural_zeros": np.zeros((2, 2), bool)}[name]
+    options = {"objective": "weighted"} if name == "weights" else {}
+    with pytest.raises(SpecError) as caught:
+        workflow.safe_table([one, other], 3, **options, **{name: [each] * number})
+    assert caught.value.code == "bad-spec"
 
 
 @pytest.mark.parametrize(
