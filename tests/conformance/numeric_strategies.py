@@ -174,7 +174,7 @@ def idle_groups(spec: MicroaggregationSpec) -> MicroaggregationSpec:
 
 
 def idle_bounds(spec: TopBottomSpec) -> TopBottomSpec:
-    return TopBottomSpec(attributes=spec.attributes)
+    return TopBottomSpec(attributes=spec.attributes, top=1e300)
 
 
 def idle_pram(spec: PramSpec) -> PramSpec:

@@ -10,7 +10,8 @@ Each column is looked at in a sample of at most 100,000 records, ten runs spread
 5. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
    ``25-55``, ``65+``) and not all plain numbers. The order is put down in ``levels``.
 6. *numeric*: all values are numbers or dates, and there are more than 20 different ones, or fractions among them, or
-   they hardly repeat. Numbers with leading zeros are codes.
+   they hardly repeat, or there is only one: a constant tells no categories apart, and may be a weight. Numbers with
+   leading zeros are codes.
 7. *nominal*: everything else. In particular a number with few values: it may well be a code without an order.
 
 A guess is marked ``inferred`` until somebody confirms it. Look at it with ``describe`` and correct it with ``kinds=``
@@ -107,6 +108,7 @@ class _Facts:
     """What the sampled values of a column have in common, marks of missing values left aside."""
 
     distinct: int
+    constant: bool
     repeat: bool  # on average each value occurs twice or more
     numbers: bool
     fractions: bool
@@ -116,7 +118,7 @@ class _Facts:
 
     @property
     def are_categories(self) -> bool:
-        return self.repeat and self.distinct <= MOST_CATEGORIES and not self.fractions
+        return self.repeat and self.distinct <= MOST_CATEGORIES and not self.fractions and not self.constant
 
 
 def _guess(name: str, column: pa.ChunkedArray, sample: pa.ChunkedArray) -> Attribute:
@@ -156,6 +158,7 @@ def _facts(coded: Coded, records: int) -> _Facts:
         numbers = [float(v) for v in levels.to_pylist()] if is_number and not pa.types.is_temporal(kind) else []
     return _Facts(
         distinct=len(levels),
+        constant=len(set(numbers)) == 1,
         repeat=2 * len(levels) <= records,
         numbers=is_number,
         fractions=any(math.isfinite(value) and not value.is_integer() for value in numbers),

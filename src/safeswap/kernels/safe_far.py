@@ -10,6 +10,7 @@ from safeswap.kernels.safe_state import NEVER, copy_levels, gain, price
 
 _PROFILES = 64
 _FAR_PARTNERS = 4000
+_MOST_PAIRS = 1 << 16  # levels of two variables up to which all pairs are tried
 _NOBODY = np.int64(-1)
 
 
@@ -29,7 +30,7 @@ def far_way_out(state, ties, journal, r, table, focus):  # type: ignore[no-untyp
                 continue
             target[v] = new
             for u in range(state.levels.size):
-                if u == v or state.fixed[u] or ties.tied[u]:
+                if u == v or state.fixed[u] or ties.tied[u] or state.levels[v] * state.levels[u] > _MOST_PAIRS:
                     continue
                 for other in range(state.levels[u]):
                     if other == state.codes[r, u]:

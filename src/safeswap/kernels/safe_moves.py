@@ -11,7 +11,8 @@ from numba import njit
 
 from safeswap.kernels.safe_far import far_exchange, far_way_out
 from safeswap.kernels.safe_journal import PER_WANT, make, take_back
-from safeswap.kernels.safe_state import NEVER, copy_levels, gain, move, price, slot_of, want
+from safeswap.kernels.safe_near import LONG, near_cells
+from safeswap.kernels.safe_state import NEVER, copy_levels, gain, move, price, want
 
 _NOBODY = np.int64(-1)
 _PARTNER = 1100.0  # what a partner costs as a rule: a record with one value changed
@@ -94,20 +95,20 @@ def _with_partner(state, ties, journal, r, v, target, focus, looks, most):  # ty
 
 
 @njit(cache=True, nogil=True)
-def _best_way_out(state, ties, journal, r, table, focus, variables, looks):  # type: ignore[no-untyped-def]
+def _best_way_out(state, ties, lines, journal, r, table, focus, variables, looks):  # type: ignore[no-untyped-def]
     """Move a record out of a cell of a table in the cheapest way; its cost, NEVER if there is none."""
     best, chosen, level = NEVER, _NOBODY, 0
     target = np.empty(state.levels.size, dtype=np.int32)
     copy_levels(state.codes[r], target)
+    near = np.empty(LONG, dtype=np.int64)
     length = journal.length[0]
     for turn in range(2 * state.levels.size):  # what needs no partner comes first and is a limit for what does
         v = turn % state.levels.size
         if state.strides[table, v] == 0 or state.fixed[v] or ties.tied[v] != (turn >= state.levels.size):
             continue
         own = state.codes[r, v]
-        for new in range(state.levels[v]):
-            if new == own:
-                continue
+        for place in range(near_cells(state, lines, table, v, focus, False, near)):
+            new = own + (state.keys[near[place]] - state.keys[focus]) // state.strides[table, v]
             target[v] = new
             if ties.tied[v]:
                 cost = _with_partner(state, ties, journal, r, v, target, focus, looks, best)
@@ -128,7 +129,7 @@ def _best_way_out(state, ties, journal, r, table, focus, variables, looks):  # t
 
 
 @njit(cache=True, nogil=True)
-def _empty(state, ties, journal, table, slot, variables, looks):  # type: ignore[no-untyped-def]
+def _empty(state, ties, lines, journal, table, slot, variables, looks):  # type: ignore[no-untyped-def]
     """Move every record out of a cell; the cost of it, or NEVER with nothing moved."""
     start = journal.length[0]
     cost = 0.0
@@ -138,7 +139,7 @@ def _empty(state, ties, journal, table, slot, variables, looks):  # type: ignore
             take_back(state, journal, start)
             return NEVER
         inside = state.counts[slot]
-        more = _best_way_out(state, ties, journal, r, table, slot, variables, looks)
+        more = _best_way_out(state, ties, lines, journal, r, table, slot, variables, looks)
         if more == NEVER or state.counts[slot] >= inside:  # a partner may have come in where the record left
             take_back(state, journal, start)
             return NEVER
@@ -147,7 +148,7 @@ def _empty(state, ties, journal, table, slot, variables, looks):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def _fill(state, ties, journal, table, slot, looks, most):  # type: ignore[no-untyped-def]
+def _fill(state, ties, lines, journal, table, slot, looks, most):  # type: ignore[no-untyped-def]
     """Bring records of neighbouring cells into a cell until it is safe; the cost of it, or NEVER with nothing moved.
 
     It is given up as soon as it costs ``most``.
@@ -158,6 +159,7 @@ def _fill(state, ties, journal, table, slot, looks, most):  # type: ignore[no-un
     if inside < 0:
         return NEVER
     target = np.empty(state.levels.size, dtype=np.int32)
+    near = np.empty(LONG, dtype=np.int64)
     while state.counts[slot] < state.tolerance:
         best, donor, chosen = NEVER, _NOBODY, _NOBODY
         for turn in range(2 * state.levels.size):
@@ -165,14 +167,9 @@ def _fill(state, ties, journal, table, slot, looks, most):  # type: ignore[no-un
             if state.strides[table, v] == 0 or state.fixed[v] or ties.tied[v] != (turn >= state.levels.size):
                 continue
             wanted = state.codes[inside, v]
-            code = np.int64(0)
-            for u in range(state.levels.size):
-                code += state.codes[inside, u] * state.strides[table, u]
-            for level in range(state.levels[v]):
-                if level == wanted:
-                    continue
-                neighbour = slot_of(state, table, code + (level - wanted) * state.strides[table, v])
-                if neighbour < 0 or state.counts[neighbour] == state.tolerance:
+            for place in range(near_cells(state, lines, table, v, slot, True, near)):
+                neighbour = near[place]
+                if state.counts[neighbour] == state.tolerance:
                     continue
                 r, looked = np.int64(state.heads[neighbour]), 0
                 while r >= 0 and looked < looks:
@@ -205,7 +202,7 @@ def _fill(state, ties, journal, table, slot, looks, most):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def make_safe(state, ties, journal, spare, order, tables, variables, looks):  # type: ignore[no-untyped-def]
+def make_safe(state, ties, lines, journal, spare, order, tables, variables, looks):  # type: ignore[no-untyped-def]
     """Treat the unsafe slots in this order; how many are left. ``tables`` is the table of each slot of the order.
 
     ``looks`` is how many partners, and donors of each neighbouring cell, are looked at.
@@ -216,13 +213,13 @@ def make_safe(state, ties, journal, spare, order, tables, variables, looks):  # 
         if want(state.counts[slot], state.tolerance) == 0:
             continue
         journal.length[0] = 0
-        emptied = _empty(state, ties, journal, table, slot, variables, looks)
+        emptied = _empty(state, ties, lines, journal, table, slot, variables, looks)
         moves = journal.length[0]
         for i in range(moves):
             spare.records[i] = journal.records[i]
             copy_levels(journal.after[i], spare.after[i])
         take_back(state, journal, 0)
-        filled = _fill(state, ties, journal, table, slot, looks, emptied)
+        filled = _fill(state, ties, lines, journal, table, slot, looks, emptied)
         if emptied == NEVER and filled == NEVER:
             left += 1
         elif emptied < filled:

@@ -33,6 +33,7 @@ LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50)
 """Relative differences of a number up to which it counts as agreeing so well, and no better."""
 
 _UNSEEN = 1e-6
+_EM_PAIRS = 1e7  # expectation maximisation looks at a sample of no more pairs
 
 MOST_PAIRS = 25_000_000
 """Every pair is weighed; more of them than this are refused."""
@@ -51,8 +52,9 @@ def fellegi_sunter_plot(
 ) -> ConfidentialityPlot:
     """The confidentiality plot by match weights, on numeric and categorical keys.
 
-    ``training`` says where m comes from: from the pairs that belong together, which the agency knows (the worst case),
-    or by expectation maximisation, as an intruder would have to. Needs the extra ``safeswap[linkage]``.
+    ``training`` says where m and u come from. "truth": counted over the pairs that belong together and over those that
+    do not, which the agency knows (the worst case). "em": as an intruder would have to, m by expectation maximisation
+    and u over all pairs. "exact" in the settings says that no sample was drawn. Needs the extra ``safeswap[linkage]``.
     """
     asked = check_request(keys, alpha=alpha, scale="linear", distance="relative")
     steps = _checked_levels(levels)
@@ -88,7 +90,12 @@ def fellegi_sunter_plot(
         labels=record_labels(released),
         policy=policy or Policy(),
         threshold=threshold,
-        settings={"alpha": alpha, "training": training, "pairs": int(weights.size), "exact": True},
+        settings={
+            "alpha": alpha,
+            "training": training,
+            "pairs": int(weights.size),
+            "exact": training == "truth" or weights.size <= _EM_PAIRS,
+        },
         match_weights=_named(told, asked),
         own_weight=np.where(to_known >= 0, own, np.nan),
         notes=tuple(note for note in (how, also) if note),
@@ -130,10 +137,13 @@ def _weighed(
     with _silent(), duckdb.connect(":memory:", config={"enable_external_access": "false"}) as connection:
         database = splink["DuckDBAPI"](connection)
         sides = [database.register(t, dataset_display_name=n) for t, n in ((archive, "a"), (released, "r"))]
+        connection.register("known_side", archive)
+        connection.register("released_side", released)
+        known = [_shares(connection, f"k{j}", levels if is_number else ()) for j, is_number in enumerate(numeric)]
         settings = splink["SettingsCreator"](
             link_type="link_only",
             comparisons=[
-                _comparison(splink, f"k{j}", levels if is_number else (), known=training == "truth")
+                _comparison(splink, f"k{j}", levels if is_number else (), known[j], truth=training == "truth")
                 for j, is_number in enumerate(numeric)
             ],
             blocking_rules_to_generate_predictions=["1=1"],
@@ -141,11 +151,8 @@ def _weighed(
             retain_matching_columns=False,
         )
         linker = splink["Linker"](sides, settings, log_level=logging.CRITICAL)
-        linker.training.estimate_u_using_random_sampling(max_pairs=1e7, seed=1)
-        if training == "truth":
-            linker.training.estimate_m_from_label_column("who")
-        else:
-            linker.training.estimate_parameters_using_expectation_maximisation("1=1", max_pairs=1e7)
+        if training == "em":
+            linker.training.estimate_parameters_using_expectation_maximisation("1=1", max_pairs=_EM_PAIRS)
         found = linker.inference.predict().as_pyarrow_table()
         learnt = linker.misc.save_model_to_json()["comparisons"]
     weights = np.full((released.num_rows, archive.num_rows), -np.inf)
@@ -156,22 +163,54 @@ def _weighed(
     return weights, learnt
 
 
-def _comparison(splink: dict[str, Any], column: str, levels: tuple[float, ...], *, known: bool) -> Any:
-    """The levels of one key, best first. Where truth is known, one that no true pair shows is next to impossible."""
+def _conditions(column: str, levels: tuple[float, ...]) -> list[tuple[str, str]]:
+    """The levels of a key but the last, best first: the condition in SQL, and what it is called."""
     left, right = f"{column}_l", f"{column}_r"
-    equal = splink["CustomLevel"](f"{left} = {right}", label_for_charts="equal")
     graded = [
-        splink["CustomLevel"](
-            f"abs({left} - {right}) <= {level!r} * greatest(abs({left}), abs({right}))",
-            label_for_charts=f"differs by at most {level:.3g}",
-        )
+        (f"abs({left} - {right}) <= {level!r} * greatest(abs({left}), abs({right}))", f"differs by at most {level:.3g}")
         for level in levels
     ]
-    levels_of_key = [equal, *graded, splink["ElseLevel"]()]
-    if known:
-        levels_of_key = [level.configure(m_probability=_UNSEEN) for level in levels_of_key]
+    return [(f"{left} = {right}", "equal"), *graded]
+
+
+def _shares(connection: Any, column: str, levels: tuple[float, ...]) -> dict[str, list[float]]:
+    """The share of each level of a key, counted over all pairs that compare it.
+
+    Over the pairs that belong together ("m"), over those that do not ("u"), and over both ("all").
+    """
+    cases = " ".join(f"when {sql} then {number}" for number, (sql, _) in enumerate(_conditions(column, levels)))
+    last = len(levels) + 1
+    rows = connection.execute(
+        f"with pairs as (select a.{column} as {column}_l, r.{column} as {column}_r, a.who = r.who as together "  # noqa: S608
+        f"from known_side a, released_side r where a.{column} is not null and r.{column} is not null) "
+        f"select together, case {cases} else {last} end as level, count(*) from pairs group by all"
+    ).fetchall()
+    counts = np.zeros((2, last + 1))
+    for together, level, number in rows:
+        counts[int(together), level] = number
+    found = {"m": counts[1], "u": counts[0], "all": counts.sum(axis=0)}
+    return {name: (each / max(1.0, each.sum())).tolist() for name, each in found.items()}
+
+
+def _comparison(
+    splink: dict[str, Any], column: str, levels: tuple[float, ...], known: dict[str, list[float]], *, truth: bool
+) -> Any:
+    """The levels of one key, best first, with their probabilities: m and u where truth is known, else what EM needs.
+
+    A level that no such pair shows is next to impossible. An intruder cannot leave out the pairs that belong together;
+    they are one in as many as there are records.
+    """
+    stated = [splink["CustomLevel"](sql, label_for_charts=label) for sql, label in _conditions(column, levels)]
+    graded = [*stated, splink["ElseLevel"]()]
+    for number, level in enumerate(graded):
+        u = max(known["u" if truth else "all"][number], _UNSEEN)
+        graded[number] = (
+            level.configure(m_probability=max(known["m"][number], _UNSEEN), u_probability=u)
+            if truth
+            else level.configure(u_probability=u)
+        )
     return splink["CustomComparison"](
-        output_column_name=column, comparison_levels=[splink["NullLevel"](column), *levels_of_key]
+        output_column_name=column, comparison_levels=[splink["NullLevel"](column), *graded]
     )
 
 

@@ -15,7 +15,14 @@ from safeswap.engines.base import Engine
 from safeswap.errors import SpecError
 from safeswap.kernels import keyed, moments, rank_pairs
 from safeswap.kernels.threads import run_all
-from safeswap.methods.value_change import ValuePlan, record_words, refuse_constant, refuse_few, rounding_of
+from safeswap.methods.value_change import (
+    ValuePlan,
+    record_words,
+    refuse_constant,
+    refuse_extreme,
+    refuse_few,
+    rounding_of,
+)
 from safeswap.model.audit import Audit, Exchange, Replacement, Rows
 from safeswap.model.invariant import (
     ChangedRecords,
@@ -149,6 +156,8 @@ def _columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
             )
         columns[name] = ordered_numbers(data, name)
         refuse_constant(name, columns[name])
+        if spec.top or spec.bottom:
+            refuse_extreme(name, columns[name])
         ends = _Ends.of(columns[name], spec)
         refuse_few(name, ends.top, "top")
         refuse_few(name, ends.bottom, "bottom")

@@ -6,6 +6,7 @@ for a census; Appel, Kinzel & Nolte, SAFE.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -86,14 +87,16 @@ class Safe:
         tables = [count_cells(data, names) for names in spec.tables]
         refuse_kept_small(data, spec, tables)
         moves = _no_moves(spec)
-        fewest = 0
+        fewest, end = 0, time.monotonic() + spec.time_limit
         if plan.asked:
             found = ready(data, spec, tables, key=key, replicate=replicate)
-            safe = search(found)
-            safe, fewest = improved(found, spec, safe=safe, fewest=plan.fewest_records)
+            safe = search(found, end=end)
+            seconds = end - time.monotonic()
+            safe, fewest = improved(found, spec, safe=safe, fewest=plan.fewest_records, seconds=seconds)
             if not safe:
-                raise unreached(spec.tolerance)
+                raise unreached(found, time_limit=spec.time_limit if time.monotonic() > end else None)
             moves = moves_of(found)
+        timed_out = time.monotonic() > end
         masked, replacements = _applied(data, moves)
         after = [count_cells(masked, names) for names in spec.tables]
         _verify(data, masked, spec, after)
@@ -111,7 +114,7 @@ class Safe:
             algorithm=keyed.ALGORITHM,
             replicate=replicate,
             data_name=data.schema.name,
-            facts=_facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest),
+            facts=_facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest, timed_out=timed_out),
         )
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
@@ -192,6 +195,7 @@ def _facts(
     before: list[TableCells],
     after: list[TableCells],
     fewest: int,
+    timed_out: bool,
 ) -> dict[str, Any]:
     """What the report says: totals for each table and attribute, nothing about any one record."""
     changed = {name: int(np.count_nonzero(flags)) for name, flags in moves.changed.items() if flags.any()}
@@ -202,6 +206,7 @@ def _facts(
         "records_changed": len(moves.rows),
         "fewest_records": min(fewest, len(moves.rows)),
         "proved_fewest": len(moves.rows) <= fewest,
+        "stopped_by_time_limit": timed_out,
         "values_changed": sum(changed.values()),
         "values_changed_by_attribute": changed,
         "records_by_values_changed": _by_number(moves),

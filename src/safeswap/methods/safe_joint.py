@@ -25,11 +25,11 @@ Int64s = npt.NDArray[np.int64]
 MOST_CELLS = 600
 """Combinations up to which fewer records are looked for; eight times as many where the search found nothing."""
 
-_NODES = 50  # a limit on time would make the result depend on the machine
+_NODES = 50  # unlike the limit on time, this one does not make the result depend on the machine
 _VALUE, _FAR = 100, 20
 
 
-def improved(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int) -> tuple[bool, int]:
+def improved(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int, seconds: float) -> tuple[bool, int]:
     """Replace what the search found by something with fewer changes, where there is.
 
     Whether all is safe, and how many records must change at least: no fewer than the ``fewest`` that were known. Where
@@ -38,10 +38,12 @@ def improved(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int) -> tuple[
     made = int((found.state.codes != found.state.original).any(axis=1).sum())
     if (safe and made <= fewest) or spec.search == "quick" or not found.whole or not found.state.strides.size:
         return safe, fewest
+    if seconds <= 0:
+        return safe, fewest
     joint = _joint(found.state, MOST_CELLS if safe else 8 * MOST_CELLS)
     if joint is None:
         return safe, fewest
-    status, moves, bound = _solved(joint, found, spec, most=made if safe else len(found.rows))
+    status, moves, bound = _solved(joint, found, spec, most=made if safe else len(found.rows), seconds=seconds)
     if status == "infeasible" and not safe:
         raise _impossible(spec)
     if moves is None:
@@ -125,7 +127,9 @@ def _far(levels: Int64s, others: Int64s, state: State) -> Int64s:
     return far
 
 
-def _solved(joint: _Joint, found: Ready, spec: SafeSpec, *, most: int) -> tuple[str, _Chosen | None, int]:
+def _solved(
+    joint: _Joint, found: Ready, spec: SafeSpec, *, most: int, seconds: float
+) -> tuple[str, _Chosen | None, int]:
     state, cells = found.state, len(joint.counts)
     start, end, cost = _singles(joint, state)
     occupied = np.flatnonzero(joint.counts)
@@ -171,7 +175,7 @@ def _solved(joint: _Joint, found: Ready, spec: SafeSpec, *, most: int) -> tuple[
     upmost = np.concatenate([joint.counts[start], joint.counts[occupied], np.full(cells, most), np.ones(len(free))])
     status, values, bound = solve(
         cost=price, offset=0.0, upper=upmost.astype(np.float64), matrix=rows, row_lower=lower, row_upper=upper,
-        time_limit=np.inf, most_nodes=_NODES,
+        time_limit=seconds, most_nodes=_NODES,
     )  # fmt: skip
     # Each record costs at most so much, hence so many of them at least; the last digits of the bound are not exact.
     fewest = int(np.ceil(bound / (record + cost.max(initial=0)) - 1e-6)) if np.isfinite(bound) else 0

@@ -6,10 +6,13 @@ pairs, which would have to be taken back together.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from safeswap.kernels import safe_moves
 from safeswap.kernels.safe_journal import Journal
+from safeswap.kernels.safe_near import with_wanting
 from safeswap.kernels.safe_state import Flags, Int32s, Int64s, State, move
 from safeswap.methods.safe_setup import Ready
 
@@ -20,20 +23,46 @@ MOST_CHANGED = 5_000
 _TAKEN_BACK = 10
 _ROUNDS_PER_RECORD = 10
 _STEP = 7919
+_FIRST_RUN = 64  # slots treated before the clock is looked at
+_RUN_SECONDS = 0.1
 
 
-def renew(found: Ready, journal: Journal, spare: Journal) -> None:
-    """Improve a safe state in place. The secret key decides what is tried."""
+Journals = tuple[Journal, Journal]
+
+
+def make_safe(found: Ready, journals: Journals, order: Int64s, *, variables: int, looks: int, end: float) -> bool:
+    """Treat the unsafe slots in this order; whether there was time for all of them.
+
+    ``variables`` of a record may change; ``looks`` partners, and donors of each neighbouring cell, are looked at.
+    """
+    state = found.state
+    tables = np.searchsorted(state.starts, order, side="right") - 1
+    lines = with_wanting(found.lines, state, order)
+    done, number = 0, _FIRST_RUN
+    while done < order.size:
+        began = time.monotonic()
+        if began > end:
+            return False
+        run = slice(done, done + number)
+        safe_moves.make_safe(state, found.ties, lines, *journals, order[run], tables[run], variables, looks)
+        done += number
+        if time.monotonic() - began < _RUN_SECONDS:
+            number *= 2
+    return True
+
+
+def renew(found: Ready, journals: Journals, *, end: float) -> None:
+    """Improve a safe state in place, until ``end`` at most. The secret key decides what is tried."""
     state, tied = found.state, found.ties.tied
     best, cost = state.codes.copy(), changes_cost(state, state.codes)
     rounds = min(MOST_ROUNDS, _ROUNDS_PER_RECORD * int((best != state.original).any(axis=1).sum()))
     for number in range(rounds):
         changed = np.flatnonzero((best != state.original).any(axis=1) & ~_bound(state, best, tied))
-        if not changed.size or changed.size > MOST_CHANGED:
+        if not changed.size or changed.size > MOST_CHANGED or time.monotonic() > end:
             return
         for r in _meeting(state, changed, number):
             move(state, int(r), state.original[r])
-        _safe_again(found, journal, spare, number)
+        _safe_again(found, journals, number, end)
         tried = changes_cost(state, state.codes)
         if not unsafe_slots(state).size and tried <= cost:
             best, cost = state.codes.copy(), tried
@@ -74,13 +103,11 @@ def _meeting(state: State, changed: Int64s, number: int) -> Int64s:
     return np.unique(np.append(together[order[:most]], first))
 
 
-def _safe_again(found: Ready, journal: Journal, spare: Journal, number: int) -> None:
+def _safe_again(found: Ready, journals: Journals, number: int, end: float) -> None:
     state = found.state
     for variables, looks in ((1, 64), (2, 256)):
         slots = unsafe_slots(state)
         if not slots.size:
             return
         keys = state.noise[(slots * 2_654_435_761 + _STEP * number) % state.noise.size]
-        order = slots[np.lexsort((slots, keys))]
-        tables = np.searchsorted(state.starts, order, side="right") - 1
-        safe_moves.make_safe(state, found.ties, journal, spare, order, tables, variables, looks)
+        make_safe(found, journals, slots[np.lexsort((slots, keys))], variables=variables, looks=looks, end=end)

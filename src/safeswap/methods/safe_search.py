@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from safeswap.errors import InfeasibleError
-from safeswap.kernels import safe_finish, safe_moves
+from safeswap.kernels import safe_finish
 from safeswap.kernels.safe_journal import Journal
 from safeswap.kernels.safe_state import Flags, State
-from safeswap.methods.safe_renew import renew
+from safeswap.methods.safe_renew import make_safe, renew, unsafe_slots
 from safeswap.methods.safe_setup import Int64s, Ready
+from safeswap.model.several import several
 
 # How many variables of a record may change, and how many partners and donors are looked at, pass by pass.
 _PASSES = ((1, 8), (1, 64), (2, 1000), (2, 1000))
@@ -27,21 +28,20 @@ class Moves:
     changed: dict[str, Flags]
 
 
-def search(found: Ready) -> bool:
-    """Make all tables safe, in the state; whether that was possible."""
+def search(found: Ready, *, end: float) -> bool:
+    """Make all tables safe, in the state, until ``end`` at most; whether that was possible."""
     state, ties = found.state, found.ties
-    journal, spare = _journal(state), _journal(state)
+    journals = _journal(state), _journal(state)
     for variables, looks in _PASSES:
-        order, tables = _unsafe(state)
-        if not order.size:
+        order = _unsafe(state)
+        if not order.size or not make_safe(found, journals, order, variables=variables, looks=looks, end=end):
             break
-        safe_moves.make_safe(state, ties, journal, spare, order, tables, variables, looks)
-    if _unsafe(state)[0].size and found.whole and not ties.tied.any() and len(found.rows) >= state.tolerance:
+    if _unsafe(state).size and found.whole and not ties.tied.any() and len(found.rows) >= state.tolerance:
         safe_finish.into_one(state, _largest_profile(state))
-    if _unsafe(state)[0].size:
+    if _unsafe(state).size:
         return False
     _give_back(found)
-    renew(found, journal, spare)
+    renew(found, journals, end=end)
     _give_back(found)
     return True
 
@@ -63,12 +63,18 @@ def moves_of(found: Ready) -> Moves:
     )
 
 
-def unreached(tolerance: int) -> InfeasibleError:
-    """No set of changes was found; that there is none was not proved."""
+def unreached(found: Ready, *, time_limit: float | None) -> InfeasibleError:
+    """The refusal where no changes were found, in the ``time_limit`` if that was reached; it proves nothing."""
+    left, tolerance = int(_unsafe(found.state).size), int(found.state.tolerance)
+    within = "" if time_limit is None else f" within {time_limit:g} seconds"
+    hint = "keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels"
     return InfeasibleError(
-        f"no change of records was found after which all cells are 0 or at least {tolerance} and kept margins exact",
+        f"no change of records was found{within} after which all cells are 0 or at least {tolerance} and kept margins "
+        f"exact; {several(left, 'cell')} stayed below",
         code="no-safe-records-found",
-        hint="keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels",
+        hint=hint if time_limit is None else f"allow more time (time_limit), {hint}",
+        cells_left=left,
+        timed_out=time_limit is not None,
     )
 
 
@@ -83,13 +89,13 @@ def _journal(state: State) -> Journal:
     )
 
 
-def _unsafe(state: State) -> tuple[Int64s, Int64s]:
-    """The slots below tolerance, those first that want most records, then as the key decides; the table of each."""
-    slots = np.flatnonzero((state.counts > 0) & (state.counts < state.tolerance))
+def _unsafe(state: State) -> Int64s:
+    """The slots below tolerance, those first that want most records, then as the key decides."""
+    slots = unsafe_slots(state)
     wants = np.minimum(state.counts[slots], state.tolerance - state.counts[slots])
     # What is hard is done first, while most cells can still give and take.
-    order = slots[np.lexsort((slots, state.noise[(slots * 2_654_435_761) % state.noise.size], -wants))]
-    return order, np.searchsorted(state.starts, order, side="right") - 1
+    order = np.lexsort((slots, state.noise[(slots * 2_654_435_761) % state.noise.size], -wants))
+    return np.asarray(slots[order])
 
 
 def _largest_profile(state: State) -> int:

@@ -17,6 +17,7 @@ from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.kernels import cells, keyed, safe_gather
 from safeswap.kernels.safe_journal import Ties
+from safeswap.kernels.safe_near import Lines, lines_of
 from safeswap.kernels.safe_state import State
 from safeswap.methods.safe_slots import TableCells, search_state, slots_of, ties_of
 from safeswap.model.key import Key
@@ -42,6 +43,7 @@ class Ready:
 
     state: State
     ties: Ties
+    lines: Lines
     rows: Int64s
     variables: Names
     own: tuple[Int64s, ...]
@@ -120,6 +122,7 @@ def ready(data: Microdata, spec: SafeSpec, tables: list[TableCells], *, key: Key
     return Ready(
         state=state,
         ties=ties_of(spec.keep, variables, state),
+        lines=lines_of(state),
         rows=rows,
         variables=variables,
         own=tuple(np.argsort(number) for number in levels),

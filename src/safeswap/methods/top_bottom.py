@@ -36,7 +36,7 @@ class TopBottom:
     def plan(self, data: Microdata, spec: TopBottomSpec, *, engine: Engine) -> ValuePlan:
         """How many records lie beyond a bound."""
         beyond = np.zeros(len(data), dtype=np.bool_)
-        for name, values in zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True):
+        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
             beyond |= (values < ends.low) | (values > ends.high)
         cut = int(np.count_nonzero(beyond))
@@ -52,7 +52,7 @@ class TopBottom:
         """Cut off."""
         plan = self.plan(data, spec, engine=engine)
         changes: dict[str, Change] = {}
-        for name, values in zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True):
+        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
             low, high = values < ends.low, values > ends.high
             cut = np.where(low, ends.for_low, np.where(high, ends.for_high, values))
@@ -70,13 +70,17 @@ class TopBottom:
             MissingStays(spec.attributes),
             ReplaysFromAudit(),
         ]
-        for name, values in zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True):
+        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
             unit = rounding_of(values, _places(values, ends, spec))
             promises.append(WithinBounds(name, ends.low, ends.high, (ends.for_low - unit, ends.for_high + unit)))
             if spec.replace_by == "mean":
                 promises.append(KeptMean(name, unit))
         return tuple(promises)
+
+
+def _columns(data: Microdata, spec: TopBottomSpec) -> list[Floats]:
+    return numeric_columns(data, spec.attributes, moments=spec.replace_by == "mean")
 
 
 @dataclass(frozen=True, kw_only=True)

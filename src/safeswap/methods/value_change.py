@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from safeswap.engines.identity import record_identity
-from safeswap.errors import InfeasibleError, SpecError
+from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.kernels import keyed, keyed_numbers
 from safeswap.model.audit import Audit
 from safeswap.model.key import Key
@@ -22,6 +22,9 @@ from safeswap.model.spec import MaskSpec, Names
 
 FEWEST = 3
 """A mean of fewer values than this tells too much about each of them."""
+
+_LARGEST = 1e150
+"""Values up to which sums of squares are finite; differences from one divided by this on have squares above 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +39,11 @@ class ValuePlan(Plan):
         return self.text
 
 
-def numeric_columns(data: Microdata, names: Names) -> list[Floats]:
-    """The attributes as numbers, what is missing as not a number; refused where they are no quantities, or constant."""
+def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> list[Floats]:
+    """The attributes as numbers, what is missing as not a number; refused where they are no quantities, or constant.
+
+    Where their ``moments`` are used, also refused where these cannot be computed.
+    """
     for name in names:
         kind = data.schema[name].kind
         if kind.is_categorical or kind is Kind.HOUSEHOLD:
@@ -50,7 +56,24 @@ def numeric_columns(data: Microdata, names: Names) -> list[Floats]:
     columns = [finite_numbers(data, name) for name in names]
     for name, values in zip(names, columns, strict=True):
         refuse_constant(name, values)
+        if moments:
+            refuse_extreme(name, values)
     return columns
+
+
+def refuse_extreme(name: str, values: Floats) -> None:
+    """Refuse an attribute whose squares, or the sum of them, double precision cannot hold."""
+    known = values[~np.isnan(values)]
+    largest, spread = np.abs(known).max(), np.ptp(known / 2)
+    if largest > _LARGEST or spread < 1 / _LARGEST:
+        what = "values beyond" if largest > _LARGEST else "values that differ by less than"
+        raise InputError(
+            f"{name!r} has {what} {_LARGEST if largest > _LARGEST else 1 / _LARGEST:g}: its mean and deviation cannot "
+            "be computed in double precision",
+            code="out-of-range",
+            hint="state it in another unit, set codes that stand for no quantity to missing, or leave it out",
+            attribute=name,
+        )
 
 
 def refuse_constant(name: str, values: Floats) -> None:

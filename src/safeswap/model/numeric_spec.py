@@ -106,6 +106,8 @@ class TopBottomSpec(AttributesSpec):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> TopBottomSpec:
+        if self.top is None and self.bottom is None and not self.top_share and not self.bottom_share:
+            raise ValueError("nothing would be cut off: give top, bottom, top_share or bottom_share")
         if (self.top is not None and self.top_share) or (self.bottom is not None and self.bottom_share):
             raise ValueError("give a bound or a share, not both for the same end")
         if self.top is not None and self.bottom is not None and self.bottom >= self.top:

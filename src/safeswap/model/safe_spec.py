@@ -31,6 +31,15 @@ class SafeSpec(MaskSpec):
         Literal["thorough", "quick"],
         Field(description="thorough: small files also by an integer programme that proves the fewest records"),
     ] = "thorough"
+    time_limit: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=86_400,
+            allow_inf_nan=False,
+            description="seconds after which the search ends with the safe records that it has, or is given up",
+        ),
+    ] = 600.0
 
     @model_validator(mode="after")
     def _is_consistent(self) -> SafeSpec:

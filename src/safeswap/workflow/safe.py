@@ -75,6 +75,7 @@ def safe_records(
     *,
     keep: Any = (),
     search: Literal["thorough", "quick"] = "thorough",
+    time_limit: float = 600.0,
     key: Key | None = None,
     insecure_seed: int | None = None,
     replicate: int = 0,
@@ -83,8 +84,9 @@ def safe_records(
 
     A table is a list of attributes, ``tables`` one or several of them. The margins in ``keep`` stay exact. One value of
     a record changes rather than two, to a near level rather than a far one; the secret key decides among equals. Where
-    no such records exist, or none were found, an :class:`~safeswap.errors.InfeasibleError` says which. It is not a
-    swap: the facts of the result name the univariate margins that moved.
+    no such records exist, or none were found, an :class:`~safeswap.errors.InfeasibleError` says which. After
+    ``time_limit`` seconds no better records are looked for; the facts of the result say whether that happened, how many
+    records changed and how many must. It is not a swap: the facts also name the univariate margins that moved.
 
     >>> from safeswap import datasets
     >>> tables = [["Race", "EmpTyp", "MS", "Edu", "Age"], ["AnnSal", "Sex", "Edu", "Race"]]
@@ -98,7 +100,13 @@ def safe_records(
     from safeswap.workflow.masking import mask
 
     check_tolerance(tolerance)
-    spec = SafeSpec(tables=tuple(table_names(tables)), keep=_margins(keep), tolerance=int(tolerance), search=search)
+    spec = SafeSpec(
+        tables=tuple(table_names(tables)),
+        keep=_margins(keep),
+        tolerance=int(tolerance),
+        search=search,
+        time_limit=time_limit,
+    )
     return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate)
 
 

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from safeswap import datasets
+from safeswap import datasets, workflow
 from safeswap.io.infer import infer_schema
 from safeswap.io.ranges import order_of_levels, order_of_ranges
 from safeswap.io.read import read
@@ -131,3 +131,23 @@ def test_ranges_are_ordered_by_where_they_begin(levels: list[str], order: tuple[
 def test_levels_without_an_order_of_their_own_get_none() -> None:
     assert order_of_levels(["low", "high"]) == ()
     assert order_of_levels(["10", "9", "-1"]) == ("-1", "9", "10")
+
+
+@pytest.mark.parametrize("value", [0, 1, 7, 1.0, 2.5, "1", "1.0", "12"])
+@pytest.mark.parametrize("missing", [None, "NA"])
+def test_a_constant_number_is_numeric_and_can_be_a_weight(value, missing):
+    values = [value] * 30 + [missing if isinstance(value, str) else None]
+    schema = infer_schema(pa.table({"w": values, "weight": values, "Sex": ["f", "m", "f"] * 10 + ["m"]}))
+    assert [attribute.kind for attribute in schema.attributes] == [Kind.NUMERIC, Kind.WEIGHT, Kind.NOMINAL]
+
+
+@pytest.mark.parametrize("value", ["007", "Bern", True])
+def test_a_constant_that_is_no_number_is_nominal(value):
+    assert infer_schema(pa.table({"c": [value] * 30})).attributes[0].kind is Kind.NOMINAL
+
+
+def test_a_constant_weight_weighs():
+    table = pa.table({"w": [4] * 40, "Sex": ["f", "m"] * 20, "Age": ["old", "young", "old", "old"] * 10})
+    assert workflow.risky(table, keys=["Sex", "Age"], tolerance=45, weight="w").unsafe == 2
+    assert workflow.risky(table, keys=["Sex", "Age"], tolerance=41, weight="w").unsafe == 2
+    assert workflow.risky(table, keys=["Sex", "Age"], tolerance=40, weight="w").unsafe == 0

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.numeric_strategies import enterprises
 
 from safeswap import datasets, workflow
-from safeswap.errors import InfeasibleError, SpecError
+from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -234,3 +234,43 @@ def test_every_one_can_be_released_undone_and_verified(spec, tmp_path):
 def test_the_result_says_records_where_it_counts_records():
     assert "records changed" in repr(mask("noise", attributes=KEYS))
     assert "pairs exchanged" in repr(mask("rank_swap", attributes=KEYS))
+
+
+NUMERIC_SPECS = [
+    {"method": "noise", "size": 0.3},
+    {"method": "noise", "size": 0.3, "kind": "correlated"},
+    {"method": "microaggregation", "k": 3},
+    {"method": "microaggregation", "k": 3, "groups": "univariate"},
+    {"method": "rank_swap", "window": 0.2},
+    {"method": "rank_swap", "window": 0.2, "top": 0.1, "bottom": 0.1},
+    {"method": "top_bottom", "top_share": 0.2},
+    {"method": "top_bottom", "top_share": 0.2, "replace_by": "mean"},
+    {"method": "top_bottom", "top": 1.0},
+]
+
+
+@pytest.mark.parametrize("spec", NUMERIC_SPECS, ids=lambda spec: "-".join(str(value) for value in spec.values()))
+@pytest.mark.parametrize("power", [-323, -308, -200, -150, -100, 0, 100, 149, 154, 200, 307, 308])
+def test_values_of_any_size_stay_finite_or_are_refused(spec, power):
+    rng = np.random.default_rng(1)
+    drawn = np.rint(rng.normal(size=(2, 60)) * 50) * float(f"1e{power - 2}" if power > -320 else f"1e{power}")
+    data = Microdata(
+        pa.table({"x": drawn[0], "y": drawn[1] + drawn[0] / 2}),
+        Schema(name="any", attributes=tuple(Attribute(name=name, kind=Kind.NUMERIC) for name in "xy")),
+    )
+    refused = ""
+    try:
+        masked = workflow.mask(data, {**spec, "attributes": ["x", "y"]}, insecure_seed=1)
+    except InputError as error:
+        refused = error.code
+    if refused:
+        assert (refused, abs(power) >= 149) == ("out-of-range", True)
+        return
+    for name in "xy":
+        assert np.isfinite(masked.data.table[name].to_numpy()).all()
+
+
+def test_top_and_bottom_coding_without_an_end_is_refused():
+    with pytest.raises(SpecError) as caught:
+        mask("top_bottom", attributes=["turnover"])
+    assert "top_share" in str(caught.value) + caught.value.hint

@@ -230,3 +230,38 @@ def test_a_safe_file_is_a_candidate_on_the_map():
     assert found.table.num_rows == 2
     distortion = found.table.column("hellinger").to_pylist()
     assert 0 < distortion[1] < distortion[0]
+
+
+def many_levels(records, levels):
+    drawn = np.random.default_rng(1).integers(0, levels, records)
+    return pa.table({"Place": [f"p{level}" for level in drawn], "Sex": [f"s{level % 2}" for level in drawn]})
+
+
+def test_thousands_of_levels_take_no_longer_than_their_cells():
+    masked = workflow.safe_records(many_levels(20_000, 10_000), [["Place"]], 3, insecure_seed=1, time_limit=120)
+    facts = masked.audit.facts
+    assert not facts["stopped_by_time_limit"]
+    assert facts["records_changed"] <= 1.01 * facts["fewest_records"]
+
+
+def test_when_the_time_is_up_the_tables_are_safe_and_the_facts_say_so():
+    data = many_levels(2_000, 400)
+    stopped = workflow.safe_records(data, [["Place", "Sex"]], 4, insecure_seed=1, time_limit=1e-6)
+    thorough = workflow.safe_records(data, [["Place", "Sex"]], 4, insecure_seed=1)
+    assert workflow.check_tables(stopped.data, [["Place", "Sex"]], 4).is_safe
+    facts = stopped.audit.facts
+    assert facts["stopped_by_time_limit"]
+    assert not thorough.audit.facts["stopped_by_time_limit"]
+    assert facts["fewest_records"] <= thorough.audit.facts["records_changed"] <= facts["records_changed"]
+
+
+def test_when_the_time_is_up_before_kept_margins_could_be_met_that_is_the_reason():
+    with pytest.raises(InfeasibleError) as caught:
+        workflow.safe_records(
+            many_levels(2_000, 400), [["Place", "Sex"]], 4, keep=[["Sex"]], insecure_seed=1, time_limit=1e-6
+        )
+    assert caught.value.code == "no-safe-records-found"
+    assert caught.value.fields["timed_out"]
+    assert caught.value.fields["cells_left"] > 0
+    assert "within 1e-06 seconds" in str(caught.value)
+    assert "time_limit" in caught.value.hint
