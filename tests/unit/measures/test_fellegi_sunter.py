@@ -6,12 +6,16 @@ import builtins
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from tests.oracles.linkage import Case, random_case, shares
 
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, SpecError
 from safeswap.measures import fellegi_sunter
 from safeswap.model.confidentiality import agreement
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Kind, Schema
 
 KEYS = ("turnover", "employees")
 
@@ -97,3 +101,46 @@ def test_without_splink_the_extra_is_named(monkeypatch):
         workflow.confidentiality(masked(), keys=KEYS, linkage="fellegi_sunter", only={"division": "18"})
     assert caught.value.code == "extra-missing"
     assert "safeswap[linkage]" in caught.value.hint
+
+
+def learnt(case, **options):
+    """What the product learns of a case: m and u of each level; and the settings of its plot."""
+    numeric = bool(case.levels)
+    kind = Kind.NUMERIC if numeric else Kind.NOMINAL
+    schema = Schema(name="pairs", attributes=(Attribute(name="key", kind=kind),))
+    before, after = (Microdata(pa.table({"key": side}), schema) for side in (case.before, case.after))
+    levels = {"levels": case.levels} if numeric else {}
+    found = fellegi_sunter.fellegi_sunter_plot(before, after, ["key"], **levels, **options)
+    rows = found.match_weights.to_pylist()
+    return [row["m"] for row in rows], [row["u"] for row in rows], found.settings
+
+
+def disagreement(case) -> str:
+    """What is wrong with m or u; nothing where both are the shares counted pair by pair."""
+    m, u, _ = learnt(case)
+    for name, found, counted in zip("mu", (m, u), shares(case), strict=True):
+        if found != pytest.approx([max(share, 1e-6) for share in counted], abs=1e-12):
+            return f"{name} is {found}, counted {counted}"
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_m_and_u_are_the_shares_counted_pair_by_pair(seed):
+    assert disagreement(random_case(np.random.default_rng(seed))) == ""
+
+
+def test_pairs_that_belong_together_have_no_part_in_u():
+    # 29 records: 17 keep a value of their own, and one other pair agrees by chance.
+    before = [float(3**i) for i in range(29)]
+    after = [*before[:17], before[0], *(-float(5**i) for i in range(11))]
+    _, u, settings = learnt(Case(before, after, (0.001,)))
+    assert u[0] == pytest.approx(1 / 812)
+    assert settings["exact"]
+
+
+def test_a_sample_is_not_called_exact(monkeypatch):
+    case = random_case(np.random.default_rng(1))
+    assert learnt(case, training="em")[2]["exact"]
+    monkeypatch.setattr(fellegi_sunter, "_EM_PAIRS", 10)
+    assert not learnt(case, training="em")[2]["exact"]
+    assert learnt(case)[2]["exact"]
