@@ -27,6 +27,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.plan import Plan
+from safeswap.model.proved import proved_bound
 from safeswap.model.replaced import replaced_column
 from safeswap.model.safe_invariant import SafeCells
 from safeswap.model.safe_spec import SafeSpec
@@ -204,7 +205,7 @@ def _facts(
         "unit": "records",
         "tables": [_table_facts(one, other, spec.tolerance) for one, other in zip(before, after, strict=True)],
         "records_changed": len(moves.rows),
-        "fewest_records": min(fewest, len(moves.rows)),
+        "fewest_records": int(proved_bound(fewest, len(moves.rows))),
         "proved_fewest": len(moves.rows) <= fewest,
         "stopped_by_time_limit": timed_out,
         "values_changed": sum(changed.values()),

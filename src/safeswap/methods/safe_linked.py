@@ -112,7 +112,7 @@ def _least_largest(
         low = limit + 1
     largest = int(np.abs(best - counts).max())
     status: Status = "optimal" if largest <= proved or not largest else "gap"
-    return Found(cells=best, value=float(largest), bound=float(min(proved, largest)), status=status)
+    return Found(cells=best, value=float(largest), bound=float(proved), status=status)
 
 
 def _apart(

@@ -24,6 +24,7 @@ from safeswap.methods.safe_certificate import (
 from safeswap.methods.safe_heuristic import closer_bound, near_table, table_bound
 from safeswap.methods.safe_milp import CellModel, nearest
 from safeswap.methods.safe_problem import Int64s, TableProblem
+from safeswap.model.proved import proved_bound
 from safeswap.model.safe_result import ChangedTable, Objective, SafeTables, Status
 from safeswap.model.table import CountTable
 
@@ -112,7 +113,7 @@ def checked(
         tolerance=problems[0].tolerance,
         objective=terms.objective,
         value=found.value,
-        bound=min(found.bound, found.value),
+        bound=proved_bound(found.bound, found.value),
         status=found.status,
         violation=off[0],
         violation_bound=off[1],
@@ -196,7 +197,7 @@ def _smallest_largest(problem: TableProblem, terms: Terms, end: float) -> Found:
         if isinstance(found, Found):
             largest = int(np.abs(found.cells - problem.counts).max())
             status: Status = "optimal" if largest <= proved else ("gap" if terms.proves(start.size) else "heuristic")
-            return Found(cells=found.cells, value=float(largest), bound=float(min(proved, largest)), status=status)
+            return Found(cells=found.cells, value=float(largest), bound=float(proved), status=status)
         if found.proved and limit == proved:
             proved += 1
         hopeless = found.proved

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.model.proved import proved_bound
 from safeswap.model.several import several
 from safeswap.model.table import Counts, CountTable, Names, long_table
 
@@ -112,6 +113,10 @@ class SafeTables:
     violation: int = 0
     violation_bound: int = 0
     origin: Any = None
+
+    def __post_init__(self) -> None:
+        proved_bound(self.bound, self.value)
+        proved_bound(self.violation_bound, self.violation)
 
     @property
     def after(self) -> CountTable:
