@@ -25,13 +25,14 @@ def suppress_specs(draw: st.DrawFn, data: Microdata) -> SuppressSpec:
     names = draw(st.permutations(data.schema.categorical))[:4]
     tolerances = st.integers(1, min(4, len(data)))
     some = st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)
-    keys = {"keys": names, "up_to": draw(st.integers(1, min(3, len(names))))}
+    up_to = draw(st.none() | st.integers(1, min(3, len(names))))
+    keys = {"keys": names, **({} if up_to is None else {"up_to": up_to})}
     lists = draw(st.lists(st.tuples(some, st.none() | tolerances), min_size=1, max_size=3))
     combinations = [{"keys": chosen, **({"tolerance": q} if q else {})} for chosen, q in lists]
     stated: dict[str, Any] = draw(st.sampled_from([keys, {"combinations": combinations}]))
     spec = SuppressSpec(
         tolerance=draw(tolerances),
-        missing=draw(st.sampled_from(["none", "own", "any"])),
+        missing=draw(st.sampled_from(["none", "own", "any", "vouching"])),
         solver=draw(st.sampled_from(["optimal", "optimal", "greedy"])),
         **stated,
     )

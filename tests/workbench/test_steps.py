@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.workbench.desk import Desk
 
 KEYS = ["Age", "EmpTyp", "Edu", "MS", "Race", "Sex"]
-COMBINATIONS = {"keys": KEYS, "up_to": 3, "tolerance": 3, "missing": "none"}
+COMBINATIONS = {"keys": KEYS, "tolerance": 3, "missing": "none"}
 LONG = 60_000
 
 

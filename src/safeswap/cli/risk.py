@@ -11,6 +11,7 @@ from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, Force, command, names, reading_options
 from safeswap.cli.outputs import check_outputs
 from safeswap.cli.scores import figure
+from safeswap.model.combination import Missing
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,8 +50,11 @@ def risk(
         float, typer.Option(metavar="SHARE", help="share of the population in the file, for the DIS scores")
     ] = 0.01,
     missing: Annotated[
-        Literal["none", "own", "any"] | None,
-        typer.Option(help="a missing key matches nothing, is a value of its own, or matches all"),
+        Missing | None,
+        typer.Option(
+            help="a record counts by the keys that it has (none, any), a missing key is a value (own), or matches all "
+            "both ways (vouching)"
+        ),
     ] = None,
     output: Annotated[
         Path | None,

@@ -47,8 +47,9 @@ def risky(
 ) -> None:
     """List the combinations of keys that too few records share.
 
-    Say which combinations: --keys with --up-to for all of so many keys, --combinations for a list of your own, --levels
-    for ARGUS's identification levels. Totals only; values and records go to files where these are named.
+    Say which combinations: --keys for every combination of up to all of them, with --up-to for smaller ones only,
+    --combinations for a list of your own, --levels for ARGUS's identification levels. Totals only; values and records
+    go to files where these are named.
     """
     from safeswap import workflow
 

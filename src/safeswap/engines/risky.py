@@ -21,10 +21,11 @@ from safeswap.kernels.combinations import (
     mask_of,
     small_cells,
 )
-from safeswap.kernels.wildcards import matching_sizes
+from safeswap.kernels.wildcards import matching_sizes, published_sizes
 from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
+from safeswap.model.several import several
 
 Names = tuple[str, ...]
 Rows = npt.NDArray[np.int64]
@@ -90,11 +91,12 @@ class Risky:
     def sentence(self) -> str:
         """The finding in plain words."""
         share = self.unsafe_records / self.records if self.records else 0.0
-        lists = f"{len(self.combinations):,} combination{'s' if len(self.combinations) > 1 else ''} of keys"
+        lists = several(len(self.combinations), "combination of keys", "combinations of keys")
+        lists += f" ({self.asked.protected})" if self.asked.keys else ""
         if not self.unsafe:
             return f"no combination of values is unsafe, in {lists} over {self.records:,} records"
         return (
-            f"{self.unsafe:,} combination{'s' if self.unsafe > 1 else ''} of values unsafe, in {lists}; "
+            f"{several(self.unsafe, 'combination')} of values unsafe, in {lists}; "
             f"{self.unsafe_records:,} of {self.records:,} records ({share:.2%}) are in one"
         )
 
@@ -162,6 +164,7 @@ class Risky:
         """Totals only, as plain values."""
         return {
             "records": self.records,
+            "protected": self.asked.protected,
             "unsafe_records": self.unsafe_records,
             "unsafe_combinations": self.unsafe,
             "by_dimension": {str(size): number for size, number in self.by_dimension.items()},
@@ -231,9 +234,9 @@ def risky(data: Microdata, combinations: Any) -> Risky:
 
 def unsafe_cells(classes: Classes, keys: list[int], tolerance: float, *, missing: Missing) -> SmallCells:
     """The unsafe cells of one combination, under the stated meaning of a missing value."""
-    if missing != "any" or classes.complete(keys) is None:
+    if missing in ("none", "own") or classes.complete(keys) is None:
         return small_cells(classes, keys, tolerance, skip_blank=missing == "none")
-    sizes = matching_sizes(classes, keys)
+    sizes = published_sizes(classes, keys) if missing == "any" else matching_sizes(classes, keys)
     codes, _ = cell_codes(classes, keys)
     is_small = sizes < lowest_safe(tolerance, sizes)
     _, firsts = np.unique(codes[is_small], return_index=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from safeswap.io.report_section import Section
-from safeswap.methods.suppress import BLANKED, UNSAFE
+from safeswap.methods.suppress import BELOW, BLANKED, UNSAFE
+from safeswap.model.several import several
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
@@ -16,7 +17,8 @@ OWN_FACTS = (UNSAFE, BLANKED)
 _MEANINGS = {
     "none": "A missing value matches nothing: a combination with one is not counted.",
     "own": "A missing value counts as a value of its own.",
-    "any": "A missing value matches every value.",
+    "any": "A record that lacks keys is counted by those that it has, and counts for no other by a key that it lacks.",
+    "vouching": "A missing value matches every value, and its record counts for all that it could be.",
 }
 
 
@@ -32,11 +34,14 @@ def _unsafe(masked: Masked) -> Section:
     rows = masked.audit.facts[UNSAFE]
     most = max((row["before"] for row in rows), default=0) or 1
     meaning = _MEANINGS[masked.spec.as_dict().get("missing", "none")]
+    facts = masked.audit.facts
+    text = ["A combination of values is unsafe if fewer records share it than tolerated.", meaning]
+    if BELOW in facts:  # audit records of earlier versions do not say
+        below = several(facts[BELOW], "record is", "records are")
+        text += [f"Protected: {facts['protected']}.", f"{below} still below the tolerance by the keys published."]
     return Section(
         title="Unsafe combinations before and after, by number of keys",
-        text=tuple(
-            filter(None, ("A combination of values is unsafe if fewer records share it than tolerated.", meaning))
-        ),
+        text=tuple(text),
         columns=("keys together", "combinations of keys", "unsafe before", "unsafe after"),
         rows=tuple((row["keys"], f"{row['lists']:,}", f"{row['before']:,}", f"{row['after']:,}") for row in rows),
         numeric=(0, 1, 2, 3),

@@ -7,18 +7,19 @@ A set of keys is the bits of an integer.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels.combinations import Classes, Flags, cell_codes, cell_sizes, lowest_safe, positions, small_cells
-from safeswap.kernels.wildcards import matching_sizes
+from safeswap.kernels.wildcards import matching_sizes, published_sizes
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Meaning = Literal["none", "own", "any"]
+Meaning = Literal["none", "own", "vouching"]
 
 MOST_ENUMERATED = 12
 """Up to so many keys every set of keys is looked at; above, sets of few keys only."""
@@ -57,6 +58,20 @@ class Problem:
     def needed(self) -> tuple[float, ...]:
         """What the size of each combination's cells must reach."""
         return tuple(float(lowest_safe(tolerance, self.classes.sizes)) for _, tolerance in self.combinations)
+
+    @cached_property
+    def keys(self) -> int:
+        """The keys of all combinations."""
+        return reduce(or_, (mask for mask, _ in self.combinations))
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """Whether every combination of the keys is on the list, all at one tolerance.
+
+        Who agrees in more keys agrees in fewer, so that of the combinations that a record has the largest decides.
+        """
+        every = len({mask for mask, _ in self.combinations}) == (1 << self.keys.bit_count()) - 1
+        return every and len(set(self.needed)) == 1
 
     @cached_property
     def candidates(self) -> Int64s:
@@ -159,10 +174,13 @@ def after(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64s, Int64s
 
 def unsafe_classes(problem: Problem, found: Classes) -> Flags:
     """Per class of a file, whether it is in a cell of some combination that is too small."""
+    if problem.meaning == "none" and problem.is_closed:
+        flags: Flags = published_sizes(found, positions(problem.keys)) < problem.needed[0]
+        return flags
     unsafe = np.zeros(len(found), np.bool_)
     for mask, tolerance in problem.combinations:
         keys = positions(mask)
-        if problem.meaning == "any":
+        if problem.meaning == "vouching":
             sizes = matching_sizes(found, keys)
             unsafe |= sizes < lowest_safe(tolerance, sizes)
         else:
@@ -179,6 +197,44 @@ def everything(problem: Problem) -> Blanking:
     """All that may be blanked, blanked in every record: if this is not safe, nothing is."""
     masks = problem.allowed & ~problem.blank
     return gathered(np.arange(len(problem.members)), masks, problem.members)
+
+
+def restored(problem: Problem, blanking: Blanking) -> Blanking:
+    """The same without the blanks of records that would be safe as they were: only who is unsafe is blanked.
+
+    For the meaning ``none``, where values that come back make no other record less safe.
+    """
+    while blanking.classes.size:
+        needless = _safe_as_they_were(problem, blanking)
+        if not needless.any():
+            break
+        blanking = Blanking(blanking.classes[~needless], blanking.masks[~needless], blanking.numbers[~needless])
+    return blanking
+
+
+def _safe_as_they_were(problem: Problem, blanking: Blanking) -> Flags:
+    found, _, _ = after(problem, blanking)
+    asked, number = blanking.classes, blanking.classes.size
+    together = replace(
+        found,
+        columns=tuple(
+            np.concatenate([column, whole[asked]])
+            for column, whole in zip(found.columns, problem.classes.columns, strict=True)
+        ),
+        sizes=np.concatenate([found.sizes, np.zeros(number, found.sizes.dtype)]),
+    )
+    safe = np.ones(number, np.bool_)
+    for mask, needed in _deciding(problem, problem.blank[asked]):
+        keys = positions(mask)
+        codes, possible = cell_codes(together, keys)
+        complete = together.complete(keys)
+        sizes = together.sizes if complete is None else np.where(complete, together.sizes, 0)
+        there = cell_sizes(codes, possible, sizes)[codes[-number:]]
+        itself = np.where((blanking.masks & mask) != 0, problem.unit[asked], 0.0)
+        safe &= ((problem.blank[asked] & mask) != 0) | (there + itself >= needed)
+        if not safe.any():
+            break
+    return safe
 
 
 def agreeing(problem: Problem, keys: int, *, spare: bool = False) -> Floats:
@@ -215,11 +271,9 @@ def company(problem: Problem, classes: Int64s, candidates: Int64s, *, spare: boo
         rows = np.flatnonzero(problem.blank[classes] == blank)
         part = found[rows]
         part[:, (candidates & blank) != 0] = 0.0
-        for (mask, _), needed in zip(problem.combinations, problem.needed, strict=True):
+        for mask, needed in _deciding(problem, candidates | blank):
             left = mask & ~(candidates | blank)
-            for keys in np.unique(left):
-                if problem.meaning == "none" and keys != mask:
-                    continue
+            for keys in np.unique(left) if problem.meaning != "none" else (mask,):
                 others = (int(keys), spare and bool(keys != mask))
                 if others not in known:
                     known[others] = agreeing(problem, others[0], spare=others[1])[classes]
@@ -231,6 +285,16 @@ def company(problem: Problem, classes: Int64s, candidates: Int64s, *, spare: boo
                     part[np.ix_(some, there)] = np.minimum(part[np.ix_(some, there)], share[some, None])
         found[rows] = part
     return found
+
+
+def _deciding(problem: Problem, missing: Int64s) -> list[tuple[int, float]]:
+    """The combinations that decide about records which lack one of these sets of keys, with what they need.
+
+    Where every combination is on the list, and a blank matches nothing, these are the sets of keys that are left.
+    """
+    if problem.meaning == "none" and problem.is_closed:
+        return [(int(keys), problem.needed[0]) for keys in np.unique(problem.keys & ~missing) if keys]
+    return [(mask, needed) for (mask, _), needed in zip(problem.combinations, problem.needed, strict=True)]
 
 
 def least_masks(problem: Problem, classes: Int64s) -> tuple[Int64s, Floats]:

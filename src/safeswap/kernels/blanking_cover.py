@@ -1,10 +1,11 @@
 """A lower bound where a blank matches every value: records in unsafe cells must be covered by blanked ones.
 
 A record in an unsafe cell of a combination is safe only if enough blanked records match it, or if it is blanked itself.
-Put a price on what each cell lacks. If no record could earn more by blanking some keys than these cost, then no answer
+Put a price on each unit that a cell lacks. A record that blanks some keys earns the price of every cell that it then
+matches, times what it adds there: 1, or its weight. If no record could earn more than its blanks cost, then no answer
 costs less than the prices of all that is lacking (linear programming duality). That a blanked record has to be safe
 itself is left out, which only lowers the bound. Where the file is too large to ask every class what it could earn, a
-record may have the values that pay best in every combination, which lowers it further.
+record may have the greatest weight and the values that pay best in every combination, which lowers it further.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ class _Market:
     def __init__(self, problem: Problem, cells: UnsafeCells) -> None:
         self.problem = problem
         self.cells = cells
-        # A record of the cell itself earns for all that is lacking, once all records of it are blanked.
-        self.itself = np.maximum(0.0, cells.lacks / cells.members - 1.0)
+        # A record of the cell itself earns its share of all that is lacking, once all records of it are blanked.
+        self.shares = cells.lacks / cells.members
+        self.heaviest = float(problem.unit.max())
         self._rows = {int(c): np.flatnonzero(cells.combinations == c) for c in np.unique(cells.combinations)}
         self._word, self._blank_word = words(problem.classes.columns, problem.classes.blanks)
         self._groups: dict[tuple[int, int], tuple[Int64s, Int64s]] = {}
@@ -101,7 +103,7 @@ class _Market:
 
     def best_earnings(self, prices: Floats) -> float:
         """The most that blanking some keys earns for what they cost; what earns too much becomes a constraint."""
-        most = float(prices @ (1 + self.itself)) / unseen_price(self.problem)
+        most = float(prices @ np.maximum(self.heaviest, self.shares)) / unseen_price(self.problem)
         costs = self.problem.cost(self.problem.candidates[1:]).tolist()
         for blank in np.unique(self.problem.blank):
             classes = np.flatnonzero(self.problem.blank == blank)
@@ -136,15 +138,22 @@ class _Market:
         of_cell, of_class = self._grouped(c, blank)
         rows = self._rows[c]
         by_group = np.append(np.bincount(of_cell, prices[rows]), 0.0)  # the last one for classes that cover nothing
-        value: Floats = by_group[of_class]
+        units = self._units()
+        value: Floats = units * by_group[of_class]
         own = self._own[c]
-        value[own >= 0] += (prices * self.itself)[own[own >= 0]]
+        some = own >= 0
+        value[some] += prices[own[some]] * np.maximum(0.0, self.shares[own[some]] - units[some])
         return value
+
+    def _units(self) -> Floats:
+        """What a blanked record of each class adds to the cells that it matches."""
+        return self.problem.unit if self._ask_every_class else np.full(self.problem.members.size, self.heaviest)
 
     def _covered(self, c: int, blank: int, of_class: int) -> tuple[Int64s, Floats]:
         of_cell, groups = self._grouped(c, blank)
         covered = self._rows[c][of_cell == groups[of_class]]
-        return covered, np.where(covered == self._own[c][of_class], 1 + self.itself[covered], 1.0)
+        unit = self._units()[of_class]
+        return covered, np.where(covered == self._own[c][of_class], np.maximum(unit, self.shares[covered]), unit)
 
     def _grouped(self, c: int, blank: int) -> tuple[Int64s, Int64s]:
         """The cells of a combination, and all classes, by the values that are left of it, as small numbers."""
@@ -170,9 +179,10 @@ class _Market:
         return found
 
     def _alone(self) -> Floats:
-        """What one cell can be worth at most: blanking the cheapest key of its own records must not earn more."""
+        """What a unit can be worth at most: blanking the cheapest key of a record of the cell must not earn more."""
         most = np.empty(self.cells.classes.size)
+        units = self._units()[self.cells.classes]
         for c, rows in self._rows.items():
             keys = list(positions(self.problem.combinations[c][0] & self.problem.allowed))
-            most[rows] = self.problem.costs[keys].min(initial=np.inf) / (1 + self.itself[rows])
+            most[rows] = self.problem.costs[keys].min(initial=np.inf) / np.maximum(units[rows], self.shares[rows])
         return most

@@ -26,6 +26,7 @@ from safeswap.kernels.blanking import (
     unsafe_classes,
 )
 from safeswap.kernels.blanking_groups import fill_groups
+from safeswap.kernels.blanking_published import by_published_keys
 from safeswap.kernels.combinations import cell_ranks, positions
 
 _PRICES = (0.3, 0.6, 0.9, 1.1, 1.5, 3.0)
@@ -37,6 +38,7 @@ _CHUNK = 1 << 14
 _MOST_TRIED = 130  # candidates, the cheapest ones; blanking everything is always tried
 _FEWER_TRIED = 48  # where many records choose
 _MANY = 10_000
+_MOST_SWEPT = 500_000_000  # records, combinations and candidates
 _MOST_GUESSED = 64  # candidates among which records first look for company
 
 
@@ -46,10 +48,26 @@ def greedy(problem: Problem, *, end: float = inf) -> Blanking:
     When the time is over, at ``end`` of the clock that only goes forward, what is still unsafe is made safe at once,
     which may cost more than it must.
     """
+    quick = by_published_keys(problem, end=end) if problem.meaning == "none" else None
+    if quick is not None and (problem.is_closed or too_many_to_sweep(problem)):
+        return quick
     state = Greedy(problem, end=end)
     state.look()
     state.join_unsafe()
-    return _in_groups(state) if state.grouped else _at_rising_prices(state, _PRICES)
+    found = _in_groups(state) if state.grouped else _at_rising_prices(state, _PRICES)
+    return found if quick is None or found.cost(problem) <= quick.cost(problem) else quick
+
+
+def too_many_to_sweep(problem: Problem) -> bool:
+    """Whether unsafe records, combinations and sets of keys are too many to be compared one by one.
+
+    Only where a blank matches nothing: there a quick answer does without the list of combinations.
+    """
+    if problem.meaning != "none":
+        return False
+    records = int(problem.members[unsafe_classes(problem, problem.classes)].sum())
+    work = records * len(problem.combinations) * min(problem.candidates.size, _MOST_TRIED)
+    return work > _MOST_SWEPT
 
 
 def _at_rising_prices(state: Greedy, prices: tuple[float, ...]) -> Blanking:

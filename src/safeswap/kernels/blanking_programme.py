@@ -9,8 +9,6 @@ is bound by nothing: both only leave constraints out, so that the optimum is a l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 from typing import Any
 
 import numpy as np
@@ -114,8 +112,7 @@ def build(problem: Problem, taking_part: Int64s, *, slack: Floats) -> BlankingPr
     _, least = least_masks(problem, taking_part)
     dearest = least + slack
     if problem.meaning == "own":
-        counted = reduce(or_, (mask for mask, _ in problem.combinations))
-        dearest = slack.max() - problem.cost(problem.blank[taking_part] & counted)
+        dearest = slack.max() - problem.cost(problem.blank[taking_part] & problem.keys)
     choices = _choices(problem, taking_part, dearest)
     if problem.meaning == "none":
         choices = _different(problem, taking_part, choices)

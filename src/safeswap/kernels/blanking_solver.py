@@ -17,9 +17,10 @@ from safeswap.kernels.blanking import (
     after,
     gathered,
     least_masks,
+    restored,
     unsafe_classes,
 )
-from safeswap.kernels.blanking_greedy import greedy, repaired
+from safeswap.kernels.blanking_greedy import greedy, repaired, too_many_to_sweep
 from safeswap.kernels.blanking_programme import BlankingProgramme, build, neighbours
 from safeswap.kernels.combinations import cell_ranks, positions
 from safeswap.kernels.highs import Programme, Solved, solve
@@ -61,14 +62,10 @@ def blank_least(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bo
     bound = rounded_up(float(least @ problem.members[unsafe]), problem.costs)
     first = greedy(problem, end=end)
     search = _Search(problem, first, bound, unsafe, end, gap)
-    if exact:
+    if exact and not too_many_to_sweep(problem):
         search.run()
-    return Answer(
-        blanking=search.best,
-        cost=search.best.cost(problem),
-        bound=search.bound,
-        greedy_cost=first.cost(problem),
-    )
+    best = restored(problem, search.best) if problem.meaning == "none" else search.best
+    return Answer(blanking=best, cost=best.cost(problem), bound=search.bound, greedy_cost=first.cost(problem))
 
 
 def rounded_up(bound: float, costs: Floats) -> float:

@@ -1,4 +1,4 @@
-"""The cheapest blanks where a blank matches every value: few wide ones serve many records.
+"""The cheapest blanks where a blank matches every value and vouches for others: few wide ones serve many records.
 
 At the extreme, blanking all keys of as many records as a cell lacks at most makes every record safe, whatever the file:
 no answer has to cost more, and in large files hardly any can cost less.

@@ -45,7 +45,9 @@ class MinimalUniques:
 
 
 def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> MinimalUniques:
-    """The minimal uniques of up to ``most`` keys; a blank is a value (own), is in no set (none) or like all (any).
+    """The minimal uniques of up to ``most`` keys.
+
+    A blank is a value (own), is in no set (none, any) or is like all (vouching).
 
     >>> from safeswap.kernels.combinations import classes
     >>> town, job = np.array([0, 0, 1, 1, 2], np.uint8), np.array([0, 1, 0, 0, 0], np.uint8)
@@ -55,13 +57,13 @@ def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> Minim
     """
     keys = len(found.columns)
     most = min(most, keys)
-    if missing == "any" and found.complete(range(keys)) is not None:
+    if missing == "vouching" and found.complete(range(keys)) is not None:
         return _among_wildcards(found, most)
     # The key with most levels splits best: it is the one that most sets of keys begin with.
     order = np.argsort(found.cardinalities, kind="stable")
     width = np.dtype(np.uint16 if max(found.cardinalities) <= 1 << 16 else np.uint32)  # each costs a compilation
     codes = np.stack([found.columns[j].astype(width, copy=False) for j in order])
-    outside = np.array([found.blanks[j] if missing == "none" else -1 for j in order], np.int64)
+    outside = np.array([-1 if missing == "own" else found.blanks[j] for j in order], np.int64)
     classes, masks = _search(codes, outside, np.minimum(found.sizes, 2).astype(np.int8), max(found.cardinalities), most)
     return MinimalUniques(classes, _with_bits(masks, order), keys)
 

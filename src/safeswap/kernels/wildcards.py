@@ -1,7 +1,9 @@
-"""Count combinations in which a blank matches every value: for each cell, the records that could be in it.
+"""Count combinations in which a blank could be any value: one way, by the keys that a record has, or both ways.
 
-Matching is not transitive, so there are no cells to add up. Cells are sorted by which of their keys are blank; a cell
-of one such pattern matches those of another that agree in the keys which neither leaves blank.
+One way (:func:`published_sizes`) a record is counted by its keys that are not blank, and only records that have these
+keys count for it. Both ways (:func:`matching_sizes`) a record with blanks also counts for every record that it could
+be. Neither kind of matching is transitive, so there are no cells to add up. Cells are sorted by which of their keys are
+blank; both ways a cell of one such pattern matches those of another that agree in the keys which neither leaves blank.
 """
 
 from __future__ import annotations
@@ -17,6 +19,31 @@ from safeswap.kernels import cells
 from safeswap.kernels.combinations import Classes, Codes, Sizes, cell_codes, cell_sizes
 
 _PATTERN_COST = 40  # sorting the cells of a pair of patterns costs about so many comparisons per cell
+
+
+def published_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
+    """For each class, the size of all classes that agree with it in those of some keys that it has, itself included.
+
+    A class that lacks one of these keys does not count: who is blanked vouches for nobody.
+
+    >>> from safeswap.kernels.combinations import classes
+    >>> town, job = np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 1], np.uint8)
+    >>> published_sizes(classes([town, job], [3, 2], [2, 9]), [0, 1]).tolist()
+    [1, 1, 1, 3]
+    """
+    patterns = sum((found.is_blank(key).astype(np.int64) << place for place, key in enumerate(keys)), start=np.int64(0))
+    sizes: Sizes = np.empty_like(found.sizes)
+    for pattern in np.unique(patterns):
+        here = patterns == pattern
+        left = [key for place, key in enumerate(keys) if not int(pattern) >> place & 1]
+        if not left:
+            sizes[here] = found.sizes.sum()
+            continue
+        codes, possible = cell_codes(found, left)
+        complete = found.complete(left)
+        counted = found.sizes if complete is None else np.where(complete, found.sizes, found.sizes.dtype.type(0))
+        sizes[here] = cell_sizes(codes, possible, counted)[codes[here]]
+    return sizes
 
 
 def matching_sizes(found: Classes, keys: Sequence[int]) -> Sizes:

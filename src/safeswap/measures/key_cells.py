@@ -12,22 +12,21 @@ import numpy.typing as npt
 from safeswap.engines.key_classes import key_classes
 from safeswap.errors import SpecError
 from safeswap.kernels.combinations import Classes
-from safeswap.kernels.wildcards import matching_sizes
+from safeswap.kernels.wildcards import matching_sizes, published_sizes
 from safeswap.model.combination import MOST_KEYS, Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 
 Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KeyCells:
     """The distinct records over some keys, and for each how many records are like it.
 
-    ``members`` are the records of a cell, ``like`` those that match it, itself included: the two differ only where a
-    missing value matches every value. ``counted`` marks the cells that are looked at: not those with a missing key,
-    where it matches nothing.
+    ``members`` are the records of a cell, ``like`` those that match it, itself included: the two differ only where keys
+    are missing. A record is looked at by every combination of up to all keys. Of those that it has the largest decides,
+    since who agrees in more keys agrees in fewer.
     """
 
     names: tuple[str, ...]
@@ -35,7 +34,6 @@ class KeyCells:
     classes: Classes
     members: Integers
     like: Integers
-    counted: Flags
 
     @property
     def records(self) -> int:
@@ -69,25 +67,17 @@ def key_cells(data: Microdata, names: Sequence[str], *, missing: Missing) -> Key
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Town")))
     >>> data = Microdata(pa.table({"Sex": ["f", "f", "m", "f"], "Town": ["a", "b", "b", None]}), schema)
-    >>> for missing in ("own", "none", "any"):
+    >>> for missing in ("own", "none", "any", "vouching"):
     ...     cells = key_cells(data, ["Sex", "Town"], missing=missing)
-    ...     print(missing, cells.like[cells.of_record].tolist(), cells.counted[cells.of_record].tolist())
-    own [1, 1, 1, 1] [True, True, True, True]
-    none [1, 1, 1, 1] [True, True, True, False]
-    any [2, 2, 1, 3] [True, True, True, True]
+    ...     print(missing, cells.like[cells.of_record].tolist())
+    own [1, 1, 1, 1]
+    none [1, 1, 1, 3]
+    any [1, 1, 1, 3]
+    vouching [2, 2, 1, 3]
     """
     chosen = checked_keys(data, names)
     found = key_classes(data, chosen, missing=missing)
-    complete = found.complete(range(len(chosen))) if missing == "none" else None
-    counted = np.ones(len(found), np.bool_) if complete is None else complete
-    return KeyCells(
-        names=chosen,
-        missing=missing,
-        classes=found,
-        members=found.sizes,
-        like=_matching(found, missing),
-        counted=counted,
-    )
+    return KeyCells(names=chosen, missing=missing, classes=found, members=found.sizes, like=_matching(found, missing))
 
 
 def checked_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
@@ -117,6 +107,7 @@ def checked_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _matching(found: Classes, missing: Missing) -> npt.NDArray[Any]:
-    if missing != "any" or found.complete(range(len(found.columns))) is None:
+    keys = range(len(found.columns))
+    if missing == "own" or found.complete(keys) is None:
         return found.sizes
-    return matching_sizes(found, range(len(found.columns)))
+    return matching_sizes(found, keys) if missing == "vouching" else published_sizes(found, keys)

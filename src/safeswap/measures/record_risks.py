@@ -45,7 +45,7 @@ class RecordRisks:
     @property
     def below_sample(self) -> int:
         """The records of cells whose weights add up to less than their records: F is taken to be f there."""
-        short = self.cells.counted & (self.population < self.cells.like)
+        short = self.population < self.cells.like
         return int(self.cells.members[short].sum())
 
     def __repr__(self) -> str:
@@ -78,8 +78,8 @@ def record_risks(
     """The risk of every record by its keys.
 
     Without a weight the file is the population, and the risk is 1/F. With one it is a sample: the risk is the expected
-    1/F given the sample (Franconi and Polettini), or one over the sum of the weights (``inverse``). Where a missing
-    value matches nothing (``none``) a record with a missing key cannot be found by it, and its risk is 0.
+    1/F given the sample (Franconi and Polettini), or one over the sum of the weights (``inverse``). A record with a
+    missing key is looked for by the keys that it has.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="w", kind="weight")))
@@ -101,7 +101,7 @@ def record_risks(
     else:
         population = cells.sums(np.bincount(cells.of_record, _weights(data, weight), len(cells.classes)))
         risks, told = _estimated(counts, population, model), model
-    return RecordRisks(cells, told, population, np.where(cells.counted, risks, 0.0))
+    return RecordRisks(cells, told, population, risks)
 
 
 def _estimated(counts: npt.NDArray[np.int64], population: Floats, model: RiskModel) -> Floats:

@@ -16,28 +16,31 @@ import pyarrow as pa
 from safeswap.engines.base import Engine
 from safeswap.engines.key_classes import key_classes
 from safeswap.engines.risky import Risky, risky
-from safeswap.errors import InfeasibleError
+from safeswap.errors import InfeasibleError, SpecError
 from safeswap.kernels import blanking
-from safeswap.kernels.blanking import Blanking, Problem
+from safeswap.kernels.blanking import Blanking, Meaning, Problem
 from safeswap.kernels.blanking_solver import Answer, blank_least
 from safeswap.kernels.blanking_wildcards import blank_least_wildcards
-from safeswap.kernels.combinations import classes, mask_of
+from safeswap.kernels.combinations import classes, mask_of, positions
 from safeswap.methods.value_change import ValuePlan, masked_by, record_words
 from safeswap.model.audit import Replacement, Rows
-from safeswap.model.combination import as_combinations, check_combinations
+from safeswap.model.combination import MOST_COMBINATIONS, Missing, as_combinations, check_combinations
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
-from safeswap.model.spec import Names
-from safeswap.model.suppress_invariants import NothingUnsafe, OnlyBlanks
+from safeswap.model.proved import proved_bound
+from safeswap.model.suppress_invariants import EnoughByPublishedKeys, NothingUnsafe, OnlyBlanks
 from safeswap.model.suppress_spec import SuppressSpec
 
-Combinations = tuple[tuple[Names, float], ...]
+Masks = tuple[tuple[int, float], ...]  # combinations as bits, with their tolerances
 
 UNSAFE, BLANKED = "unsafe_combinations", "blanked_by_attribute"
 """Facts of the audit that are tables: what was unsafe before and after, and what was blanked where."""
+
+BELOW = "records_still_below_tolerance"
+"""The fact that counts the records still below the tolerance on the keys that are published of them."""
 
 
 class Suppress:
@@ -86,7 +89,10 @@ class Suppress:
         return replace(masked, audit=replace(masked.audit, facts=facts))
 
     def invariants(self, data: Microdata, spec: SuppressSpec) -> tuple[Invariant, ...]:
-        """Only blanks, other columns untouched, and nothing unsafe left by an independent count."""
+        """Only blanks, other columns untouched, and nothing unsafe left by an independent count.
+
+        Where all keys are protected in every combination, no record is below the tolerance on what is published of it.
+        """
         stated = check_combinations(spec, data.schema, records=len(data))
         others = tuple(name for name in data.attributes if name not in spec.blankable)
         return (
@@ -94,6 +100,7 @@ class Suppress:
             *((UntouchedColumns(others),) if others else ()),
             OnlyBlanks(spec.blankable),
             NothingUnsafe(stated, spec.missing, spec.weight),
+            *((published_keys(spec),) if spec.guards_published_keys else ()),
             ReplaysFromAudit(),
         )
 
@@ -106,33 +113,62 @@ def problem_of(data: Microdata, spec: SuppressSpec) -> tuple[Problem, Rows]:
     """
     stated = check_combinations(spec, data.schema, records=len(data))
     names, costs = spec.names, spec.costs
-    decisive = stated if spec.missing == "none" else _not_implied(stated)
+    meaning: Meaning = "none" if spec.missing == "any" else spec.missing
     found = key_classes(data, names, missing=spec.missing, weight=spec.weight)
     if spec.weight is not None:
         found = _by_weight(data, spec.weight, found)
-    place = {name: j for j, name in enumerate(names)}
+    combinations = tuple((mask_of([names.index(key) for key in keys]), tolerance) for keys, tolerance in stated)
     problem = Problem(
         classes=found,
         members=np.bincount(found.of_record, minlength=len(found)).astype(np.int64),
-        combinations=tuple((mask_of([place[key] for key in keys]), tolerance) for keys, tolerance in decisive),
+        combinations=_decisive(combinations, spec.missing),
         costs=np.array([costs[name] for name in names], np.float64),
-        allowed=mask_of([place[name] for name in spec.blankable]),
-        meaning=spec.missing,
+        allowed=mask_of([names.index(name) for name in spec.blankable]),
+        meaning=meaning,
     )
     return problem, found.of_record.astype(np.int64)
 
 
-def _not_implied(stated: Combinations) -> Combinations:
-    """The combinations that are not part of another one with at least their tolerance.
+def _decisive(stated: Masks, missing: Missing) -> Masks:
+    """The combinations that are constraints, under the stated meaning of a missing value.
 
-    Who agrees in more keys agrees in fewer: where a blank is a value, or matches all, a combination is safe if one that
-    contains it is. Where a blank matches nothing that does not hold, for a record may be blank in the further keys.
+    A record that lacks keys of a combination is counted by those that it has (``any``): then each part of a combination
+    is one in which a missing value matches nothing. Who agrees in more keys agrees in fewer: where a blank is a value,
+    or matches all, a combination is safe if one that contains it is. Where a blank matches nothing that does not hold,
+    for a record may be blank in the further keys.
     """
-    sets = [(frozenset(keys), tolerance) for keys, tolerance in stated]
+    if missing == "none":
+        return stated
+    return _with_parts(stated) if missing == "any" else _not_implied(stated)
+
+
+def _with_parts(stated: Masks) -> Masks:
+    """The combinations and all parts of them, each with the highest tolerance of those that it is part of."""
+    found: dict[int, float] = {}
+    for mask, tolerance in stated:
+        found[mask] = max(tolerance, found.get(mask, 0.0))
+    for size in range(max(mask.bit_count() for mask in found), 1, -1):
+        for mask in [mask for mask in found if mask.bit_count() == size]:
+            for key in positions(mask):
+                part = mask ^ 1 << key
+                found[part] = max(found[mask], found.get(part, 0.0))
+        if len(found) > MOST_COMBINATIONS:
+            raise SpecError(
+                f"these combinations have more than {MOST_COMBINATIONS:,} parts",
+                code="too-many-combinations",
+                hint='name combinations of fewer keys, or take missing="none"',
+            )
+    return tuple(found.items())
+
+
+def _not_implied(stated: Masks) -> Masks:
+    """The combinations that are not part of another one with at least their tolerance."""
+    masks = np.array([mask for mask, _ in stated], np.int64)
+    tolerances = np.array([tolerance for _, tolerance in stated])
     return tuple(
-        each
-        for each, (keys, tolerance) in zip(stated, sets, strict=True)
-        if not any(keys < others and tolerance <= theirs for others, theirs in sets)
+        (mask, tolerance)
+        for mask, tolerance in stated
+        if not ((masks & mask == mask) & (masks != mask) & (tolerances >= tolerance)).any()
     )
 
 
@@ -158,15 +194,17 @@ def _never_safe(data: Microdata, spec: SuppressSpec) -> tuple[str, ...]:
         return ()
     found = []
     for keys, tolerance in spec.stated():
-        one = replace(problem, combinations=((mask_of([spec.names.index(key) for key in keys]), tolerance),))
+        alone = ((mask_of([spec.names.index(key) for key in keys]), tolerance),)
+        one = replace(problem, combinations=_with_parts(alone) if spec.missing == "any" else alone)
         if blanking.unsafe_classes(one, whole).any():
             found.append(" × ".join(keys))
     return tuple(found)
 
 
 def _answer(problem: Problem, spec: SuppressSpec) -> Answer:
-    solve = blank_least_wildcards if spec.missing == "any" else blank_least
-    return solve(problem, seconds=spec.time_limit, gap=spec.gap, exact=spec.solver == "optimal")
+    solve = blank_least_wildcards if spec.missing == "vouching" else blank_least
+    answer = solve(problem, seconds=spec.time_limit, gap=spec.gap, exact=spec.solver == "optimal")
+    return replace(answer, bound=proved_bound(answer.bound, answer.cost))
 
 
 def _drawn_rows(answer: Blanking, of_record: Rows, draws: Any) -> dict[int, Rows]:
@@ -212,6 +250,8 @@ def _facts(masked: Masked, answer: Answer) -> dict[str, Any]:
     before, after = (risky(data, as_combinations(spec)) for data in (masked.original, masked.data))
     costs = spec.costs
     return {
+        "protected": spec.protected,
+        BELOW: published_keys(spec).records_below(masked.data),
         "values_blanked": sum(blanked.values()),
         "importance_blanked": float(answer.cost) if spec.importance else None,
         "answer": _proved(answer),
@@ -223,6 +263,11 @@ def _facts(masked: Masked, answer: Answer) -> dict[str, Any]:
             {"attribute": name, "values": blanked.get(name, 0), "importance": costs[name]} for name in spec.blankable
         ],
     }
+
+
+def published_keys(spec: SuppressSpec) -> EnoughByPublishedKeys:
+    """The count of records by the keys that are published of them, at the lowest tolerance that is stated."""
+    return EnoughByPublishedKeys(spec.names, min(tolerance for _, tolerance in spec.stated()), spec.weight)
 
 
 def _by_dimension(before: Risky, after: Risky) -> list[dict[str, Any]]:

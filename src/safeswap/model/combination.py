@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import combinations as choices
 from math import comb
 from typing import Annotated, Any, Literal
@@ -11,17 +12,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
+from safeswap.model.several import several
 from safeswap.model.spec import Names, spec_error
 
 MOST_COMBINATIONS = 20_000
 MOST_KEYS = 62
 """A set of keys is kept as the bits of one machine integer."""
 
-Missing = Literal["none", "own", "any"]
+Missing = Literal["none", "own", "any", "vouching"]
 """What a missing value means when combinations are counted.
 
 ``none``: it matches nothing, so a record has no combination of keys of which one is missing. ``own``: it is a value of
-its own. ``any``: it matches every value, other missing ones too.
+its own. ``any``: a record is counted by the keys that it has, as if the missing ones had any value, but it counts for
+no other record by a key that it lacks. ``vouching``: it matches every value both ways, so that a record with missing
+keys also counts for all records that it could be.
 """
 
 
@@ -63,10 +67,11 @@ class CombinationFields(BaseModel):
         BeforeValidator(_as_combinations),
         Field(description="combinations of keys to protect, each as names or with a tolerance of its own"),
     ] = ()
-    keys: Annotated[Names, Field(description="protect all combinations of up to `up_to` of these attributes")] = ()
-    up_to: Annotated[int | None, Field(ge=1, description="how many of `keys` go together; left out: all together")] = (
-        None
-    )
+    keys: Annotated[Names, Field(description="protect every combination of up to `up_to` of these attributes")] = ()
+    up_to: Annotated[
+        int | None,
+        Field(ge=1, description="how many of `keys` go together at most; left out: all, as far as the limit allows"),
+    ] = None
     exactly: Annotated[bool, Field(description="only combinations of exactly `up_to` keys, not of fewer")] = False
     levels: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=9)]],
@@ -80,7 +85,11 @@ class CombinationFields(BaseModel):
         Field(ge=0, allow_inf_nan=False, description="as ARGUS says it: a combination with so many or fewer is unsafe"),
     ] = None
     missing: Annotated[
-        Missing, Field(description="a missing value matches nothing (none), is a value (own), matches all (any)")
+        Missing,
+        Field(
+            description="a missing value matches nothing (none), is a value (own), could be any value of its record "
+            "(any), or matches all and counts for others too (vouching)"
+        ),
     ] = "none"
     weight: Annotated[str | None, Field(description="count by this attribute's sum instead of by records")] = None
 
@@ -98,8 +107,7 @@ class CombinationFields(BaseModel):
             raise ValueError("give tolerance (unsafe: fewer) or threshold (unsafe: so many or fewer), not both")
         if self.threshold is not None and self.weight is not None:
             raise ValueError("a threshold is a number of records; sums of weights are compared with a tolerance")
-        if self.levels and 1 not in self.levels.values():
-            raise ValueError("no attribute has identification level 1")
+        _check_levels(self.levels)
         return self
 
     @property
@@ -120,18 +128,42 @@ class CombinationFields(BaseModel):
             found.setdefault(frozenset(names), (names, general))
         return tuple(found.values())
 
+    @property
+    def most_together(self) -> int:
+        """The largest number of ``keys`` that are combined: ``up_to``, or all of them as far as the limit allows."""
+        return largest_size(len(self.keys)) if self.up_to is None else self.up_to
+
+    @property
+    def protected(self) -> str:
+        """The combinations in plain words."""
+        parts = [self._protected_keys()] if self.keys else []
+        if self.combinations:
+            parts.append(several(len(self.combinations), "stated combination"))
+        if self.levels:
+            parts.append(f"the combinations of {len(self.levels)} attributes by identification level")
+        return ", ".join(parts)
+
+    def _protected_keys(self) -> str:
+        most, number = self.most_together, len(self.keys)
+        if self.exactly:
+            return f"every combination of exactly {most} of {several(number, 'key')}"
+        if most == number:
+            return f"every combination of up to all {number} keys" if number > 1 else "1 key"
+        text = f"every combination of up to {most} of {number} keys"
+        return text if self.up_to is not None else f"{text}, the most that {MOST_COMBINATIONS:,} combinations allow"
+
     def _of_keys(self) -> Iterable[Names]:
         if not self.keys:
             return ()
-        most = len(self.keys) if self.up_to is None else self.up_to
-        sizes = (most,) if self.exactly or self.up_to is None else range(1, most + 1)
+        most = self.most_together
+        sizes = (most,) if self.exactly else tuple(range(1, most + 1))
         if sum(comb(len(self.keys), size) for size in sizes) > MOST_COMBINATIONS:
             raise SpecError(
                 f"these are more than {MOST_COMBINATIONS:,} combinations",
                 code="too-many-combinations",
                 hint="name fewer keys, or combinations of fewer of them",
             )
-        return [names for size in sizes for names in choices(self.keys, size)]
+        return _choices(self.keys, sizes)
 
     def _of_levels(self) -> Iterable[Names]:
         """One attribute of level 1 with another of level at most 2 with another of level at most 3, and so on."""
@@ -139,8 +171,6 @@ class CombinationFields(BaseModel):
         for depth in range(1, max(self.levels.values(), default=0) + 1):
             free = [name for name, level in self.levels.items() if level <= depth]
             grown = {group | {name} for group in groups for name in free if name not in group}
-            if not grown:  # fewer attributes than levels
-                break
             groups = sorted(grown, key=sorted)
             if len(groups) > MOST_COMBINATIONS:
                 raise SpecError(
@@ -152,11 +182,45 @@ class CombinationFields(BaseModel):
         return [tuple(sorted(group, key=order.__getitem__)) for group in groups]
 
 
+def largest_size(keys: int) -> int:
+    """How many of so many keys can go together at most, all smaller combinations included, within the limit.
+
+    >>> largest_size(8), largest_size(14), largest_size(15), largest_size(20), largest_size(62)
+    (8, 14, 7, 4, 2)
+    """
+    size, total = 0, 0
+    while size < keys and (total := total + comb(keys, size + 1)) <= MOST_COMBINATIONS:
+        size += 1
+    return max(1, size)
+
+
+@lru_cache(maxsize=8)
+def _choices(keys: Names, sizes: tuple[int, ...]) -> tuple[Names, ...]:
+    return tuple(names for size in sizes for names in choices(keys, size))
+
+
+def _check_levels(levels: Mapping[str, int]) -> None:
+    """Refuse identification levels by which an attribute would be in no combination."""
+    if levels and 1 not in levels.values():
+        raise ValueError("no attribute has identification level 1")
+    for depth in range(1, max(levels.values(), default=0) + 1):
+        able = sum(level <= depth for level in levels.values())
+        if able < depth:
+            lost = next(name for name, level in levels.items() if level > depth)
+            raise ValueError(
+                f"{lost!r} would be in no combination: {several(able, 'attribute has', 'attributes have')} "
+                f"identification level {depth} or less, and {depth} are needed before a higher level counts; "
+                "number the levels without a gap"
+            )
+
+
 class Combinations(CombinationFields):
     """What is to be protected.
 
     >>> Combinations(keys=["A", "B", "C"], up_to=2).stated()[-1]
     (('B', 'C'), 3)
+    >>> len(Combinations(keys=["A", "B", "C"]).stated())
+    7
     >>> [names for names, _ in Combinations(levels={"Town": 1, "Job": 2, "Age": 3, "Sex": 3}).stated()]
     [('Town', 'Job', 'Age'), ('Town', 'Job', 'Sex')]
     >>> Combinations(combinations=[("A",)], threshold=2).stated()

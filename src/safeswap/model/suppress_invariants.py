@@ -2,10 +2,11 @@
 
 ::
 
-    OnlyBlanks       values became missing, and nothing else happened to them
-    NothingUnsafe    no combination of keys singles out too few records
+    OnlyBlanks               values became missing, and nothing else happened to them
+    NothingUnsafe            no combination of keys singles out too few records
+    EnoughByPublishedKeys    no record is singled out by the keys that are published of it
 
-The combinations are counted anew from the columns of the file after, by nothing that the search for blanks has used.
+All counts are taken again from the columns of the file after, by none of the code that searched for blanks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Invariant, Names
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
+from safeswap.model.several import several
 from safeswap.model.value_order import numbers
 
 Integers = npt.NDArray[np.int64]
@@ -32,7 +34,8 @@ _SHORT = 1e-9  # what rounding may take from a sum of weights, as a share
 _WORDS = {
     "none": "a missing value matching nothing",
     "own": "a missing value being a value of its own",
-    "any": "a missing value matching every value",
+    "any": "a record counting by the keys that it has",
+    "vouching": "a missing value matching every value and counting for others",
 }
 
 
@@ -100,21 +103,62 @@ class NothingUnsafe(Invariant):
         return NothingUnsafe(left, self.missing, self.weight) if left else None
 
 
+@dataclass(frozen=True)
+class EnoughByPublishedKeys(Invariant):
+    """Every record shares the values that are published of its keys with enough others, all of whom have these keys."""
+
+    keys: Names
+    tolerance: float
+    weight: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is promised."""
+        unit = "records" if self.weight is None else f"units of {self.weight}"
+        return (
+            f"Every record shares all values that are published of its keys ({', '.join(self.keys)}) with records that "
+            f"have them too: at least {self.tolerance:g} {unit}, its own included."
+        )
+
+    def problem(self, evidence: Evidence) -> str:
+        """The number of records that do not."""
+        below = self.records_below(evidence.after)
+        return f"{several(below, 'record is', 'records are')} below {self.tolerance:g}" if below else ""
+
+    def for_users_of(self, names: Names) -> Invariant | None:
+        """The same for the keys that are released: who agrees in more keys agrees in fewer."""
+        if self.weight is not None and self.weight not in names:
+            return None
+        left = tuple(name for name in self.keys if name in names)
+        return EnoughByPublishedKeys(left, self.tolerance, self.weight) if left else None
+
+    def records_below(self, data: Microdata) -> int:
+        """How many records are below the tolerance on the keys that are published of them."""
+        columns = [_codes(data, name, stated=True) for name in self.keys]
+        weights = None if self.weight is None else numbers(data, self.weight)
+        cells, sizes, members = _cells(columns, weights)
+        least = self.tolerance if weights is None else self.tolerance * (1 - _SHORT)
+        return int(members[_published(cells, sizes, np.arange(len(cells))) < least].sum())
+
+
 def recounted(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:
     """Each combination of keys with the number of its unsafe combinations of values."""
     names = dict.fromkeys(name for keys, _ in promise.combinations for name in keys)
     # Codes that stand for "no answer" are missing, unless missing values are values of their own.
     columns = {name: _codes(data, name, stated=promise.missing != "own") for name in names}
     weights = None if promise.weight is None else numbers(data, promise.weight)
+    distinct, totals, _ = _cells(list(columns.values()), weights)
+    places = {name: place for place, name in enumerate(names)}
     for keys, tolerance in promise.combinations:
-        cells, sizes = _cells([columns[key] for key in keys], weights)
+        cells, sizes, _ = _cells([distinct[:, places[key]] for key in keys], totals)
         if promise.missing == "none":
             complete = (cells >= 0).all(axis=1)
             cells, sizes = cells[complete], sizes[complete]
         least = tolerance if weights is None else tolerance * (1 - _SHORT)
         low = sizes < least
-        if promise.missing == "any" and low.any():
-            low[low] = _matched(cells, sizes, np.flatnonzero(low)) < least
+        if promise.missing in ("any", "vouching") and low.any():
+            matched = _matched if promise.missing == "vouching" else _published
+            low[low] = matched(cells, sizes, np.flatnonzero(low)) < least
         yield keys, int(np.count_nonzero(low))
 
 
@@ -134,17 +178,33 @@ def _codes(data: Microdata, name: str, *, stated: bool) -> Integers:
     return codes
 
 
-def _cells(columns: list[Integers], weights: Floats | None) -> tuple[Integers, npt.NDArray[Any]]:
-    """The distinct combinations of codes, a row each, and how many records, or what weight, each has."""
+def _cells(
+    columns: list[Integers], weights: npt.NDArray[Any] | None
+) -> tuple[Integers, npt.NDArray[Any], npt.NDArray[Any]]:
+    """The distinct combinations of codes, a row each, what weight or how many rows each has, and how many rows."""
     names = [f"c{i}" for i in range(len(columns))]
     table = pa.table(dict(zip(names, columns, strict=True)))
-    if weights is None:
-        counted = table.group_by(names).aggregate([([], "count_all")])
-        sizes = counted["count_all"].to_numpy()
-    else:
-        counted = table.append_column("w", pa.array(weights)).group_by(names).aggregate([("w", "sum")])
-        sizes = counted["w_sum"].to_numpy()
-    return np.stack([counted[name].to_numpy() for name in names], axis=1), sizes
+    if weights is not None:
+        table = table.append_column("w", pa.array(weights))
+    sums = [] if weights is None else [("w", "sum")]
+    counted = table.group_by(names).aggregate([([], "count_all"), *sums])
+    numbers_of_rows = counted["count_all"].to_numpy()
+    sizes = numbers_of_rows if weights is None else counted["w_sum"].to_numpy()
+    return np.stack([counted[name].to_numpy() for name in names], axis=1), sizes, numbers_of_rows
+
+
+def _published(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Floats:
+    """For some cells, the size of all cells that have the keys which they have, and agree with them there."""
+    total = np.zeros(asked.size, np.float64)
+    patterns, of_cell = np.unique(cells[asked] < 0, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        here = np.flatnonzero(of_cell.ravel() == number)
+        left = cells[:, ~pattern]
+        able = np.flatnonzero((left >= 0).all(axis=1))
+        names = np.full(len(cells), -1, np.int64)
+        names[able] = _named(left[able])
+        total[here] = np.bincount(names[able], sizes[able])[names[asked[here]]]
+    return total
 
 
 def _matched(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Floats:
@@ -157,14 +217,15 @@ def _matched(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Float
         for other in range(len(patterns)):
             shared = np.flatnonzero(~(patterns[mine] | patterns[other]))
             there = np.flatnonzero(of_cell == other)
-            total[here] += _agreeing(cells[np.ix_(asked[here], shared)], cells[np.ix_(there, shared)], sizes[there])
+            names = _named(np.concatenate([cells[np.ix_(asked[here], shared)], cells[np.ix_(there, shared)]]))
+            by_name = np.bincount(names[here.size :], sizes[there], int(names.max()) + 1)
+            total[here] += by_name[names[: here.size]]
     return total
 
 
-def _agreeing(ours: Integers, theirs: Integers, sizes: npt.NDArray[Any]) -> Floats:
-    if not ours.shape[1]:
-        return np.full(len(ours), float(sizes.sum()))
-    _, place = np.unique(np.concatenate([ours, theirs]), axis=0, return_inverse=True)
-    place = place.ravel()
-    by_place: Floats = np.bincount(place[len(ours) :], sizes, int(place.max()) + 1).astype(np.float64)
-    return by_place[place[: len(ours)]]
+def _named(rows: Integers) -> Integers:
+    """A number for each row of codes: equal rows, equal numbers, from 0 on without a gap."""
+    names = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        _, names = np.unique(names * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
+    return names.ravel().astype(np.int64)

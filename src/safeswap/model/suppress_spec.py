@@ -24,7 +24,7 @@ class SuppressSpec(CombinationFields, MaskSpec):
 
     importance: Annotated[
         dict[str, Importance],
-        Field(description="what blanking a value of an attribute costs, above 0; 1 where it is not stated"),
+        Field(description="what blanking a value costs: the higher, the rather it is kept; 1 where it is not stated"),
     ] = Field(default_factory=dict)
     keep: Annotated[Names, Field(description="attributes of which no value is blanked")] = ()
     objective: Annotated[
@@ -58,6 +58,18 @@ class SuppressSpec(CombinationFields, MaskSpec):
     def names(self) -> Names:
         """The attributes of all combinations, each once."""
         return tuple(dict.fromkeys(name for keys, _ in self.stated() for name in keys))
+
+    @property
+    def guards_published_keys(self) -> bool:
+        """Whether it follows that no record is below the lowest tolerance on the keys that are published of it.
+
+        Who lacks keys is counted by the others: so every combination of all keys must be protected, as it is by
+        default. Where a missing value is a value, or could be any one of its record, all keys together suffice.
+        """
+        lists = {frozenset(keys) for keys, _ in self.stated()}
+        if self.missing == "none":
+            return len(lists) == (1 << len(self.names)) - 1
+        return self.missing != "vouching" and frozenset(self.names) in lists
 
     @property
     def blankable(self) -> Names:

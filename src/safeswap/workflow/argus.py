@@ -20,16 +20,17 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
     """Every combination of keys that too few records share.
 
     ``combinations`` is a list of lists of names, a :class:`~safeswap.model.combination.Combinations`, or its values as
-    a mapping. The ``parameters`` are those of Combinations: ``keys`` with ``up_to`` for all combinations of so many of
-    them, ``levels`` for ARGUS's identification levels; ``tolerance`` (unsafe: fewer) or ``threshold`` (unsafe: so many
-    or fewer); what a ``missing`` value means ("none": matches nothing, "own": is a value, "any": matches all);
-    ``weight`` to sum an attribute instead of counting records. Of a masking the masked file is looked at.
+    a mapping. The ``parameters`` are those of Combinations: ``keys`` for every combination of up to all of them, or of
+    ``up_to`` at most, ``levels`` for ARGUS's identification levels; ``tolerance`` (unsafe: fewer) or ``threshold``
+    (unsafe: that many or fewer); what a ``missing`` value means ("none": matches nothing, "own": is a value, "any":
+    could be any value of its record, "vouching": matches all and counts for others); ``weight`` to sum an attribute
+    instead of counting records. Of a masking the masked file is looked at.
 
     The result shows totals; ``to_frame`` gives them as dataframes of the caller's type, and inside also the values
     that are unsafe and the records behind them.
 
     >>> from safeswap import datasets
-    >>> found = risky(datasets.cps8d(), keys=["Age", "Edu", "Race", "MS"], up_to=4)
+    >>> found = risky(datasets.cps8d(), keys=["Age", "Edu", "Race", "MS"])
     >>> found.by_dimension, found.to_frame("keys").column_names
     ({1: 0, 2: 0, 3: 0, 4: 2}, ['key', 'records', 'safe_without'])
     >>> risky(datasets.cps8d(), [("Age", "Sex"), ("Race",)], threshold=2).unsafe

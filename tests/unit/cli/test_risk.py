@@ -46,7 +46,7 @@ def test_the_document_has_the_figures_of_python(safeswap, sample):
     assert document["output"] is None
 
 
-@pytest.mark.parametrize("missing", ["none", "own", "any"])
+@pytest.mark.parametrize("missing", ["none", "own", "any", "vouching"])
 def test_a_stated_meaning_of_missing_holds_for_every_figure(safeswap, sample, missing):
     document = safeswap("risk", sample, "--keys", "Sex,Town,Age", "--missing", missing, "--json").document
     expected = workflow.file_risk(workflow.read(sample), ["Sex", "Town", "Age"], missing=missing)

@@ -16,7 +16,7 @@ from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.workflow import risky as verb
 
 NAMES = ("A", "B", "C")
-MEANINGS = ["none", "own", "any"]
+MEANINGS = ["none", "own", "any", "vouching"]
 
 
 def microdata(records, weights=None):

@@ -19,6 +19,8 @@ def matches(one: Record, other: Record, keys: Sequence[int], meaning: str) -> bo
         return all(one[k] is not None and one[k] == other[k] for k in keys)
     if meaning == "own":
         return all(one[k] == other[k] for k in keys)
+    if meaning == "any":  # the other one counts only by keys that it has
+        return all(one[k] is None or one[k] == other[k] for k in keys)
     return all(one[k] is None or other[k] is None or one[k] == other[k] for k in keys)
 
 

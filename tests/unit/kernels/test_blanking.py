@@ -17,7 +17,7 @@ from safeswap.kernels.blanking_greedy import greedy
 from safeswap.kernels.blanking_solver import Answer, blank_least
 from safeswap.kernels.blanking_wildcards import blank_least_wildcards, greedy_wildcards
 
-MEANINGS = ("none", "own", "any")
+MEANINGS = ("none", "own", "vouching")
 Asked = tuple[list[by_hand.Record], list[tuple[tuple[int, ...], int]], list[float], list[int]]
 
 
@@ -37,7 +37,7 @@ def questions(draw: st.DrawFn, most: int = 12) -> Asked:
 
 
 def answer(problem: Problem, *, seconds: float = 20, **terms: Any) -> Answer:
-    solve = blank_least_wildcards if problem.meaning == "any" else blank_least
+    solve = blank_least_wildcards if problem.meaning == "vouching" else blank_least
     return solve(problem, seconds=seconds, **terms)
 
 
@@ -63,7 +63,7 @@ def test_the_greedy_answer_is_safe_and_touches_allowed_keys_only(meaning: str, a
     records, lists, costs, allowed = asked
     problem = by_hand.problem(records, lists, meaning, costs, allowed)
     assume(is_safe(problem, everything(problem)))
-    found = greedy_wildcards(problem) if meaning == "any" else greedy(problem)
+    found = greedy_wildcards(problem) if meaning == "vouching" else greedy(problem)
     assert by_hand.safe(by_hand.blanked(records, problem, found), lists, meaning)
     assert not np.bitwise_or.reduce(found.masks, initial=0) & ~problem.allowed
 
@@ -104,7 +104,7 @@ def test_no_bound_is_above_the_optimum_where_only_some_classes_take_part(meaning
 SIX_BY_TWO: list[by_hand.Record] = [(0, 0), (0, 0), (1, 1), (1, 1), (2, 0), (2, 1)]
 
 
-@pytest.mark.parametrize(("meaning", "values"), [("any", 1), ("none", 2)])
+@pytest.mark.parametrize(("meaning", "values"), [("vouching", 1), ("none", 2)])
 def test_six_records_of_two_keys_lose_no_more_than_they_must(meaning: str, values: int) -> None:
     problem = by_hand.problem(SIX_BY_TWO, [((0, 1), 2)], meaning)
     found = answer(problem)

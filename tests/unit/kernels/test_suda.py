@@ -36,12 +36,12 @@ def by_hand(found: Classes, most: int, missing: str) -> set[tuple[int, int]]:
         blank = [j for j in keys if BLANK in (one[j], other[j])]
         if missing == "own":
             return all(one[j] == other[j] for j in keys)
-        if missing == "none" and blank:
+        if missing in ("none", "any") and blank:
             return False
         return all(one[j] == other[j] for j in keys if j not in blank)
 
     def alone(row: int, keys: tuple[int, ...]) -> bool:
-        if missing == "none" and any(codes[row][j] == BLANK for j in keys):
+        if missing in ("none", "any") and any(codes[row][j] == BLANK for j in keys):
             return False
         others = [i for i in range(len(codes)) if i != row and like(codes[row], codes[i], keys)]
         return found.sizes[row] == 1 and not others
@@ -56,7 +56,7 @@ def by_hand(found: Classes, most: int, missing: str) -> set[tuple[int, int]]:
     }
 
 
-@given(files(), st.sampled_from(["own", "none", "any"]))
+@given(files(), st.sampled_from(["own", "none", "any", "vouching"]))
 def test_minimal_uniques_are_those_of_comparing_all_pairs(case: tuple[Classes, int], missing: str) -> None:
     found, most = case
     unique = suda.minimal_uniques(found, most=most, missing=missing)

@@ -41,12 +41,12 @@ def score(data: Microdata, text: str, **parameters: Any) -> Score:
 
 
 def matches(one: tuple[Any, ...], other: tuple[Any, ...], missing: str) -> bool:
+    """Whether one record counts for the other, by every combination of keys that the other has."""
     if missing == "own":
         return one == other
-    blank = [None in pair for pair in zip(one, other, strict=True)]
-    if missing == "none":
-        return not any(blank) and one == other
-    return all(is_blank or x == y for is_blank, x, y in zip(blank, one, other, strict=True))
+    if missing == "vouching":
+        return all(None in (x, y) or x == y for x, y in zip(one, other, strict=True))
+    return all(y is None or x == y for x, y in zip(one, other, strict=True))
 
 
 def groups(data: Microdata, missing: str) -> list[list[int]]:
@@ -56,7 +56,7 @@ def groups(data: Microdata, missing: str) -> list[list[int]]:
     return [[i for i in every if matches(rows[i], row, missing)] for row in rows]
 
 
-@given(files(), st.sampled_from(["own", "none", "any"]), st.integers(2, 6))
+@given(files(), st.sampled_from(["own", "none", "any", "vouching"]), st.integers(2, 6))
 def test_k_anonymity_counts_the_records_that_too_few_are_like(data: Microdata, missing: str, k: int) -> None:
     alike = [len(group) for group in groups(data, missing)]
     found = score(data, "k_anonymity", keys=KEYS, k=k, missing=missing)
@@ -67,7 +67,7 @@ def test_k_anonymity_counts_the_records_that_too_few_are_like(data: Microdata, m
     assert row["smallest_cell"] == min((number for number in alike if number), default=None)
 
 
-@given(files(), st.sampled_from(["own", "none", "any"]), st.sampled_from(["distinct", "entropy"]))
+@given(files(), st.sampled_from(["own", "none", "any", "vouching"]), st.sampled_from(["distinct", "entropy"]))
 def test_l_diversity_counts_the_records_whose_sensitive_value_can_be_told(
     data: Microdata, missing: str, kind: str
 ) -> None:
@@ -85,7 +85,7 @@ def test_l_diversity_counts_the_records_whose_sensitive_value_can_be_told(
     assert found.detail["least_diversity"].to_pylist()[0] == pytest.approx(min(least, default=None))
 
 
-@given(files(), st.sampled_from(["own", "none", "any"]))
+@given(files(), st.sampled_from(["own", "none", "any", "vouching"]))
 def test_without_weights_the_risk_is_one_over_the_count(data: Microdata, missing: str) -> None:
     expected = [1 / len(group) if group else 0.0 for group in groups(data, missing)]
     found = record_risks(data, KEYS, missing=missing)
@@ -97,7 +97,7 @@ def test_without_weights_the_risk_is_one_over_the_count(data: Microdata, missing
     assert row["above_threshold"] == sum(risk > 0.3 for risk in expected)
 
 
-@given(files(), st.sampled_from(["own", "none", "any"]))
+@given(files(), st.sampled_from(["own", "none", "any", "vouching"]))
 def test_weights_are_summed_over_the_records_alike(data: Microdata, missing: str) -> None:
     weights = data.table["w"].to_pylist()
     sums = [sum(weights[i] for i in group) for group in groups(data, missing)]
@@ -111,7 +111,7 @@ def test_weights_are_summed_over_the_records_alike(data: Microdata, missing: str
     assert (estimate.risks >= found.risks * (1 - 1e-12)).all(), "the mean of 1/F is above one over the mean of F"
 
 
-@given(files(), st.sampled_from(["own", "none", "any"]))
+@given(files(), st.sampled_from(["own", "none", "any", "vouching"]))
 def test_special_uniques_are_few_and_their_scores_add_up(data: Microdata, missing: str) -> None:
     found = special_uniques(data, KEYS, most=3, missing=missing)
     table = found.table(contributions=True)
@@ -171,7 +171,8 @@ def test_what_is_told_holds_no_value_of_a_record(name: str) -> None:
 def test_what_was_made_of_missing_keys_is_told(name: str) -> None:
     data = microdata({"sex": ["f", "m", None], "ill": ["y", "n", "y"]})
     parameters = {"sensitive": "ill"} if name == "l_diversity" else {}
-    for missing, words in (("none", "matches nothing"), ("own", "a value of its own"), ("any", "matches every value")):
+    meanings = {"none": "matches nothing", "own": "a value of its own", "any": "could be any value"}
+    for missing, words in {**meanings, "vouching": "counts for others too"}.items():
         sentence = score(data, name, keys=("sex",), missing=missing, **parameters).sentence
         assert "A missing key (1 record)" in sentence
         assert words in sentence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.kernels import blanking_by_hand as by_hand
+from tests.unit.methods import suppress_by_hand as by_trying
+from tests.unit.methods.suppress_compared import disagreements
 
 import safeswap as ss
 from safeswap import registry
@@ -19,12 +22,12 @@ from safeswap.model.audit import Replacement
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.suppress_invariants import NothingUnsafe, OnlyBlanks, recounted
+from safeswap.model.suppress_invariants import EnoughByPublishedKeys, NothingUnsafe, OnlyBlanks, recounted
 from safeswap.model.suppress_spec import SuppressSpec
 from safeswap.workflow import assess, mask, risky, study
 
 NAMES = ("A", "B", "C")
-MEANINGS = ["none", "own", "any"]
+MEANINGS = ["none", "own", "any", "vouching"]
 OF_OTHER_ATTRIBUTES = ("percentage_bias", "correct_links", "l_diversity")
 
 
@@ -63,7 +66,7 @@ SIX_BY_TWO = [(0, 0), (0, 0), (1, 1), (1, 1), (2, 0), (2, 1)]
 
 
 def test_six_records_of_two_keys_need_one_blank():
-    masked = suppressed(microdata(SIX_BY_TWO, NAMES[:2]), keys=["A", "B"], tolerance=2, missing="any")
+    masked = suppressed(microdata(SIX_BY_TWO, NAMES[:2]), keys=["A", "B"], tolerance=2, missing="vouching")
     assert blanks(masked) == 1
     assert masked.audit.facts["answer"] == "optimal: nothing less would do"
     assert broken_promises(masked) == []
@@ -118,12 +121,12 @@ def test_no_file_that_is_safe_costs_less(asked, missing):
     assert broken_promises(masked) == []
 
 
-@pytest.mark.parametrize("missing", ["own", "any"])
+@pytest.mark.parametrize("missing", ["own", "any", "vouching"])
 def test_a_list_that_another_implies_costs_nothing(missing):
     data = ss.datasets.cps8d()
     small = Microdata(data.table.slice(0, 300), data.schema)
     stated = {"keys": data.schema.categorical[:3], "missing": missing}
-    alone, with_parts = suppressed(small, **stated), suppressed(small, **stated, up_to=3)
+    alone, with_parts = suppressed(small, **stated, up_to=3, exactly=True), suppressed(small, **stated)
     assert blanks(alone) == blanks(with_parts) > 0
     assert broken_promises(with_parts) == []
 
@@ -166,7 +169,8 @@ def test_greedy_is_never_better_than_optimal_and_says_its_gap():
     assert broken_promises(quick) == []
     assert "could be saved" in quick.audit.facts["answer"]
     assert blanks(quick) >= quick.audit.facts["least_possible"]
-    assert quick.audit.facts["unsafe_combinations"] == [{"keys": 8, "lists": 1, "before": 547, "after": 0}]
+    assert quick.audit.facts["unsafe_combinations"][-1] == {"keys": 8, "lists": 1, "before": 547, "after": 0}
+    assert sum(row["lists"] for row in quick.audit.facts["unsafe_combinations"]) == 255
 
 
 def test_undo_gives_the_frame_back():
@@ -233,7 +237,7 @@ def test_a_tolerance_above_the_sum_of_all_weights_is_refused(missing):
 
 def test_few_whole_records_serve_all_where_a_blank_matches_all_and_records_weigh_little():
     data = microdata([(i, i) for i in range(40)], NAMES[:2], [0.5] * 40)
-    masked = suppressed(data, keys=["A", "B"], tolerance=2, weight="w", missing="any", time_limit=1e-6)
+    masked = suppressed(data, keys=["A", "B"], tolerance=2, weight="w", missing="vouching", time_limit=1e-6)
     assert blanks(masked) <= 2 * 4
     assert broken_promises(masked) == []
 
@@ -261,6 +265,82 @@ def test_the_recount_agrees_with_counting_by_hand(records, tolerance, missing):
         assert (left == 0) == by_hand.safe(records, [(keys, tolerance)], missing)
 
 
+def test_a_blanked_record_earns_its_weight_in_the_bound():
+    # The heaviest record, blanked, serves all: the bound took every record for one of weight 1 and called two optimal.
+    data = microdata([(0,), (1,), (0,), (1,)], NAMES[:1], [1.0, 0.5, 2.0, 0.5])
+    masked = suppressed(data, keys=["A"], tolerance=3, weight="w", missing="vouching")
+    assert blanks(masked) == masked.audit.facts["least_possible"] == 1
+
+
+@pytest.mark.parametrize("case", list(by_trying.cases(seed=3, number=48, cells=8)), ids=lambda case: case.missing)
+def test_costs_bounds_and_counts_are_those_of_trying_everything(case):
+    assert disagreements(case) == []
+    assert disagreements(case, solver="greedy") == []
+
+
+def published_below(data, names, k):
+    """Records that fewer than k share the published keys with, counted one after the other."""
+    rows = list(zip(*(data.table[name].to_pylist() for name in names), strict=True))
+    counts = Counter()
+    patterns = {tuple(v is not None for v in row) for row in rows}
+    for pattern in patterns:
+        for row in rows:
+            if all(v is not None for v, shown in zip(row, pattern, strict=True) if shown):
+                counts[tuple(v if shown else None for v, shown in zip(row, pattern, strict=True))] += 1
+    return sum(counts[row] < k for row in rows)
+
+
+@pytest.mark.parametrize("missing", MEANINGS)
+def test_no_record_of_cps_is_below_k_on_the_keys_published_of_it(missing):
+    data = ss.datasets.cps8d()
+    names = data.schema.categorical
+    masked = suppressed(data, keys=names, missing=missing, solver="greedy")
+    below = published_below(masked.data, names, 3)
+    assert masked.audit.facts["records_still_below_tolerance"] == below
+    assert masked.audit.facts["protected"] == "every combination of up to all 8 keys"
+    assert (below == 0) == (missing != "vouching")
+    unsafe = set(risky(data, keys=names, missing=missing).rows().tolist())
+    touched = set().union(*(each.rows.tolist() for each in masked.audit.replacements))
+    if missing in ("none", "any"):
+        assert touched == unsafe
+    assert broken_promises(masked) == []
+
+
+def test_the_whole_table_alone_leaves_records_below_and_says_so():
+    data = ss.datasets.cps8d()
+    names = data.schema.categorical
+    masked = suppressed(data, combinations=[names], solver="greedy")
+    below = published_below(masked.data, names, 3)
+    assert masked.audit.facts["records_still_below_tolerance"] == below > 0
+    assert broken_promises(masked) == []
+
+
+def test_a_record_that_lacks_a_key_may_need_others_to_be_blanked_with_it():
+    # The last record makes the first two safe; whichever key it blanks, one of them has to follow.
+    data = microdata([(0, None), (None, 1), (0, 1)], NAMES[:2])
+    masked = suppressed(data, combinations=[("A", "B")], tolerance=2, missing="any")
+    assert blanks(masked) == 2
+    assert risky(masked, [("A", "B")], tolerance=2, missing="any").unsafe == 0
+
+
+def test_the_promise_on_published_keys_is_checked_on_the_result():
+    data = microdata(SIX_BY_TWO, NAMES[:2])
+    masked = suppressed(data, keys=["A", "B"], tolerance=2)
+    promise = EnoughByPublishedKeys(("A", "B"), 2.0)
+    assert promise.check(data, masked.data, masked.audit).ok
+    assert promise.check(data, data, masked.audit).problem == "2 records are below 2"
+    assert promise.for_users_of(("A",)) == EnoughByPublishedKeys(("A",), 2.0)
+    assert promise.for_users_of(("C",)) is None
+
+
+def test_too_many_parts_of_a_combination_are_refused():
+    names = [f"k{i}" for i in range(16)]
+    data = microdata([tuple(range(16))] * 2 + [tuple(range(1, 17))], names)
+    with pytest.raises(SpecError) as caught:
+        suppressed(data, combinations=[names], tolerance=2, missing="any")
+    assert caught.value.code == "too-many-combinations"
+
+
 def test_what_users_of_some_columns_are_told():
     promise = NothingUnsafe(((("A", "B"), 3.0), (("A",), 5.0)), "none")
     assert promise.for_users_of(("A",)) == NothingUnsafe(((("A",), 5.0),), "none")
@@ -271,7 +351,7 @@ def test_what_users_of_some_columns_are_told():
 @pytest.fixture(scope="module")
 def blanked():
     data = ss.datasets.cps8d()
-    masked = suppressed(data, keys=data.schema.categorical[:5], tolerance=20)
+    masked = suppressed(data, combinations=[data.schema.categorical[:5]], tolerance=20)
     assert blanks(masked) > 100
     return masked
 

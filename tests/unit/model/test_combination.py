@@ -1,8 +1,11 @@
 """Which combinations are meant, and what is refused."""
 
 from itertools import combinations
+from math import comb
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safeswap.errors import SpecError
 from safeswap.model.combination import Combinations, as_combinations, check_combinations
@@ -26,7 +29,23 @@ def test_all_combinations_of_up_to_so_many_keys():
     expected = [each for size in (1, 2, 3) for each in combinations("ABCD", size)]
     assert keys(Combinations(keys=list("ABCD"), up_to=3)) == expected
     assert keys(Combinations(keys=list("ABCD"), up_to=2, exactly=True)) == list(combinations("ABCD", 2))
-    assert keys(Combinations(keys=list("ABCD"))) == [tuple("ABCD")]
+    assert keys(Combinations(keys=list("ABCD"), up_to=4, exactly=True)) == [tuple("ABCD")]
+
+
+def test_keys_alone_mean_every_combination_of_up_to_all_of_them():
+    assert keys(Combinations(keys=list("ABCD"))) == keys(Combinations(keys=list("ABCD"), up_to=4))
+    assert Combinations(keys=list("ABCD")).protected == "every combination of up to all 4 keys"
+
+
+@pytest.mark.parametrize("number", [1, 2, 8, 14, 15, 20, 33, 62])
+def test_above_the_limit_the_largest_size_that_fits_is_taken_and_said(number):
+    asked = Combinations(keys=[f"k{i}" for i in range(number)])
+    most = max(len(each) for each in keys(asked))
+    assert len(keys(asked)) == sum(comb(number, size) for size in range(1, most + 1)) <= 20_000
+    assert most == number or sum(comb(number, size) for size in range(1, most + 2)) > 20_000
+    assert (f"up to {most} of {number} keys, the most that 20,000 combinations allow" in asked.protected) == (
+        most < number
+    )
 
 
 def test_identification_levels_multiply_as_argus_has_them():
@@ -37,6 +56,23 @@ def test_identification_levels_multiply_as_argus_has_them():
         for chosen in (("A", second, third) for second in "BC" for third in "BCD")
         if len(set(chosen)) == 3
     }
+
+
+@given(
+    levels=st.dictionaries(st.sampled_from("ABCDE"), st.integers(1, 5), min_size=1, max_size=5),
+)
+def test_no_attribute_with_an_identification_level_is_left_out_in_silence(levels):
+    ranked = sorted(levels.values())
+    if any(level > place for place, level in enumerate(ranked, 1)):
+        with pytest.raises(SpecError, match="identification level"):
+            Combinations(levels=levels)
+    else:
+        assert set().union(*keys(Combinations(levels=levels))) == set(levels)
+
+
+def test_a_gap_in_the_identification_levels_names_who_would_be_left_out():
+    with pytest.raises(SpecError, match="'q' would be in no combination"):
+        Combinations(levels={"p": 1, "q": 3})
 
 
 def test_a_threshold_is_one_below_the_tolerance():
@@ -71,6 +107,9 @@ def test_a_list_may_have_tolerances_of_its_own():
         {"keys": ["A"], "threshold": 2, "weight": "w"},
         {"levels": {"A": 2}},
         {"levels": {"A": 0}},
+        {"levels": {"A": 1, "B": 3}},
+        {"levels": {"A": 1, "B": 1, "C": 4}},
+        {"levels": {"A": 1, "B": 2, "C": 3, "D": 5}},
         {"keys": ["A"], "missing": "all"},
     ],
 )

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.measures.record_risks import RiskModel, record_risks
-from safeswap.measures.risk.key_measure import KeyMeasure, over
+from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, over
 from safeswap.model.combination import Missing
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.several import several
@@ -31,9 +31,7 @@ class IndividualRisk(KeyMeasure):
         "Franconi & Polettini (2004), Individual risk estimation in μ-Argus: a review, PSD 2004, LNCS 3050",
     )
 
-    missing: Annotated[
-        Missing, Field(description="a missing key matches nothing (none), is a value (own), matches all (any)")
-    ] = "any"
+    missing: Annotated[Missing, Field(description=MEANING_OF_MISSING)] = "any"
     weight: Annotated[str, Field(description="survey weight; none: the file is the population")] = ""
     model: Annotated[
         RiskModel, Field(description="with a weight: the expected 1/F given the sample, or 1 / sum of weights")

@@ -32,16 +32,16 @@ class KAnonymity(KeyMeasure):
     def score(self, comparison: Comparison) -> Score:
         """The figure with its sentence; the detail has the size of the list of unsafe cells and the smallest cell."""
         cells = self._cells(comparison)
-        unsafe = cells.counted & (cells.like < self.k)
+        unsafe = cells.like < self.k
         records, listed = int(cells.members[unsafe].sum()), int(unsafe.sum())
         value = records / cells.records if cells.records else 0.0
-        smallest = int(cells.like[cells.counted].min()) if cells.counted.any() else None
+        smallest = int(cells.like.min()) if cells.like.size else None
         detail = pa.table(
             {
                 "k": [self.k],
                 "records": [cells.records],
                 "unsafe_records": [records],
-                "cells": [int(cells.counted.sum())],
+                "cells": [len(cells.classes)],
                 "unsafe_cells": [listed],
                 "smallest_cell": pa.array([smallest], pa.int64()),
             }

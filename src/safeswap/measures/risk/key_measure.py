@@ -12,19 +12,27 @@ from safeswap.model.combination import Missing
 from safeswap.model.score import Comparison
 
 _MEANINGS: dict[Missing, str] = {
-    "none": "matches nothing: who lacks one is not found by it",
+    "none": "matches nothing: the record is counted by the keys that it has",
     "own": "is a value of its own",
-    "any": "matches every value",
+    "any": "could be any value: the record is counted by the keys that it has",
+    "vouching": "matches every value, and counts for others too",
 }
+
+
+MEANING_OF_MISSING = (
+    "a record counts by the keys that it has (none, any), a missing key is a value (own), or matches all both ways "
+    "(vouching)"
+)
 
 
 class KeyMeasure(ParametricMeasure):
     """A figure of the released file, by the keys that an intruder can be assumed to know."""
 
-    keys: Annotated[Names, Field(description="key variables that make the cells; all categorical if empty")] = ()
-    missing: Annotated[
-        Missing, Field(description="a missing key matches nothing (none), is a value (own), matches all (any)")
-    ] = "none"
+    keys: Annotated[
+        Names,
+        Field(description="key variables, looked at in every combination of up to all; all categorical if empty"),
+    ] = ()
+    missing: Annotated[Missing, Field(description=MEANING_OF_MISSING)] = "none"
 
     def _cells(self, comparison: Comparison) -> KeyCells:
         return key_cells(comparison.after, self._names(comparison), missing=self.missing)

@@ -46,7 +46,7 @@ class LDiversity(KeyMeasure):
         self._check(comparison)
         cells, data = self._cells(comparison), comparison.after
         diversity, known = diversities(cells, data, self.sensitive, entropy=self.kind == "entropy")
-        exposed = cells.counted & (known > 0)
+        exposed = known > 0
         # An entropy of exactly log l falls short of it by what rounding takes.
         unsafe = exposed & (diversity < self.l * (1 - 1e-12))
         records = int(known[unsafe].sum())

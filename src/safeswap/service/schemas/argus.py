@@ -10,11 +10,12 @@ from safeswap.service.schemas.common import Wire, example
 
 
 class RiskyRequest(Wire):
-    """Which combinations of keys are to be looked at; the parameters are those of `risky` in Python."""
+    """Which combinations of keys are to be looked at; the parameters are those of `risky` in Python.
 
-    model_config = ConfigDict(
-        json_schema_extra=example(combinations={"keys": ["Age", "Edu", "Race"], "up_to": 3, "tolerance": 3})
-    )
+    `keys` alone mean every combination of up to all of them.
+    """
+
+    model_config = ConfigDict(json_schema_extra=example(combinations={"keys": ["Age", "Edu", "Race"], "tolerance": 3}))
 
     combinations: dict[str, Any]
 
@@ -23,6 +24,7 @@ class RiskyAnswer(Wire):
     """How many combinations too few records share: totals, never the values."""
 
     sentence: str
+    protected: str = Field(default="", description="The combinations that were looked at, in words.")
     records: int
     unsafe_records: int
     unsafe_combinations: int

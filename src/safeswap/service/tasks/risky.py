@@ -18,7 +18,7 @@ def told(session: ArgusSession) -> dict[str, Any]:
     stages = [stage.as_dict() for stage in session.stages]
     if found is not None:
         return {"sentence": found.sentence, **found.as_dict(), "stages": stages}
-    none: dict[str, Any] = {"unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
+    none: dict[str, Any] = {"protected": "", "unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
     nothing = {**none, "records": len(session.now.data), "keys": [], "combinations": []}
     return {"sentence": "No combination of keys is left.", **nothing, "stages": stages}
 

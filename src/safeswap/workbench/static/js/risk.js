@@ -34,8 +34,9 @@ begin(async ({ project, may, answers: [recode, recipe] }) => {
 const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box) => box.value);
 
 function combinations() {
-  const chosen = keys();
-  return { keys: chosen, up_to: Math.max(1, Math.min(Number(byId("up-to").value), chosen.length)), tolerance: Number(byId("tolerance").value), missing: byId("missing").value };
+  const chosen = keys(), most = byId("up-to").value;
+  // Left empty, every combination of up to all keys is meant.
+  return { keys: chosen, ...(most === "" ? {} : { up_to: Math.max(1, Math.min(Number(most), chosen.length)) }), tolerance: Number(byId("tolerance").value), missing: byId("missing").value };
 }
 
 function keep(recipe, etag) {
@@ -152,8 +153,8 @@ function step() {
   const kind = byId("step-kind").value;
   if (kind !== "suppress") return { step: kind, ...state.form.read() };
   // What a suppression says besides its keys has no field here, and stays when it is edited.
-  const edited = state.recipe.steps[state.editing];
-  return { ...(edited?.method === "suppress" ? edited : { method: "suppress" }), ...combinations() };
+  const edited = state.recipe.steps[state.editing], { up_to: _, ...kept } = edited?.method === "suppress" ? edited : { method: "suppress" };
+  return { ...kept, ...combinations() };
 }
 
 function edit(i) {
@@ -176,7 +177,8 @@ function leave() {
 
 function tick({ keys: chosen = [], up_to: upTo, tolerance, missing }) {
   for (const box of byId("keys").querySelectorAll("input")) box.checked = chosen.includes(box.value);
-  for (const [id, value] of [["up-to", upTo], ["tolerance", tolerance], ["missing", missing]]) if (value !== undefined) byId(id).value = value;
+  byId("up-to").value = upTo ?? "";
+  for (const [id, value] of [["tolerance", tolerance], ["missing", missing]]) if (value !== undefined) byId(id).value = value;
   look();
 }
 
