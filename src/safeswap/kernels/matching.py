@@ -6,10 +6,13 @@ stratum and their classes differ in every coordinate.
 * One coordinate, a stratum of n records whose largest class has m: the maximum is min(n // 2, n − m). It is reached by
   laying the records out class by class and pairing i with i + n/2 (no class is longer than half), or, where one class
   holds more than half, by pairing all others with members of it.
-* Several coordinates: a maximum b-matching in the graph of compatible classes. An upper bound comes from half-integral
-  duality (a label's records cannot be paired among themselves; a class can be paired with its neighbours only). A
-  greedy pass that takes the most crowded labels first mostly reaches it; where it does not, an integer programme
-  (HiGHS) decides. Where only the number is asked for and no label is crowded, the degrees alone prove it.
+* Several coordinates: a maximum b-matching in the graph of compatible classes. Half of all records, and all records
+  outside a label, are upper bounds. A greedy pass that takes the most crowded labels first often reaches one; where it
+  does not, augmenting paths (:mod:`safeswap.kernels.augmenting`) lead to the maximum and prove it. Where only the
+  number is asked for and no label is crowded, the degrees alone prove it.
+
+The work on a stratum is limited. Where the limit is reached the result is a range: a number of pairs that was found,
+and one that cannot be exceeded.
 
 Classes come in a canonical order given by the caller, so that the result depends on neither row order nor label names.
 """
@@ -17,24 +20,51 @@ Classes come in a canonical order given by the caller, so that the result depend
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from safeswap.kernels.augmenting import close_gap, may_pair
+
 Counts = npt.NDArray[np.int64]
 
-_EXACT_CLASSES = 400
-"""Strata with more classes than this are left to the greedy pass; the result then says whether it is proved."""
+_WORK = 2_000_000_000
+"""Comparisons of two classes after which a stratum is left as it is: some twenty seconds."""
+
+_GREEDY_WORK = 50_000_000
+"""A stratum whose greedy pass would need more comparisons begins with the first partner that fits instead."""
+
+
+class Total(NamedTuple):
+    """How many pairs were found, and the number that cannot be exceeded: the same where the maximum is proved.
+
+    >>> Total(40, 40).is_proved, Total(40, 45).is_proved
+    (True, False)
+    """
+
+    found: int
+    most: int
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the number found is the maximum."""
+        return self.found == self.most
 
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """Moves (class a, class b, number of pairs), their total, and whether no larger total exists."""
+    """Moves (class a, class b, number of pairs), their total, and the number that no matching exceeds."""
 
     moves: Counts
     total: int
-    proved: bool
+    most: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether no larger matching exists."""
+        return self.total == self.most
 
 
 def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Matching:
@@ -53,40 +83,32 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
     bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
     if coordinates.shape[1] == 1:
         moves = _one_coordinate(bounds, counts)
-        return Matching(moves, int(moves[:, 2].sum()), True)
-    labels = _dense_labels(coordinates)
-    moves, short = _greedy_strata(bounds, labels, counts)
-    if not len(short):
-        return Matching(moves, int(moves[:, 2].sum()), True)
-    proved = True
-    for start, end in ((bounds[s], bounds[s + 1]) for s in short):
-        if end - start > _EXACT_CLASSES:
-            proved = False
-            continue
-        exact = _integer_programme(labels[start:end], counts[start:end])
-        exact[:, :2] += start
-        moves = np.concatenate([moves[(moves[:, 0] < start) | (moves[:, 0] >= end)], exact])
-    return Matching(moves, int(moves[:, 2].sum()), proved)
+        total = int(moves[:, 2].sum())
+        return Matching(moves, total, total)
+    moves, most = _match_strata(bounds, _dense_labels(coordinates), counts, _GREEDY_WORK, _WORK)
+    return Matching(moves, int(moves[:, 2].sum()), int(most))
 
 
-def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> int:
+def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
     """The number of pairs only; for one coordinate, and for crowds that are small, without building the moves.
 
     >>> largest_total(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080]))
-    7080
+    Total(found=7080, most=7080)
     """
     if not len(strata):
-        return 0
+        return Total(0, 0)
     starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
     size = np.add.reduceat(counts, starts)
     if coordinates.shape[1] > 1:
         total, open_strata = _total_by_degrees(starts, size, coordinates, counts)
         if not open_strata.any():
-            return total
+            return Total(total, total)
         rest = np.repeat(open_strata, np.diff(np.r_[starts, len(counts)]))
-        return total + largest_matching(strata[rest], coordinates[rest], counts[rest]).total
+        matched = largest_matching(strata[rest], coordinates[rest], counts[rest])
+        return Total(total + matched.total, total + matched.most)
     largest = np.maximum.reduceat(counts, starts)
-    return int(np.minimum(size // 2, size - largest).sum())
+    total = int(np.minimum(size // 2, size - largest).sum())
+    return Total(total, total)
 
 
 def _total_by_degrees(
@@ -225,7 +247,7 @@ def _dense_labels(coordinates: Counts) -> Counts:
 
 @njit(cache=True, nogil=True)
 def _upper_bound(labels: Counts, counts: Counts) -> int:
-    """No matching is larger: half of all; all but one label; neighbours of a class plus half of the uninvolved."""
+    """No matching is larger than half of all, nor than all but one label."""
     classes, coordinates = labels.shape
     total = counts.sum()
     bound: int = total // 2
@@ -234,23 +256,12 @@ def _upper_bound(labels: Counts, counts: Counts) -> int:
         for c in range(classes):
             sizes[labels[c, j]] += counts[c]
         bound = min(bound, total - sizes.max())
-    for c in range(classes):
-        neighbours = 0
-        for d in range(classes):
-            compatible = True
-            for j in range(coordinates):
-                if labels[c, j] == labels[d, j]:
-                    compatible = False
-                    break
-            if compatible:
-                neighbours += counts[d]
-        bound = min(bound, neighbours + (total - neighbours - counts[c]) // 2)
     return bound
 
 
 @njit(cache=True, nogil=True)
-def _greedy_strata(bounds: Counts, labels: Counts, counts: Counts) -> tuple[Counts, Counts]:
-    """Greedy moves in every stratum, and the strata in which they stay below the upper bound."""
+def _match_strata(bounds: Counts, labels: Counts, counts: Counts, greedy_work: int, work: int) -> tuple[Counts, int]:
+    """The moves in every stratum, and the number of pairs that cannot be exceeded."""
     levels = 0
     for j in range(labels.shape[1]):
         if len(labels):
@@ -258,16 +269,68 @@ def _greedy_strata(bounds: Counts, labels: Counts, counts: Counts) -> tuple[Coun
     crowd = np.zeros((labels.shape[1], levels), dtype=np.int64)
     moves = np.empty((max(64, 2 * len(counts)), 3), dtype=np.int64)
     made = 0
-    short = np.empty(len(bounds), dtype=np.int64)
-    shorts = 0
+    most = 0
     for s in range(len(bounds) - 1):
         start, end = bounds[s], bounds[s + 1]
         before = made
-        moves, made = _greedy(labels[start:end], counts[start:end], crowd, moves, made, start)
-        if moves[before:made, 2].sum() < _upper_bound(labels[start:end], counts[start:end]):
-            short[shorts] = s
-            shorts += 1
-    return moves[:made].copy(), short[:shorts].copy()
+        own_labels, own_counts = labels[start:end], counts[start:end]
+        if own_counts.sum() * (end - start) <= greedy_work:
+            moves, made = _greedy(own_labels, own_counts, crowd, moves, made, start)
+        else:
+            moves, made = _first_fit(own_labels, own_counts, moves, made, start)
+        bound = _upper_bound(own_labels, own_counts)
+        if moves[before:made, 2].sum() < bound:
+            begun = moves[before:made].copy()
+            begun[:, :2] -= start
+            closed, bound, _ = close_gap(own_labels, own_counts, begun, bound, work)
+            if closed[:, 2].sum() > begun[:, 2].sum():
+                while before + len(closed) > len(moves):
+                    moves = np.concatenate((moves, np.empty_like(moves)))
+                closed[:, :2] += start
+                made = before + len(closed)
+                moves[before:made] = closed
+        most += bound
+    return moves[:made].copy(), most
+
+
+@njit(cache=True, nogil=True)
+def _first_fit(labels: Counts, counts: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
+    """Pair each class, those with the most crowded labels first, with the first ones that it may be paired with."""
+    order = _hardest_first(labels, counts)
+    sorted_labels = labels[order]
+    left = counts[order]
+    following = np.arange(1, len(counts) + 1)  # the next class that may have records left
+    for a in range(len(counts)):
+        previous = a
+        b = following[a]
+        while left[a] and b < len(counts):
+            if left[b] and may_pair(sorted_labels, a, b):
+                x = min(left[a], left[b])
+                left[a] -= x
+                left[b] -= x
+                if made == len(moves):
+                    moves = np.concatenate((moves, np.empty_like(moves)))
+                moves[made] = (order[a] + offset, order[b] + offset, x)
+                made += 1
+            if not left[b]:
+                following[previous] = following[b]
+            else:
+                previous = b
+            b = following[b]
+    return moves, made
+
+
+@njit(cache=True, nogil=True)
+def _hardest_first(labels: Counts, counts: Counts) -> Counts:
+    """Classes by how few records they may be paired with, as if coordinates were independent."""
+    partners = np.ones(len(counts))
+    for j in range(labels.shape[1]):
+        sizes = np.zeros(labels[:, j].max() + 1, dtype=np.int64)
+        for c in range(len(counts)):
+            sizes[labels[c, j]] += counts[c]
+        for c in range(len(counts)):
+            partners[c] *= 1.0 - sizes[labels[c, j]] / counts.sum()
+    return np.argsort(partners, kind="mergesort")
 
 
 @njit(cache=True, nogil=True)
@@ -327,27 +390,3 @@ def _most_crowded(labels: Counts, left: Counts, crowd: Counts, closed: npt.NDArr
             best = c
             best_crowd = largest
     return best
-
-
-def _integer_programme(labels: Counts, counts: Counts) -> Counts:
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import coo_array
-
-    classes = len(counts)
-    a, b = np.triu_indices(classes, k=1)
-    compatible = (labels[a] != labels[b]).all(axis=1)
-    a, b = a[compatible], b[compatible]
-    if not len(a):
-        return np.zeros((0, 3), dtype=np.int64)
-    edges = np.arange(len(a))
-    incidence = coo_array((np.ones(2 * len(a)), (np.r_[a, b], np.r_[edges, edges])), shape=(classes, len(a)))
-    solution = milp(
-        -np.ones(len(a)),
-        integrality=np.ones(len(a)),
-        bounds=Bounds(0, np.minimum(counts[a], counts[b])),
-        constraints=LinearConstraint(incidence.tocsr(), ub=counts),
-        options={"mip_rel_gap": 0.0},
-    )
-    amounts = np.rint(solution.x).astype(np.int64)
-    used = amounts > 0
-    return np.stack([a[used], b[used], amounts[used]], axis=1).astype(np.int64)
