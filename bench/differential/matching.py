@@ -1,14 +1,15 @@
 """The most pairs on counts of classes, against Edmonds' algorithm on single records; exits 1 on any disagreement.
 
-    python -m bench.differential.matching [cases]
+python -m bench.differential.matching [cases]
 """
 
 from __future__ import annotations
 
 import sys
 
-from safeswap.kernels import matching
 from tests.unit.kernels.matching_cases import Case, maximum_by_records, small_case, wide_case
+
+from safeswap.kernels import matching
 
 
 def disagrees(case: Case) -> bool:

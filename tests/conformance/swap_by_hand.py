@@ -36,7 +36,8 @@ class Rules:
 
     def allow(self, a: int, b: int) -> bool:
         def differ(name: str) -> bool:
-            return self.values[name][a] != self.values[name][b]
+            one, other = (self.values[name][row] for row in (a, b))
+            return one != other and {one, other} != {"0.0", "-0.0"}  # different bits, the same number
 
         enough = any if self.spec.true_swap == "any" else all
         return (
@@ -82,6 +83,11 @@ def keyed_order(data: Microdata, key: Key, *, stage: int = 0, replicate: int = 0
 
 
 def uniform_pairs(rules: Rules, order: Sequence[int]) -> list[Pair]:
+    """Consecutive records of the order, kept where they may be paired."""
+    return [(a, b) for a, b in zip(order[::2], order[1::2], strict=False) if rules.allow(a, b)]
+
+
+def stratified_pairs(rules: Rules, order: Sequence[int]) -> list[Pair]:
     """Consecutive records of each stratum along the order, kept where they are true swaps."""
     waiting: dict[tuple[str, ...], int] = {}
     pairs = []

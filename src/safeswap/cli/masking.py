@@ -17,7 +17,7 @@ from safeswap.cli.wording import as_options
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
-    from safeswap.model.plan import Plan
+    from safeswap.model.plan import Plan, Relaxation
     from safeswap.model.spec import MaskSpec
 
 INSIDE = "stays inside"
@@ -138,14 +138,22 @@ def mask_file(
 
 def show_plan(console: Console, plan: Plan) -> None:
     """Whether it can be done; where not, what would make it possible."""
-    console.say(plan.sentence + ("." if plan.is_feasible else ": it cannot be done."))
+    impossible = plan.asked > (plan.feasible if plan.at_most is None else plan.at_most)
+    refused = ": it cannot be done." if impossible else ": no way to do it was found."
+    console.say(plan.sentence + ("." if plan.is_feasible else refused))
     if plan.relaxations:
-        rows = [(as_options(each.change), f"{each.feasible:,}") for each in plan.relaxations]
+        rows = [(as_options(each.change), _feasible(each)) for each in plan.relaxations]
         console.say(table(["what would help", "pairs then feasible"], rows, right="lr"))
-    relaxations = [{"change": each.change, "feasible": each.feasible} for each in plan.relaxations]
-    facts = {"records": plan.records, "asked": plan.asked, "feasible": plan.feasible, "binds": list(plan.binds)}
-    plain = {**facts, "is_feasible": plan.is_feasible, "relaxations": relaxations}
+    relaxations = [each.as_dict() for each in plan.relaxations]
+    facts = {"records": plan.records, "asked": plan.asked, "feasible": plan.feasible, "at_most": plan.at_most}
+    plain = {**facts, "binds": list(plan.binds), "is_feasible": plan.is_feasible, "relaxations": relaxations}
     console.result({"command": plan.method, "plan": plain})
+
+
+def _feasible(relaxation: Relaxation) -> str:
+    """The number of pairs, or its range where the maximum is not proved."""
+    upper = "" if relaxation.at_most is None else f" to {relaxation.at_most:,}"
+    return f"{relaxation.feasible:,}{upper}"
 
 
 def tell(console: Console, masked: Masked) -> None:

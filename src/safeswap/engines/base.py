@@ -42,7 +42,11 @@ class Classes:
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """How many pairs to draw under which constraint, and the derived keys that decide the order."""
+    """How many pairs to draw under which constraint, and the derived keys that decide the order.
+
+    With ``repair`` consecutive records of each stratum are paired along the order, and a shortfall is made good.
+    Without, consecutive records of the whole order are paired, and pairs that the constraint forbids are dropped.
+    """
 
     constraint: Constraint
     wanted: int

@@ -1,9 +1,9 @@
 """The engine for files that do not fit in memory: records ordered and exchanged in DuckDB, spilling to disk.
 
-Only records whose draw is low enough to matter enter the database, with their codes. Within a stratum they are
-numbered in the order of their draws; the odd ones are paired with the next, a pair counts if it differs in every
-coordinate, and the first so many in the order of the later draw are taken. That is the walk of
-:mod:`safeswap.kernels.pairing`, told in windows.
+Only records whose draw is low enough to matter enter the database, with their codes. They are numbered in the order of
+their draws, within a stratum or all together; the odd ones are paired with the next, a pair counts if it is of one
+stratum and differs in every coordinate, and the first so many in the order of the later draw are taken. That is the
+walk of :mod:`safeswap.kernels.pairing`, told in windows.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class DuckDBEngine:
             drawn, found = self._walk_prefixes(data, request, names)
         else:
             drawn = self._load_weighted(data, request, names, request.targeting)
-            found = self._walk(drawn, request, names)
+            found = self._walk(data, drawn, request, names)
         if found.number < request.wanted and request.repair:
-            found = self._repair(request, drawn, found)
+            found = self._repair(data, request, drawn, found)
         self.store.drop(drawn)
         return found
 
@@ -100,7 +100,7 @@ class DuckDBEngine:
             likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
             share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
             drawn, number = self._load(data, request, names, share)
-            found = self._walk(drawn, request, names)
+            found = self._walk(data, drawn, request, names)
             if found.number >= request.wanted or share >= 1.0:
                 return drawn, found
             expected = (found.number + 1) / (number + 1)
@@ -146,27 +146,31 @@ class DuckDBEngine:
         self.store.drop(raced)
         return drawn
 
-    def _walk(self, drawn: str, request: PairRequest, names: Names) -> StoredPairs:
+    def _walk(self, data: RecordStream, drawn: str, request: PairRequest, names: Names) -> StoredPairs:
         constraint = request.constraint
         places = range(len(names))
-        same = f"PARTITION BY {', '.join(f'c{i}' for i in range(len(constraint.equal)))}" if constraint.equal else ""
+        equal = range(len(constraint.equal))
+        by_stratum = request.repair and constraint.equal
+        same = f"PARTITION BY {', '.join(f'c{i}' for i in equal)}" if by_stratum else ""
+        differ = _differ(constraint, [data.signed_zeros(name) for name in names])
+        agree = "".join(f"a{i} = b{i} AND " for i in equal)
         ahead = "".join(f", lead(c{i}) OVER w AS b{i}" for i in places)
         own = "".join(f", c{i} AS a{i}" for i in places)
         query = (
             f"SELECT row_number() OVER (ORDER BY h, l) AS k, * FROM (SELECT r AS a, lead(r) OVER w AS b, "  # noqa: S608
             f"lead(h) OVER w AS h, lead(l) OVER w AS l, row_number() OVER w AS n{own}{ahead} "
             f"FROM {drawn} WINDOW w AS ({same} ORDER BY h, l)) "
-            f"WHERE n % 2 = 1 AND b IS NOT NULL AND {_differ(constraint, names)} "
+            f"WHERE n % 2 = 1 AND b IS NOT NULL AND {agree}{differ} "
             f"QUALIFY k <= {request.wanted}"
         )
         table = self.store.table_of(query)
         number = self.store.number(f"SELECT count(*) FROM {table}")  # noqa: S608
         return StoredPairs(table=table, number=number, columns=names)
 
-    def _repair(self, request: PairRequest, drawn: str, found: StoredPairs) -> StoredPairs:
+    def _repair(self, data: RecordStream, request: PairRequest, drawn: str, found: StoredPairs) -> StoredPairs:
         """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes."""
         names = found.columns
-        numbered, classes = self._classes_in_order(drawn, names, request.constraint)
+        numbered, classes = self._classes_in_order(data, drawn, names, request.constraint)
         matching = " AND ".join(f"x.c{i} = y.c{i}" for i in range(len(names))) or "true"
         sides = " UNION ALL ".join(
             f"SELECT k, {side} AS r, {', '.join(f'{side}{i} AS c{i}' for i in range(len(names)))} FROM {found.table}"  # noqa: S608
@@ -184,7 +188,9 @@ class DuckDBEngine:
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first)
         return self._dealt(decided, found, drawn=drawn, numbered=numbered, members=members, matching=matching)
 
-    def _classes_in_order(self, drawn: str, names: Names, constraint: Constraint) -> tuple[str, Classes]:
+    def _classes_in_order(
+        self, data: RecordStream, drawn: str, names: Names, constraint: Constraint
+    ) -> tuple[str, Classes]:
         """The classes, numbered by the first record of their stratum and then by their own."""
         columns = [f"c{i}" for i in range(len(names))]
         listed = ", ".join(columns)
@@ -193,12 +199,9 @@ class DuckDBEngine:
         )
         labels = np.array([row[: len(names)] for row in rows], dtype=np.int64)
         earliest = [(row[-1]["h"], row[-1]["l"]) for row in rows]
-        return self._numbered(labels, np.array([row[-2] for row in rows], dtype=np.int64), earliest, constraint)
-
-    def _numbered(
-        self, labels: Counts, counts: Counts, earliest: list[tuple[int, int]], constraint: Constraint
-    ) -> tuple[str, Classes]:
-        arranged, classes = canonical(labels, counts, earliest, constraint)
+        counts = np.array([row[-2] for row in rows], dtype=np.int64)
+        merged = data.without_signed_zeros(names, labels, constraint)
+        arranged, classes = canonical(merged, counts, earliest, constraint)
         table = self.store.new_table("g BIGINT" + "".join(f", c{i} UINTEGER" for i in range(labels.shape[1])))
         self.store.insert(table, unnamed([np.arange(len(arranged)), *labels[arranged].T]))
         return table, classes
@@ -266,11 +269,21 @@ def _names(constraint: Constraint) -> Names:
     return (*constraint.equal, *(name for group in constraint.unequal for name in group))
 
 
-def _differ(constraint: Constraint, names: Names) -> str:
-    """A condition on both sides of a pair: every group differs, in any of its columns."""
+def _differ(constraint: Constraint, zeros: Sequence[tuple[int, int] | None]) -> str:
+    """A condition on both sides of a pair: every group differs, in any of its columns. −0.0 is the same as 0.0."""
+
+    def label(column: str, zero: tuple[int, int] | None) -> str:
+        return column if zero is None else f"(CASE WHEN {column} = {zero[0]} THEN {zero[1]} ELSE {column} END)"
+
     place = len(constraint.equal)
     groups = []
     for group in constraint.unequal:
-        groups.append("(" + " OR ".join(f"a{i} <> b{i}" for i in range(place, place + len(group))) + ")")
+        groups.append(
+            "("
+            + " OR ".join(
+                f"{label(f'a{i}', zeros[i])} <> {label(f'b{i}', zeros[i])}" for i in range(place, place + len(group))
+            )
+            + ")"
+        )
         place += len(group)
     return " AND ".join(groups)

@@ -13,11 +13,14 @@ import numpy.typing as npt
 from safeswap.engines.base import Names, Rows
 from safeswap.kernels import cells, sampling, sparse
 from safeswap.kernels.geography import parents
-from safeswap.kernels.same_key import Partners, find_partners
+from safeswap.kernels.same_key import Partners, count_moved, find_partners
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.microdata import Codes, Microdata
 
 Flags = npt.NDArray[np.bool_]
+
+_SIMULATED = 1_000_000  # households in all samples from which an average is taken
+_SAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +69,20 @@ def household_areas(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
         is_small=is_small,
         block_sizes=block_sizes,
     )
+
+
+def expected_moved(areas: HouseholdAreas, spec: Edit1990Spec) -> float:
+    """How many households move on average, partners included: the mean of samples that no key has a part in.
+
+    A large file needs one sample only, since its parts make up for each other.
+    """
+    rates = np.full(len(areas.matched), spec.rate)
+    if areas.blocks is not None and areas.is_small is not None:
+        rates[areas.is_small[areas.blocks]] = spec.small_block_rate or 0.0
+    random = np.random.default_rng(0)
+    samples = 1 + _SIMULATED // max(len(rates), _SIMULATED // _SAMPLES)
+    moved = [count_moved(areas.matched, areas.across, random.random(len(rates)) < rates) for _ in range(samples)]
+    return float(np.mean(moved))
 
 
 def sample_households(

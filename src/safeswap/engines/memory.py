@@ -13,7 +13,7 @@ from safeswap.engines.base import Classes, Constraint, Counts, Names, PairReques
 from safeswap.engines.identity import record_identity
 from safeswap.kernels import cells, matching, order, pairing
 from safeswap.kernels.threads import run_all
-from safeswap.model.microdata import Coded, Codes, Microdata
+from safeswap.model.microdata import Coded, Codes, Microdata, signed_zeros, without_signed_zero
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
@@ -69,13 +69,21 @@ class MemoryEngine:
         return data.with_columns({name: columns[name] for name in attributes}, coded)
 
 
-def _labels(data: Microdata, constraint: Constraint, rows: Rows | None) -> tuple[list[Codes], list[int]]:
-    """The stratum and the label in each coordinate, a column each, for all records or for some rows."""
+def _labels(
+    data: Microdata, constraint: Constraint, rows: Rows | None, *, exact: bool = False
+) -> tuple[list[Codes], list[int]]:
+    """The stratum and the label in each coordinate, a column each, for all records or for some rows.
+
+    −0.0 and 0.0 have one label in a coordinate, since they do not differ, unless ``exact`` labels are asked for.
+    """
     records = len(data) if rows is None else len(rows)
     codes: list[Codes] = []
     sizes: list[int] = []
-    for names in (constraint.equal, *constraint.unequal):
+    for place, names in enumerate((constraint.equal, *constraint.unequal)):
         columns, cardinalities = data.coded_columns(names)
+        if place and not exact:
+            zeros = (signed_zeros(data.coded(name).levels) for name in names)
+            columns = [without_signed_zero(*each) for each in zip(columns, zeros, strict=True)]
         if rows is not None:
             columns = [column[rows] for column in columns]
         label, size = cells.pack(columns, cardinalities) if names else (np.zeros(records, dtype=np.uint8), 1)
@@ -109,7 +117,7 @@ def _narrow(codes: Codes, size: int) -> tuple[pairing.Labels, int]:
 
 def _walk(data: Microdata, request: PairRequest, rows: Rows) -> tuple[Rows, int]:
     strata, number, coordinates = _pair_labels(data, request.constraint, rows)
-    found, looked_at, _ = pairing.walk(strata, number, coordinates, request.wanted)
+    found, looked_at, _ = pairing.walk(strata, number, coordinates, request.wanted, request.repair)
     return found, looked_at
 
 
@@ -145,8 +153,8 @@ def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> R
     ``rows`` is the whole keyed order. Adding a random pair never raises (pairs kept + best of the rest), so the largest
     number that can be kept is found by bisection.
     """
-    codes, sizes = _labels(data, request.constraint, rows)
-    class_of, classes = _canonical_classes(codes, sizes)
+    codes, sizes = _labels(data, request.constraint, rows, exact=True)
+    class_of, classes = _canonical_classes(codes, sizes, _labels(data, request.constraint, rows)[0][1:])
     target = min(request.wanted, _best(classes, classes.counts))
     kept = _bisect(
         len(found),
@@ -163,7 +171,7 @@ def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> R
     return repaired
 
 
-def _canonical_classes(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Classes]:
+def _canonical_classes(codes: list[Codes], sizes: list[int], labels: list[Codes]) -> tuple[Rows, Classes]:
     """Classes numbered by first appearance in the keyed order: neither row order nor names of levels play a part."""
     first, inverse, counts = _distinct(codes, sizes)
     strata_codes = codes[0][first]
@@ -174,14 +182,14 @@ def _canonical_classes(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Clas
     arranged = np.lexsort((first, stratum_place))
     number = np.empty(len(first), dtype=np.int64)
     number[arranged] = np.arange(len(first))
-    coordinates = np.stack([column[first[arranged]] for column in codes[1:]], axis=1).astype(np.int64)
+    coordinates = np.stack([column[first[arranged]] for column in labels], axis=1).astype(np.int64)
     return number[inverse], Classes(
         strata=stratum_place[arranged], coordinates=coordinates, counts=counts[arranged].astype(np.int64)
     )
 
 
 def _best(classes: Classes, counts: Counts) -> int:
-    return matching.largest_total(classes.strata, classes.coordinates, counts)
+    return matching.largest_total(classes.strata, classes.coordinates, counts).found
 
 
 def _without(counts: Counts, members: Rows) -> Counts:

@@ -47,11 +47,13 @@ def repair(classes: Classes, *, wanted: int, found: int, first: CountsOfFirst) -
         enough = middle + _best(classes, classes.counts - first(middle)) >= target
         low, high = (middle, high) if enough else (low, middle - 1)
     moves = matching.largest_matching(classes.strata, classes.coordinates, classes.counts - first(low)).moves
-    return Repair(kept=low, wanted=target - low, intervals=_intervals(moves, len(classes.counts)))
+    # Fewer than the target where the search for moves was cut short.
+    dealt = min(target - low, int(moves[:, 2].sum()))
+    return Repair(kept=low, wanted=dealt, intervals=_intervals(moves, len(classes.counts)))
 
 
 def _best(classes: Classes, counts: Counts) -> int:
-    return matching.largest_total(classes.strata, classes.coordinates, counts)
+    return matching.largest_total(classes.strata, classes.coordinates, counts).found
 
 
 def _intervals(moves: Counts, number_of_classes: int) -> Counts:

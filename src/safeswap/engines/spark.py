@@ -98,6 +98,9 @@ def label(column: str, kind: pa.DataType) -> Any:
     return f.col(column)
 
 
+_MINUS_ZERO, _ZERO = "-0.0", "0.0"  # as Spark writes them
+
+
 class SparkEngine:
     """Records in Spark."""
 
@@ -119,7 +122,10 @@ class SparkEngine:
         names = _names(constraint)
         labels = [label(data.column(name), data.arrow.field(name).type).alias(f"g{j}") for j, name in enumerate(names)]
         rows = data.frame.groupBy(*labels).count().collect()
-        coded, counts = _coded([row[: len(names)] for row in rows]), np.array([row[-1] for row in rows], dtype=np.int64)
+        kinds = [data.arrow.field(name).type for name in names]
+        numbers = {j for j in range(len(constraint.equal), len(names)) if pa.types.is_floating(kinds[j])}
+        coded = _coded([row[: len(names)] for row in rows], numbers)
+        counts = np.array([row[-1] for row in rows], dtype=np.int64)
         # Any order serves as long as classes of a stratum stand together.
         return canonical(coded, counts, [(i,) for i in range(len(rows))], constraint)[1]
 
@@ -193,7 +199,7 @@ class SparkEngine:
         from pyspark.sql import functions as f
 
         names = _names(request.constraint)
-        strata = [f"g{j}" for j in range(len(request.constraint.equal))]
+        strata = [f"g{j}" for j in range(len(request.constraint.equal))] if request.repair else []
         lead = _EXPONENT if request.targeting is not None else 0
         numbered = self.numbered(drawn, strata, records, lead)
         record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))), *(f"v{j}" for j in range(len(names))))
@@ -203,7 +209,7 @@ class SparkEngine:
             .agg(f.min(record).alias("a"), f.max(record).alias("b"), f.count("*").alias("members"))
             .where("members = 2")
         )
-        pairs = both.where(_differ(request.constraint)).select(
+        pairs = both.where(_counts(request.constraint, _floating(drawn, request.constraint))).select(
             "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
         )
         placed = self.numbered(self.keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
@@ -243,7 +249,7 @@ class SparkEngine:
 
         labels = [f"g{j}" for j in range(len(found.columns))]
         rows = drawn.groupBy(*labels).agg(f.count("*"), f.min(f.struct("h", "l"))).collect()
-        coded = _coded([row[: len(labels)] for row in rows])
+        coded = _coded([row[: len(labels)] for row in rows], _floating(drawn, request.constraint))
         counts = np.array([row[-2] for row in rows], dtype=np.int64)
         order, classes = canonical(coded, counts, [tuple(row[-1]) for row in rows], request.constraint)
         named = [(number, *rows[place][: len(labels)]) for number, place in enumerate(order.tolist())]
@@ -360,22 +366,36 @@ def _names(constraint: Constraint) -> Names:
     return (*constraint.equal, *(name for group in constraint.unequal for name in group))
 
 
-def _coded(rows: Sequence[Sequence[Any]]) -> Counts:
-    """Labels of any type as numbers, a column at a time."""
+def _floating(drawn: Any, constraint: Constraint) -> set[int]:
+    """The places of floating-point attributes among those that must differ."""
+    places = range(len(constraint.equal), len(_names(constraint)))
+    return {j for j in places if drawn.schema[f"v{j}"].dataType.simpleString() in ("double", "float")}
+
+
+def _coded(rows: Sequence[Sequence[Any]], numbers: set[int]) -> Counts:
+    """Labels of any type as numbers, a column at a time; −0.0 is 0.0 in those that hold the text of ``numbers``."""
     columns = []
-    for column in zip(*rows, strict=True):
+    for place, column in enumerate(zip(*rows, strict=True)):
         values = [bytes(value) if isinstance(value, bytearray) else value for value in column]
-        numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-        columns.append([numbers[value] for value in values])
+        if place in numbers:
+            values = [_ZERO if value == _MINUS_ZERO else value for value in values]
+        codes = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        columns.append([codes[value] for value in values])
     return np.array(columns, dtype=np.int64).T
 
 
-def _differ(constraint: Constraint) -> Any:
+def _counts(constraint: Constraint, numbers: set[int]) -> Any:
+    """Whether the two of a pair agree and differ as they must; −0.0 does not differ from 0.0."""
     from pyspark.sql import functions as f
 
-    place, groups = len(constraint.equal), []
+    def value(side: str, j: int) -> Any:
+        column = f.col(f"{side}.g{j}")
+        return f.when(column == _MINUS_ZERO, f.lit(_ZERO)).otherwise(column) if j in numbers else column
+
+    place = len(constraint.equal)
+    groups = [f.col(f"a.g{j}").eqNullSafe(f.col(f"b.g{j}")) for j in range(place)]
     for group in constraint.unequal:
-        same = all_of([f.col(f"a.g{j}").eqNullSafe(f.col(f"b.g{j}")) for j in range(place, place + len(group))])
+        same = all_of([value("a", j).eqNullSafe(value("b", j)) for j in range(place, place + len(group))])
         groups.append(~same)
         place += len(group)
     return all_of(groups)

@@ -14,6 +14,7 @@ from safeswap.engines.base import Classes, Constraint
 from safeswap.engines.identity import column_blocks
 from safeswap.engines.known_levels import KnownLevels, known_levels
 from safeswap.kernels import cells, keyed
+from safeswap.model.microdata import signed_zeros, without_signed_zero
 from safeswap.model.schema import Schema
 
 Codes = npt.NDArray[np.uint32]
@@ -166,7 +167,24 @@ class RecordStream:
     def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates; what is held is a line per class."""
         names = (*constraint.equal, *(name for group in constraint.unequal for name in group))
-        return _as_classes(*self.counts(names), constraint)
+        labels, counts = self.counts(names)
+        return _as_classes(self.without_signed_zeros(names, labels, constraint), counts, constraint)
+
+    def signed_zeros(self, name: str) -> tuple[int, int] | None:
+        """The codes of −0.0 and of 0.0, where both have been met."""
+        levels = self.coders[name].levels
+        zeros = None if levels is None else signed_zeros(levels)
+        return None if zeros is None else (zeros[0] + 1, zeros[1] + 1)
+
+    def without_signed_zeros(
+        self, names: Sequence[str], labels: npt.NDArray[np.int64], constraint: Constraint
+    ) -> npt.NDArray[np.int64]:
+        """Combinations of codes in which −0.0 is 0.0, but for the attributes that must be equal."""
+        merged = labels.copy()
+        for place, name in enumerate(names):
+            if place >= len(constraint.equal):
+                merged[:, place] = without_signed_zero(labels[:, place], self.signed_zeros(name))
+        return merged
 
     def counts(self, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The combinations of codes that occur, a line each, and how many records have them."""

@@ -124,6 +124,7 @@ def _audit_as_dict(audit: Audit) -> dict[str, Any]:
         "records": audit.records,
         "asked": audit.asked,
         "feasible": audit.feasible,
+        "at_most": audit.at_most,
         "made": audit.made,
         "compensating": audit.compensating,
         "key_id": audit.key_id,

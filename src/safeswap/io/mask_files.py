@@ -32,7 +32,7 @@ from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec, SwapSpec
 
-_TOLD = ("records", "asked", "feasible", "made", "compensating", "releasable", "facts")
+_TOLD = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +233,7 @@ def _totals(job: Job, files: ParquetFiles, schema: Schema, swap: FileSwap) -> di
         "records": len(files),
         "asked": swap.plan.asked,
         "feasible": swap.plan.feasible,
+        "at_most": swap.plan.at_most,
         "made": made,
         "compensating": swap.compensating(),
         "key_id": job.key.id,

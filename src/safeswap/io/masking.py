@@ -81,7 +81,13 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
     as_text = kept.notes.get("as_text", ())
     after = _as_typed_like(read(masked_file, schema=described, **layout), before, described, as_text)
-    plan = Plan(method=kept.audit.method, records=len(before), asked=kept.audit.asked, feasible=kept.audit.feasible)
+    plan = Plan(
+        method=kept.audit.method,
+        records=len(before),
+        asked=kept.audit.asked,
+        feasible=kept.audit.feasible,
+        at_most=kept.audit.at_most,
+    )
     spec = registry.make_spec(kept.audit.spec)
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
 

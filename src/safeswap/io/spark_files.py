@@ -84,6 +84,7 @@ def _masked(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) 
             "records": len(data),
             "asked": plan.asked,
             "feasible": plan.feasible,
+            "at_most": plan.at_most,
             "made": min(len(stage.pairs) for stage in stages),
             "compensating": _compensating(data, stages, written),
             "releasable": job.key.releasable,

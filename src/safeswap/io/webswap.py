@@ -144,6 +144,7 @@ class Project:
             "records": len(masked.data),
             "pairs-asked": masked.plan.asked,
             "pairs-feasible": masked.plan.feasible,
+            **({} if masked.plan.at_most is None else {"pairs-feasible-at-most": masked.plan.at_most}),
             "pairs-made": masked.audit.made,
             "pairs-compensating": masked.audit.compensating,
             "key-id": masked.audit.key_id,

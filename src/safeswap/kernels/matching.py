@@ -135,19 +135,20 @@ def _total_by_degrees(
     return total, ~(spread | dominated)
 
 
-def pairs_per_record(strata: Counts, coordinates: Counts, counts: Counts) -> float:
-    """How many pairs that count a random pairing within strata gives per record, in expectation.
+def pairs_per_record(strata: Counts, coordinates: Counts, counts: Counts, *, by_stratum: bool = True) -> float:
+    """How many pairs that count a random pairing gives per record, in expectation: within strata, or of all records.
 
     >>> round(pairs_per_record(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080])), 4)
     0.1239
     """
     bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
-    return float(_expected_pairs(bounds, coordinates, counts) / max(int(counts.sum()), 1))
+    return float(_expected_pairs(bounds, coordinates, counts, by_stratum) / max(int(counts.sum()), 1))
 
 
 @njit(cache=True, nogil=True)
-def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts) -> float:
+def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts, by_stratum: bool) -> float:
     expected = 0.0
+    others = max(float(counts.sum()) - 1.0, 1.0)
     for s in range(len(bounds) - 1):
         start, end = bounds[s], bounds[s + 1]
         total = float(counts[start:end].sum())
@@ -160,7 +161,8 @@ def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts) -> floa
                 share *= 1 - _alike(coordinates[start:end, j], counts[start:end]) / (total * (total - 1))
         else:
             share = 1 - _alike_anywhere(coordinates[start:end], counts[start:end]) / (total * (total - 1))
-        expected += total / 2 * share
+        # Without strata to wait in, the next record has to be of the same stratum by chance.
+        expected += total / 2 * share * (1.0 if by_stratum else (total - 1) / others)
     return expected
 
 

@@ -1,11 +1,12 @@
 """Pairing records along a keyed order.
 
-Records come in the order of their draws. Each stratum has one place to wait: the first record of a stratum waits, the
-second is paired with it, the third waits again, and so on. A pair counts if the two differ in every coordinate.
+Records come in the order of their draws. The first record waits, the second is paired with it, the third waits again,
+and so on. A pair counts if the two are of one stratum and differ in every coordinate. Either all records share one
+place to wait, so that consecutive records of the whole order are paired, or each stratum has its own, so that
+consecutive records of a stratum are.
 
-Claim: within a stratum this pairs consecutive records of one random order, and pairs come out in the order of the later
-of their two draws. So the first k pairs that count depend on a prefix of the order only, and a longer prefix never
-changes them.
+Claim: pairs come out in the order of the later of their two draws. So the first k pairs that count depend on a prefix
+of the order only, and a longer prefix never changes them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ Labels = npt.NDArray[np.uint32]
 
 
 @njit(cache=True, nogil=True)
-def walk(strata: Labels, number_of_strata: int, coordinates: Labels, wanted: int) -> tuple[Rows, int, int]:
+def walk(
+    strata: Labels, number_of_strata: int, coordinates: Labels, wanted: int, by_stratum: bool
+) -> tuple[Rows, int, int]:
     """Pair along the order until ``wanted`` pairs count or the records end.
 
     ``strata`` holds a label below ``number_of_strata`` per record (or is empty: one stratum), ``coordinates`` one row
-    per record. The result: the pairs that count as positions in the order, how many records were looked at, how many
-    pairs were formed.
+    per record. With ``by_stratum`` each stratum has a place to wait of its own. The result: the pairs that count as
+    positions in the order, how many records were looked at, how many pairs were formed.
     """
     records = coordinates.shape[0]
     pairs = np.empty((min(wanted, records // 2), 2), dtype=np.int64)
@@ -36,13 +39,14 @@ def walk(strata: Labels, number_of_strata: int, coordinates: Labels, wanted: int
     i = 0
     while i < records and made < wanted:
         stratum = strata[i] if len(strata) else np.uint32(0)
-        other = waiting[stratum]
+        place = stratum if by_stratum else np.uint32(0)
+        other = waiting[place]
         if other < 0:
-            waiting[stratum] = i
+            waiting[place] = i
         else:
-            waiting[stratum] = -1
+            waiting[place] = -1
             formed += 1
-            if _differ(coordinates, other, i):
+            if (not len(strata) or strata[other] == stratum) and _differ(coordinates, other, i):
                 pairs[made, 0] = other
                 pairs[made, 1] = i
                 made += 1

@@ -84,6 +84,22 @@ def count_matched(codes: Codes, areas: Codes, sampled: int) -> int:
     return sampled - len(search.partners(np.arange(sampled)).alone)
 
 
+def count_moved(codes: Codes, areas: Codes, sampled: Flags) -> int:
+    """How many records a sample would move, partners from outside included.
+
+    >>> count_moved(np.zeros(4, np.uint64), np.array([1, 2, 1, 1], np.uint8), np.array([False, True, False, False]))
+    2
+    """
+    codes = codes.astype(np.uint64, copy=False)
+    rows = np.flatnonzero(sampled)
+    search = _Search(codes[rows], areas[rows])
+    if search.is_short:
+        others = search.rows_wanted(codes, sampled)
+        search.offer(others, codes[others], areas[others])
+    found = search.partners(rows)
+    return 2 * (len(found.inside) + len(found.outside))
+
+
 class _Search:
     """Sampled records grouped by code and paired among themselves; those left over take partners that are offered."""
 

@@ -42,11 +42,13 @@ def first_pairs(
     every: bool,
     differ: Int64s,
     wanted: int,
+    by_stratum: bool,
 ) -> Int64s:
     """The first ``wanted`` pairs that count, as positions in the order; fewer where the records end before.
 
     A pair counts if it differs in any attribute of ``swapped`` (in all of them where ``every``) and in all of
-    ``differ``. ``strata`` is empty where there is one stratum.
+    ``differ``, within a stratum. ``strata`` is empty where there is one stratum. With ``by_stratum`` the consecutive
+    records of each stratum are paired, else those of the whole order.
     """
     records = labels.shape[0]
     pairs = np.empty((min(wanted, records // 2), 2), dtype=np.int64)
@@ -55,12 +57,13 @@ def first_pairs(
     i = 0
     while i < records and made < wanted:
         stratum = np.int64(strata[i]) if len(strata) else 0
-        other = waiting[stratum]
+        place = stratum if by_stratum else 0
+        other = waiting[place]
         if other < 0:
-            waiting[stratum] = i
+            waiting[place] = i
         else:
-            waiting[stratum] = -1
-            if _counts(labels, other, i, swapped, every, differ):
+            waiting[place] = -1
+            if (not len(strata) or strata[other] == strata[i]) and _counts(labels, other, i, swapped, every, differ):
                 pairs[made, 0] = other
                 pairs[made, 1] = i
                 made += 1

@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from safeswap.engines.base import Engine, Records
 from safeswap.engines.found_partners import FoundPartners
-from safeswap.engines.household_areas import HouseholdAreas, household_areas, partners, sample_households
+from safeswap.engines.household_areas import (
+    HouseholdAreas,
+    expected_moved,
+    household_areas,
+    partners,
+    sample_households,
+)
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError
 from safeswap.kernels import keyed, sparse
@@ -48,10 +54,14 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class SamplePlan(Plan):
-    """How many households are expected in the sample, and for how many of them a partner exists."""
+    """How many households are expected in the sample, for how many of them a partner exists, and how many will move.
+
+    A household that is sampled moves its partner too, whether that one is sampled or not: ``moved`` counts both.
+    """
 
     within: str
     across: str
+    moved: int
     in_small_blocks: int = 0
 
     @property
@@ -60,7 +70,11 @@ class SamplePlan(Plan):
         small = f", {self.in_small_blocks:,} of them in small blocks" if self.in_small_blocks else ""
         text = f"about {self.asked:,} of {self.records:,} households will be sampled{small}; "
         text += "for each of them" if self.is_feasible else f"for about {self.feasible:,} of them"
-        return f"{text} the same key occurs in another {self.across} of the {self.within}"
+        share = self.moved / max(self.records, 1)
+        return (
+            f"{text} the same key occurs in another {self.across} of the {self.within}; "
+            f"about {self.moved:,} households ({share:.2%}) will move, partners included"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +123,7 @@ class Edit1990:
             ),
             within=spec.within_level,
             across=spec.across_level,
+            moved=round(expected_moved(areas, spec)),
             in_small_blocks=round(small),
         )
 

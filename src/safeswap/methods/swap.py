@@ -6,6 +6,7 @@ Gomatam, Karr, Liu & Sanil 2003 (NISS WebSwap).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import ROUND_DOWN, Context
 from typing import Any, ClassVar
 
@@ -32,6 +33,9 @@ from safeswap.model.microdata import Codes, Microdata
 from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.spec import SwapSpec
 
+Change = tuple[str, str, matching.Total]
+"""What to do, which attribute it frees, and the pairs then feasible."""
+
 
 class Swap:
     """Exchange values between pairs of records."""
@@ -49,18 +53,25 @@ class Swap:
         """How many pairs the data allow; with what binds and what would help where that is too few."""
         check_attributes(data, spec)
         asked = spec.pairs_for(len(data))
-        feasible, tightest, expected = most_pairs(data, spec, engine)
-        if asked <= feasible:
-            return Plan(method=self.name, records=len(data), asked=asked, feasible=feasible, pairs_per_record=expected)
-        relaxed = relaxations(data, spec, feasible=feasible, asked=asked, engine=engine)
-        return Plan(
+        total, tightest, expected = most_pairs(data, spec, engine)
+        plan = Plan(
             method=self.name,
             records=len(data),
             asked=asked,
-            feasible=feasible,
-            binds=_binding(relaxed, tightest, feasible, len(data)),
-            relaxations=tuple(Relaxation(change=change, feasible=number) for change, _, number in relaxed),
+            feasible=total.found,
+            at_most=_bound(total),
             pairs_per_record=expected,
+        )
+        if plan.is_feasible:
+            return plan
+        relaxed = relaxations(data, spec, total=total, asked=asked, engine=engine)
+        return replace(
+            plan,
+            binds=_binding(relaxed, tightest, total, len(data)),
+            relaxations=tuple(
+                Relaxation(change=change, feasible=allowed.found, at_most=_bound(allowed))
+                for change, _, allowed in relaxed
+            ),
         )
 
     def apply(self, data: Microdata, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
@@ -77,6 +88,7 @@ class Swap:
             records=len(data),
             asked=plan.asked,
             feasible=plan.feasible,
+            at_most=plan.at_most,
             made=min(len(exchange.pairs) for exchange in exchanges),
             exchanges=tuple(exchanges),
             key_id=key.id,
@@ -100,7 +112,7 @@ class Swap:
             expected = plan.pairs_per_record[stage]
             pairs = draw(data, spec, names, stage=stage, key=key, engine=engine, replicate=replicate, expected=expected)
             if len(pairs) < plan.asked and spec.on_shortfall == "error":
-                raise uniform_shortfall(plan, len(pairs))
+                raise draw_shortfall(plan, len(pairs), pairing=spec.pairing)
             stages.append(pairs)
         return plan, tuple(stages)
 
@@ -153,17 +165,28 @@ def check_attributes(data: Records, spec: SwapSpec) -> None:
 
 def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     """Who may be paired with whom when these attributes are exchanged."""
-    swap_groups = (names,) if spec.true_swap == "any" else tuple((name,) for name in names)
-    return Constraint(equal=spec.fixed, unequal=(*swap_groups, *((name,) for name in spec.differ)))
+    each = tuple((name,) for name in names)
+    if spec.true_swap == "any":
+        # Where one of them has to differ anyway, the exchange is a true swap.
+        each = () if set(names) & set(spec.differ) else (names,)
+    return Constraint(equal=spec.fixed, unequal=tuple(dict.fromkeys((*each, *((name,) for name in spec.differ)))))
 
 
-def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[int, Names, tuple[float, ...]]:
+def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[matching.Total, Names, tuple[float, ...]]:
     """How many pairs every stage can have, the stage that can have no more, and what one random pass would give."""
     classes = {names: engine.classes(data, constraint_of(spec, names)) for names in spec.stages}
     totals = {n: matching.largest_total(c.strata, c.coordinates, c.counts) for n, c in classes.items()}
-    expected = tuple(matching.pairs_per_record(c.strata, c.coordinates, c.counts) for c in classes.values())
+    by_stratum = spec.pairing == "repaired"
+    expected = tuple(
+        matching.pairs_per_record(c.strata, c.coordinates, c.counts, by_stratum=by_stratum) for c in classes.values()
+    )
     tightest = min(totals, key=lambda names: totals[names])
-    return totals[tightest], tightest, expected
+    return matching.Total(totals[tightest].found, min(each.most for each in totals.values())), tightest, expected
+
+
+def _bound(total: matching.Total) -> int | None:
+    """The number that cannot be exceeded, where it is not the number found."""
+    return None if total.is_proved else total.most
 
 
 def draw(
@@ -196,18 +219,17 @@ def stage_key(data: Records, key: Key, *, stage: int, replicate: int) -> bytes:
     return keyed.derive(key.secret, "data", data.schema.name, len(data), "swap", "pairs", stage, replicate)
 
 
-def relaxations(
-    data: Records, spec: SwapSpec, *, feasible: int, asked: int, engine: Engine
-) -> list[tuple[str, str, int]]:
+def relaxations(data: Records, spec: SwapSpec, *, total: matching.Total, asked: int, engine: Engine) -> list[Change]:
     """Single changes of the spec as (what to do, which attribute it frees, pairs then feasible), cheapest first.
 
     Cheapest is what just suffices: least of the protection asked for is given up. What does not suffice comes last.
     """
     found = [(change, frees, most_pairs(data, relaxed, engine)[0]) for change, frees, relaxed in _relaxed(spec)]
-    found.sort(key=lambda item: (item[2] < asked, item[2] if item[2] >= asked else -item[2]))
+    found.sort(key=lambda item: (item[2].found < asked, item[2].found if item[2].found >= asked else -item[2].found))
+    feasible = total.found
     # Rounded down: the rate that is proposed must not ask for a pair too many.
     rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(data), 1))
-    return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:f} of {len(data):,} records)", "", feasible)]
+    return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:f} of {len(data):,} records)", "", total)]
 
 
 def _relaxed(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
@@ -226,12 +248,15 @@ def _relaxed(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
     return changes
 
 
-def _binding(relaxed: list[tuple[str, str, int]], names: Names, feasible: int, records: int) -> Names:
-    """The attribute whose constraint costs most pairs; the swap attributes themselves where no other does."""
-    freeing = [(number, name) for _, name, number in relaxed if name and number > feasible]
+def _binding(relaxed: list[Change], names: Names, total: matching.Total, records: int) -> Names:
+    """The attribute whose constraint costs most pairs; the swap attributes themselves where no other does.
+
+    A constraint costs pairs only where more are found without it than there can be with it.
+    """
+    freeing = [(allowed.found, name) for _, name, allowed in relaxed if name and allowed.found > total.most]
     if freeing:
         return (max(freeing)[1],)
-    return () if feasible == records // 2 else names
+    return () if total.found == records // 2 else names
 
 
 def shortfall(plan: Plan) -> InfeasibleError:
@@ -245,12 +270,23 @@ def shortfall(plan: Plan) -> InfeasibleError:
         asked=plan.asked,
         feasible=plan.feasible,
         binds=list(plan.binds),
-        relaxations=[{"change": r.change, "feasible": r.feasible} for r in plan.relaxations],
+        relaxations=[r.as_dict() for r in plan.relaxations],
+        **({} if plan.at_most is None else {"at_most": plan.at_most}),
     )
 
 
-def uniform_shortfall(plan: Plan, made: int) -> InfeasibleError:
-    """One random pass gave fewer pairs than asked for, though more may exist."""
+def draw_shortfall(plan: Plan, made: int, *, pairing: str) -> InfeasibleError:
+    """The draw gave fewer pairs than asked for, though more exist: one random pass, or a search that was cut short."""
+    if pairing == "repaired":
+        return InfeasibleError(
+            f"{plan.asked:,} pairs asked for and feasible, but the search for them ended with {made:,}",
+            code="search-shortfall",
+            hint=f"ask for at most {made:,} pairs; or hold an attribute fixed, which divides the file into smaller "
+            'strata; or on_shortfall="take" to make as many as were found',
+            asked=plan.asked,
+            feasible=made,
+            maximum=plan.feasible,
+        )
     return InfeasibleError(
         f"{plan.asked:,} pairs asked for, one uniform pass gave {made:,}",
         code="uniform-shortfall",

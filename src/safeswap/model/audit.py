@@ -63,6 +63,7 @@ class Audit:
     replicate: int = 0
     data_name: str = ""
     compensating: int = 0
+    at_most: int | None = None  # given where ``feasible`` is not proved to be the maximum: more than this cannot be
     replacements: tuple[Replacement, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 

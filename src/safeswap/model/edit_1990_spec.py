@@ -36,7 +36,12 @@ class Edit1990Spec(MaskSpec):
         str | None,
         Field(description="the level in whose areas the two of a pair differ; none named: the one after within"),
     ] = None
-    rate: Annotated[float, Field(ge=0, le=1, description="share of the households that is sampled")]
+    rate: Annotated[
+        float,
+        Field(
+            ge=0, le=1, description="share of the households that is sampled; partners from outside the sample move too"
+        ),
+    ]
     small_block_units: Annotated[
         int, Field(ge=0, description="an area of the finest level with fewer households is a small block")
     ] = 0

@@ -35,6 +35,7 @@ class Masked:
             "records": len(self.data),
             "asked": self.plan.asked,
             "feasible": self.plan.feasible,
+            "at_most": self.plan.at_most,
             "made": self.audit.made,
             "compensating": self.audit.compensating,
             "for_release": self.audit.releasable,

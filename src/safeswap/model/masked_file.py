@@ -26,6 +26,7 @@ class MaskedFile:
     made: int
     compensating: int
     releasable: bool
+    at_most: int | None = None  # given where ``feasible`` is not proved to be the maximum: more than this cannot be
     findings: tuple[Finding, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     assessment: Assessment | None = None
@@ -44,6 +45,7 @@ class MaskedFile:
             "records": self.records,
             "asked": self.asked,
             "feasible": self.feasible,
+            "at_most": self.at_most,
             "made": self.made,
             "compensating": self.compensating,
             "for_release": self.releasable,

@@ -189,6 +189,29 @@ def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(column.type.value_type).dictionary_encode().unify_dictionaries()
 
 
+def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
+    """The places of −0.0 and of 0.0 among levels; None unless both occur.
+
+    They are different bits and the same number: nothing differs where one is exchanged for the other.
+
+    >>> signed_zeros(pa.array([0.0, 1.5, -0.0]))
+    (2, 0)
+    """
+    if not pa.types.is_floating(levels.type):
+        return None
+    values = levels.to_numpy(zero_copy_only=False)
+    zeros = np.flatnonzero(values == 0)
+    if len(zeros) < 2:
+        return None
+    first, second = zeros.tolist()
+    return (first, second) if np.signbit(values[first]) else (second, first)
+
+
+def without_signed_zero(codes: Codes, zeros: tuple[int, int] | None) -> Codes:
+    """The codes with that of 0.0 in place of that of −0.0."""
+    return codes if zeros is None else np.where(codes == zeros[0], codes.dtype.type(zeros[1]), codes)
+
+
 def _holds(index_type: pa.DataType, value: int) -> bool:
     return bool(value <= np.iinfo(index_type.to_pandas_dtype()).max)
 

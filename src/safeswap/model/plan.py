@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from safeswap.model.several import several
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relaxation:
-    """A change of the specification and the number of pairs it would allow."""
+    """A change of the specification and the number of pairs it would allow.
+
+    ``at_most`` is given where that number is not proved to be the maximum: more than this cannot be.
+    """
 
     change: str
     feasible: int
+    at_most: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; ``at_most`` only where it is needed."""
+        bound = {} if self.at_most is None else {"at_most": self.at_most}
+        return {"change": self.change, "feasible": self.feasible, **bound}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +32,18 @@ class Plan:
     >>> plan = Plan(method="swap", records=100, asked=60, feasible=40, binds=("Race",))
     >>> plan.is_feasible, plan.sentence
     (False, '60 pairs asked for, at most 40 feasible; Race binds')
+
+    Where the maximum is not proved, ``feasible`` is what was found and ``at_most`` what cannot be exceeded.
+
+    >>> Plan(method="swap", records=100, asked=60, feasible=40, at_most=45).sentence
+    '60 pairs asked for, at least 40 and at most 45 feasible'
     """
 
     method: str
     records: int
     asked: int
     feasible: int
+    at_most: int | None = None
     binds: tuple[str, ...] = ()
     relaxations: tuple[Relaxation, ...] = field(default=())
     pairs_per_record: tuple[float, ...] = field(default=(), repr=False)  # per stage, what one random pass would give
@@ -40,6 +56,15 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in plain words."""
-        text = f"{several(self.asked, 'pair')} asked for, at most {self.feasible:,} feasible"
+        text = f"{several(self.asked, 'pair')} asked for, {feasible_range(self.feasible, self.at_most)} feasible"
         verb = "binds" if len(self.binds) == 1 else "bind"
         return text + (f"; {' and '.join(self.binds)} {verb}" if self.binds else "")
+
+
+def feasible_range(feasible: int, at_most: int | None) -> str:
+    """The number of pairs that can be had, in words: the maximum, or a range where it is not proved.
+
+    >>> feasible_range(1200, None), feasible_range(1200, 1300)
+    ('at most 1,200', 'at least 1,200 and at most 1,300')
+    """
+    return f"at most {feasible:,}" if at_most is None else f"at least {feasible:,} and at most {at_most:,}"

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from safeswap.errors import SpecError
 
@@ -22,10 +31,46 @@ class Role(StrEnum):
     OTHER = "O"
 
 
-class MaskSpec(BaseModel):
-    """The base of all specifications: frozen, no unknown fields, errors of our own kind."""
+class Strict(BaseModel):
+    """Frozen values without unknown fields, in which no truth value or text is taken for a number, nor the reverse."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _keeps_its_type(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        result = validate(value)
+        refuse_other_type(value, result)
+        return result
+
+
+def refuse_other_type(given: Any, taken: Any) -> None:
+    """Refuse what pydantic would convert: a truth value or text as a number, a number or text as a truth value.
+
+    >>> refuse_other_type([1, 2.0], (1, 2))
+    >>> refuse_other_type(True, 1)
+    Traceback (most recent call last):
+    ValueError: a number is needed, not True or False
+    """
+    if isinstance(taken, bool):
+        if not isinstance(given, bool):
+            raise ValueError("True or False is needed")
+    elif isinstance(taken, (int, float)):
+        if isinstance(given, bool):
+            raise ValueError("a number is needed, not True or False")
+        if isinstance(given, (str, bytes)):
+            raise ValueError("a number is needed, not text")
+    elif isinstance(given, Mapping) and isinstance(taken, Mapping):
+        for one, other in zip(given.values(), taken.values(), strict=False):
+            refuse_other_type(one, other)
+    elif isinstance(given, (list, tuple)) and isinstance(taken, (list, tuple)):
+        for one, other in zip(given, taken, strict=False):
+            refuse_other_type(one, other)
+
+
+class MaskSpec(Strict):
+    """The base of all specifications: frozen, no unknown fields, errors of our own kind."""
+
     method: ClassVar[str]
 
     def __init__(self, **values: Any) -> None:
@@ -58,13 +103,11 @@ def spec_error(title: str, error: ValidationError) -> SpecError:
     )
 
 
-class Targeting(BaseModel):
+class Targeting(Strict):
     """Draw records at risk more often: those in cells of fewer than ``n`` records over ``keys``.
 
     Such a record is ``weight`` times as likely to be drawn next as one that is not at risk.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if none")] = ()
     n: Annotated[int, Field(ge=2, description="a cell of fewer records is at risk")] = 3
@@ -90,7 +133,9 @@ class SwapSpec(MaskSpec):
 
     swap: Annotated[Names, Field(description="attributes whose values are exchanged")]
     fixed: Annotated[Names, Field(description="attributes that must be equal within a pair")] = ()
-    differ: Annotated[Names, Field(description="attributes that must differ within a pair")] = ()
+    differ: Annotated[
+        Names, Field(description="attributes that must differ within a pair; swap attributes may be among them")
+    ] = ()
     rate: Annotated[
         float | None,
         Field(gt=0, le=1, description="share of records that take part in a swap, above 0 and at most 1"),
@@ -102,7 +147,10 @@ class SwapSpec(MaskSpec):
     ] = "any"
     pairing: Annotated[
         Literal["repaired", "uniform"],
-        Field(description="repaired: go on until the asked-for number or the true maximum; uniform: one random pass"),
+        Field(
+            description="repaired: go on until the asked-for number or the true maximum; uniform: pair consecutive "
+            "records of one random order, and drop the pairs that may not be made"
+        ),
     ] = "repaired"
     mode: Annotated[
         Literal["simultaneous", "sequential"],
@@ -118,10 +166,13 @@ class SwapSpec(MaskSpec):
     def _is_consistent(self) -> SwapSpec:
         if not self.swap:
             raise ValueError("name at least one attribute to swap")
-        named = [*self.swap, *self.fixed, *self.differ]
-        twice = sorted(name for name, times in Counter(named).items() if times > 1)
-        if twice:
-            raise ValueError(f"attribute {twice[0]!r} has two roles; give each attribute one")
+        for role in ("swap", "fixed", "differ"):
+            twice = sorted(name for name, times in Counter(getattr(self, role)).items() if times > 1)
+            if twice:
+                raise ValueError(f"attribute {twice[0]!r} is named twice in {role}")
+        fixed = sorted(set(self.fixed) & {*self.swap, *self.differ})
+        if fixed:
+            raise ValueError(f"attribute {fixed[0]!r} has two roles; what is fixed cannot be swapped or differ")
         if (self.rate is None) == (self.pairs is None):
             raise ValueError("give either rate or pairs")
         return self

@@ -8,10 +8,10 @@ from itertools import combinations
 from math import comb
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from safeswap.errors import SpecError
-from safeswap.model.spec import Names, SwapSpec, spec_error
+from safeswap.model.spec import Names, Strict, SwapSpec, spec_error
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 
@@ -22,14 +22,12 @@ def _distinct(names: Names) -> Names:
     return names
 
 
-class ConstraintSet(BaseModel):
+class ConstraintSet(Strict):
     """One collection of constraints under which swaps are tried.
 
     >>> ConstraintSet(fixed=("Sex",), differ=("MS",)).label
     'Sex equal, MS different'
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     fixed: Annotated[Names, Field(description="attributes that must be equal within a pair")] = ()
     differ: Annotated[Names, Field(description="attributes that must differ within a pair")] = ()
@@ -75,15 +73,13 @@ class ConstraintSet(BaseModel):
         return ", ".join([*(f"{name} equal" for name in self.fixed), *(f"{name} different" for name in self.differ)])
 
 
-class StudySpec(BaseModel):
+class StudySpec(Strict):
     """Every choice of 1 to ``up_to`` swap attributes × rates × constraint sets × replicates, and how to measure them.
 
     >>> study = StudySpec(attributes=("A", "B", "C"), rates=(0.01, 0.1), replicates=5)
     >>> study.number_of_candidates(("A", "B", "C"))
     60
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     attributes: Annotated[
         Names, Field(description="attributes that may be swapped; none named: all categorical ones")
@@ -104,7 +100,10 @@ class StudySpec(BaseModel):
     ] = "any"
     pairing: Annotated[
         Literal["repaired", "uniform"],
-        Field(description="repaired: go on until the asked-for number or the true maximum; uniform: one random pass"),
+        Field(
+            description="repaired: go on until the asked-for number or the true maximum; uniform: pair consecutive "
+            "records of one random order, and drop the pairs that may not be made"
+        ),
     ] = "repaired"
     replicates: Annotated[int, Field(ge=1, le=1_000_000, description="keyed draws per specification")] = 1
     others: Annotated[

@@ -69,7 +69,8 @@ class Evaluator:
         if self._way.measures is None:
             return group
         swaps = plain_swaps(group.specs)
-        return self._way.group(swaps) if len(swaps) == len(group.specs) else group
+        is_quick = len(swaps) == len(group.specs) and not any(map(self._way.has_signed_zeros, swaps))
+        return self._way.group(swaps) if is_quick else group
 
     def cost(self, group: SwapGroup | Group) -> int:
         """Roughly how many records are looked at."""

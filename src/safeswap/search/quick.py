@@ -23,10 +23,10 @@ from safeswap.kernels import candidate, cells, keyed, order, touched
 from safeswap.kernels.touched import Int64s, Labels
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
 from safeswap.measures.base import Measure
-from safeswap.methods.swap import check_attributes, draw, shortfall, stage_key, uniform_shortfall
+from safeswap.methods.swap import check_attributes, draw, draw_shortfall, shortfall, stage_key
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, signed_zeros
 from safeswap.model.plan import Plan
 from safeswap.model.spec import Names, SwapSpec
 from safeswap.search.quick_measures import QuickMeasure, as_quick
@@ -120,6 +120,10 @@ class QuickWay:
         asked = np.array([spec.pairs_for(len(self.data)) for spec in specs], dtype=np.int64)
         return SwapGroup(specs, asked, swapped, differ, self._tables(swapped), self._refusals(specs))
 
+    def has_signed_zeros(self, spec: SwapSpec) -> bool:
+        """Whether an attribute that has to differ holds both −0.0 and 0.0, which labels tell apart but swaps do not."""
+        return any(signed_zeros(self.data.coded(name).levels) for name in (*spec.swap, *spec.differ))
+
     def _refusals(self, specs: tuple[SwapSpec, ...]) -> tuple[str, ...]:
         """What forbids a rate forbids every higher one; a rate too small for a single pair may still be allowed."""
         found: list[str] = []
@@ -170,11 +174,14 @@ class Replicate:
 
     def pairs(self, group: SwapGroup, wanted: int) -> tuple[Prefix, Int64s]:
         """The first so many pairs of the walk, or as many as there are, as positions in the prefix."""
-        every = group.specs[0].true_swap == "all"
+        spec = group.specs[0]
+        every, by_stratum = spec.true_swap == "all", spec.pairing == "repaired"
         prefix = self._at_least(self._first_guess(wanted))
         while True:
             strata, number = self._strata(prefix, group.fixed)
-            found = touched.first_pairs(prefix.labels, strata, number, group.swapped, every, group.differ, wanted)
+            found = touched.first_pairs(
+                prefix.labels, strata, number, group.swapped, every, group.differ, wanted, by_stratum
+            )
             if len(found) >= wanted or prefix.share >= 1.0:
                 return prefix, found
             prefix = self._at_least(self._next_guess(prefix, len(found), wanted))
@@ -236,8 +243,10 @@ class Replicate:
         if not plan.is_feasible:
             return self._rejected([shortfall(plan).message])
         if spec.pairing == "uniform":
-            return self._rejected([uniform_shortfall(plan, found).message])
+            return self._rejected([draw_shortfall(plan, found, pairing=spec.pairing).message])
         pairs = draw(way.data, spec, spec.swap, stage=0, key=way.key, engine=way.engine, replicate=self._number)
+        if len(pairs) < plan.asked:
+            return self._rejected([draw_shortfall(plan, len(pairs), pairing=spec.pairing).message])
         rows = pairs.ravel()
         part = Prefix(1.0, rows, *touched.gather(way.labels, rows, way.strides))
         places = np.arange(len(rows), dtype=np.int64).reshape(-1, 2)

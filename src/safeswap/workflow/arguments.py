@@ -62,3 +62,14 @@ def as_study_spec(
 
         return read_study_spec(spec)
     return StudySpec(**(parameters if spec is None else spec))
+
+
+def as_replicate(replicate: int) -> int:
+    """The number of a draw, refused unless it is one."""
+    if isinstance(replicate, bool) or not isinstance(replicate, int) or replicate < 0:
+        raise SpecError(
+            "replicate is not a whole number from 0 on",
+            code="bad-replicate",
+            hint="give replicate=0, 1, 2, …: each is another draw by the same key",
+        )
+    return replicate

@@ -17,7 +17,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
-from safeswap.workflow.arguments import as_key, as_spec, find_engine
+from safeswap.workflow.arguments import as_key, as_replicate, as_spec, find_engine
 from safeswap.workflow.assessing import assess_file
 from safeswap.workflow.reading import read
 
@@ -57,7 +57,8 @@ def mask(
     spec = as_spec(spec)
     secret = as_key(key, insecure_seed)
     method = registry.method(spec.method)
-    return method.apply(read(data), spec, key=secret, engine=find_engine(engine), replicate=replicate)
+    number = as_replicate(replicate)
+    return method.apply(read(data), spec, key=secret, engine=find_engine(engine), replicate=number)
 
 
 def mask_file(
@@ -111,7 +112,7 @@ def mask_file(
         spec=as_spec(spec),
         key=as_key(key, insecure_seed),
         engine=engine,
-        replicate=replicate,
+        replicate=as_replicate(replicate),
         reading=reading,
         memory_limit=memory_limit,
         threads=threads,

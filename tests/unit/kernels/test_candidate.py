@@ -42,7 +42,9 @@ def scored(labels: np.ndarray, sizes: tuple[int, ...], swapped: tuple[int, ...],
     base = candidate.baseline(columns(labels), sizes, n)
     chosen = np.array(swapped, dtype=np.int64)
     order, numbered = touched.gather(labels, np.arange(len(labels)), base.strides)
-    pairs = touched.first_pairs(order, np.zeros(0, np.uint32), 1, chosen, False, np.zeros(0, np.int64), numbers[-1])
+    pairs = touched.first_pairs(
+        order, np.zeros(0, np.uint32), 1, chosen, False, np.zeros(0, np.int64), numbers[-1], True
+    )
     numbers = [number for number in numbers if number <= len(pairs)]
     old, new = touched.moves(order, numbered, pairs, chosen, base.strides)
     done = candidate.Touched(order, pairs, chosen, old, new)
@@ -56,18 +58,18 @@ def scored(labels: np.ndarray, sizes: tuple[int, ...], swapped: tuple[int, ...],
     every=st.booleans(),
     differ=st.booleans(),
     stratified=st.booleans(),
+    by_stratum=st.booleans(),
     wanted=st.integers(0, 70),
 )
-def test_pairs_are_those_of_the_reference_walk(*, records, seed, every, differ, stratified, wanted):
+def test_pairs_are_those_of_the_reference_walk(*, records, seed, every, differ, stratified, by_stratum, wanted):
     labels = labels_of(records, (3, 2, 4, 2), seed)
     strata = labels[:, 3].astype(np.uint32) if stratified else np.zeros(0, np.uint32)
     swapped = (0, 2)
     coordinates = [labels[:, s] for s in swapped] if every else [cells.pack([labels[:, 0], labels[:, 2]], [3, 4])[0]]
     coordinates += [labels[:, 1]] if differ else []
-    expected, _, _ = pairing.walk(strata, 2, np.stack(coordinates, axis=1).astype(np.uint32), wanted)
-    found = touched.first_pairs(
-        labels, strata, 2, np.array(swapped), every, np.array([1] if differ else [], dtype=np.int64), wanted
-    )
+    expected, _, _ = pairing.walk(strata, 2, np.stack(coordinates, axis=1).astype(np.uint32), wanted, by_stratum)
+    differing = np.array([1] if differ else [], dtype=np.int64)
+    found = touched.first_pairs(labels, strata, 2, np.array(swapped), every, differing, wanted, by_stratum)
     assert found.tolist() == expected.tolist()
 
 

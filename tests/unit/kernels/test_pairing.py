@@ -29,25 +29,28 @@ def records_in_order(draw: st.DrawFn) -> tuple[Labels, int, Labels]:
     return stratum, strata, np.ascontiguousarray(coordinates)
 
 
-def pairs_by_hand(strata: Labels, coordinates: Labels, wanted: int) -> list[list[int]]:
+def pairs_by_hand(strata: Labels, coordinates: Labels, wanted: int, *, by_stratum: bool = True) -> list[list[int]]:
     queues: dict[int, list[int]] = {}
     pairs = []
     for record in range(len(coordinates)):
-        queue = queues.setdefault(int(strata[record]) if len(strata) else 0, [])
+        queue = queues.setdefault(int(strata[record]) if len(strata) and by_stratum else 0, [])
         queue.append(record)
         if len(queue) == 2:
             one, other = queue
             queue.clear()
-            if (coordinates[one] != coordinates[other]).all():
+            together = not len(strata) or strata[one] == strata[other]
+            if together and (coordinates[one] != coordinates[other]).all():
                 pairs.append([one, other])
     return pairs[:wanted]
 
 
-@given(records_in_order(), st.integers(0, 40))
-def test_walking_pairs_consecutive_records_of_a_stratum(case: tuple[Labels, int, Labels], wanted: int) -> None:
+@given(records_in_order(), st.integers(0, 40), st.booleans())
+def test_walking_pairs_consecutive_records_of_a_stratum_or_of_the_file(
+    case: tuple[Labels, int, Labels], wanted: int, by_stratum: bool
+) -> None:
     strata, number, coordinates = case
-    found, looked_at, formed = pairing.walk(strata, number, coordinates, wanted)
-    assert found.tolist() == pairs_by_hand(strata, coordinates, wanted)
+    found, looked_at, formed = pairing.walk(strata, number, coordinates, wanted, by_stratum)
+    assert found.tolist() == pairs_by_hand(strata, coordinates, wanted, by_stratum=by_stratum)
     assert looked_at <= len(coordinates)
     assert len(found) <= formed <= looked_at // 2
     if len(found) < wanted:
@@ -59,16 +62,16 @@ def test_more_records_at_the_end_never_change_the_first_pairs(
     case: tuple[Labels, int, Labels], cut: int, wanted: int
 ) -> None:
     strata, number, coordinates = case
-    some = pairing.walk(strata[:cut], number, coordinates[:cut], wanted)[0].tolist() if cut else []
-    assert pairing.walk(strata, number, coordinates, wanted)[0].tolist()[: len(some)] == some
+    some = pairing.walk(strata[:cut], number, coordinates[:cut], wanted, True)[0].tolist() if cut else []
+    assert pairing.walk(strata, number, coordinates, wanted, True)[0].tolist()[: len(some)] == some
 
 
 @given(records_in_order())
 def test_walking_stops_at_the_record_that_completes_the_last_pair(case: tuple[Labels, int, Labels]) -> None:
     strata, number, coordinates = case
-    everything = pairing.walk(strata, number, coordinates, 1000)[0]
+    everything = pairing.walk(strata, number, coordinates, 1000, True)[0]
     for wanted in range(1, len(everything) + 1):
-        assert pairing.walk(strata, number, coordinates, wanted)[1] == everything[wanted - 1].max() + 1
+        assert pairing.walk(strata, number, coordinates, wanted, True)[1] == everything[wanted - 1].max() + 1
 
 
 @st.composite

@@ -67,10 +67,11 @@ def plan(request: Request, access: Reader, body: PlanRequest, _: Turn) -> PlanAn
         records=found.records,
         asked=found.asked,
         feasible=found.feasible,
+        at_most=found.at_most,
         is_feasible=found.is_feasible,
         binds=found.binds,
         sentence=found.sentence,
-        relaxations=tuple(RelaxationAnswer(change=r.change, feasible=r.feasible) for r in found.relaxations),
+        relaxations=tuple(RelaxationAnswer(**r.as_dict()) for r in found.relaxations),
     )
 
 

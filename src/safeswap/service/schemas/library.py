@@ -46,6 +46,7 @@ class RelaxationAnswer(Wire):
 
     change: str
     feasible: int
+    at_most: int | None = None
 
 
 class PlanAnswer(Wire):
@@ -68,6 +69,7 @@ class PlanAnswer(Wire):
     records: int
     asked: int
     feasible: int
+    at_most: int | None = None
     is_feasible: bool
     binds: tuple[str, ...]
     sentence: str

@@ -32,7 +32,7 @@ begin(async ({ answers: [found, description, measures, methods] }) => {
 }, () => Promise.all([get(at(`/maskings/${resultId}`)), get(at("/description")), get("/measures"), get("/methods")]));
 
 function totals(summary) {
-  const lines = [["Records", summary.records, "In the file"], [`Asked for, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, "The most that the data allow"],
+  const lines = [["Records", summary.records, "In the file"], [`Asked for, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, summary.at_most == null ? "The most that the data allow" : `At least; at most ${count(summary.at_most)}: the maximum is not proved`],
     [`Made, ${summary.unit}`, summary.made, "What was really done"], ["Compensating", summary.compensating, "Records whose change another one makes up for in every cell"]];
   return lines.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));
 }
