@@ -138,6 +138,7 @@ def swap_specs(draw: st.DrawFn, data: Microdata, **stated: Any) -> SwapSpec:
     swap = tuple(names[: draw(st.integers(1, min(3, len(names))))])
     others = [name for name in data.schema.categorical if name not in swap]
     roles = {name: draw(st.sampled_from("FDOOO")) for name in others}
+    also = tuple(name for name in swap if draw(st.integers(0, 4)) == 0)  # swapped, and yet it has to differ
     keys = tuple(name for name in data.schema.categorical if draw(st.booleans()))
     weight = draw(st.sampled_from([0.1, 10.0, 1e6]))
     targeting = Targeting(keys=keys, n=draw(st.integers(2, 5)), weight=weight) if keys else None
@@ -145,7 +146,7 @@ def swap_specs(draw: st.DrawFn, data: Microdata, **stated: Any) -> SwapSpec:
     free: dict[str, Any] = {
         "swap": swap,
         "fixed": tuple(name for name, role in roles.items() if role == "F"),
-        "differ": tuple(name for name, role in roles.items() if role == "D"),
+        "differ": (*(name for name, role in roles.items() if role == "D"), *also),
         "true_swap": draw(st.sampled_from(["any", "all"])),
         "pairing": draw(st.sampled_from(["repaired", "uniform"])),
         "mode": draw(st.sampled_from(["simultaneous", "sequential"])),

@@ -36,6 +36,20 @@ SPECS: dict[str, dict[str, Any]] = {
     "sequential": {"swap": ["TENURE", "OCCUPATION"], "rate": 0.2, "mode": "sequential"},
     "sequential, fixed": {"swap": ["TENURE", "ADULTS"], "fixed": ["STATE"], "rate": 0.3, "mode": "sequential"},
     "uniform, all it gives": {"swap": ["TENURE"], "rate": 1.0, "pairing": "uniform", "on_shortfall": "take"},
+    "uniform, fixed": {
+        "swap": ["TENURE"],
+        "fixed": ["ADULTS"],
+        "rate": 0.9,
+        "pairing": "uniform",
+        "on_shortfall": "take",
+    },
+    "swapped and different": {"swap": ["STATE", "TENURE"], "differ": ["STATE"], "rate": 0.3},
+    "repaired among many classes": {
+        "swap": ["TENURE", "OCCUPATION", "FAMILIES", "WHITE"],
+        "true_swap": "all",
+        "rate": 1.0,
+        "on_shortfall": "take",
+    },
     "repaired": {"swap": ["TENURE"], "fixed": ["ADULTS"], "rate": 0.62},
     "repaired to the most there are": {"swap": ["TRAILER"], "rate": 1.0, "on_shortfall": "take"},
     "repaired in several coordinates": {

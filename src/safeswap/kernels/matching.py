@@ -81,7 +81,7 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
         matching.moves[:, :2] = occupied[matching.moves[:, :2]]
         return matching
     bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
-    if coordinates.shape[1] == 1:
+    if coordinates.shape[1] == 1 and not _has_twins(strata, coordinates[:, 0]):
         moves = _one_coordinate(bounds, counts)
         total = int(moves[:, 2].sum())
         return Matching(moves, total, total)
@@ -99,16 +99,18 @@ def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
         return Total(0, 0)
     starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
     size = np.add.reduceat(counts, starts)
-    if coordinates.shape[1] > 1:
-        total, open_strata = _total_by_degrees(starts, size, coordinates, counts)
-        if not open_strata.any():
-            return Total(total, total)
-        rest = np.repeat(open_strata, np.diff(np.r_[starts, len(counts)]))
-        matched = largest_matching(strata[rest], coordinates[rest], counts[rest])
-        return Total(total + matched.total, total + matched.most)
-    largest = np.maximum.reduceat(counts, starts)
-    total = int(np.minimum(size // 2, size - largest).sum())
-    return Total(total, total)
+    total, open_strata = _total_by_degrees(starts, size, coordinates, counts)
+    if not open_strata.any():
+        return Total(total, total)
+    rest = np.repeat(open_strata, np.diff(np.r_[starts, len(counts)]))
+    matched = largest_matching(strata[rest], coordinates[rest], counts[rest])
+    return Total(total + matched.total, total + matched.most)
+
+
+def _has_twins(strata: Counts, labels: Counts) -> bool:
+    """Whether two classes of a stratum have one label, as −0.0 and 0.0 have."""
+    order = np.lexsort((labels, strata))
+    return bool(((np.diff(labels[order]) == 0) & (np.diff(strata[order]) == 0)).any())
 
 
 def _total_by_degrees(
@@ -119,7 +121,8 @@ def _total_by_degrees(
     In a stratum of n records let m_j be the largest number with one label in coordinate j, M the sum of the m_j.
     A record has at least n − M partners. So M ≤ n/2 proves a cycle through all records (Dirac 1952), hence n // 2
     pairs. And if n − m_j ≤ m_j − (M − m_j) for some j, each of the n − m_j records outside that label finds a partner
-    of its own inside it, whoever chooses first; more pairs than that there cannot be.
+    of its own inside it, whoever chooses first; more pairs than that there cannot be. With one coordinate M = m_1, and
+    one of the two always holds.
     """
     stratum = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(counts)]))
     crowds = np.zeros((len(starts), coordinates.shape[1]), dtype=np.int64)

@@ -114,7 +114,8 @@ class Swap:
             if len(pairs) < plan.asked and spec.on_shortfall == "error":
                 raise draw_shortfall(plan, len(pairs), pairing=spec.pairing)
             stages.append(pairs)
-        return plan, tuple(stages)
+        # Where the maximum is not proved, the draw may have found more than the plan.
+        return replace(plan, feasible=max(plan.feasible, min(map(len, stages)))), tuple(stages)
 
     def invariants(self, data: Microdata, spec: SwapSpec) -> tuple[Invariant, ...]:
         """Margins kept, columns untouched, pairs as asked for."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import safeswap as ss
 from safeswap import datasets, registry
+from safeswap.engines.household_areas import expected_moved, household_areas
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.invariant import verify
@@ -391,8 +393,36 @@ def test_a_plan_that_nothing_stands_against_says_so():
     plan = ss.plan(data, spec_of(data))
     assert plan.is_feasible
     assert plan.sentence == (
-        "about 4 of 4 households will be sampled; for each of them the same key occurs in another Place of the State"
+        "about 4 of 4 households will be sampled; for each of them the same key occurs in another Place of the State; "
+        "about 4 households (100.00%) will move, partners included"
     )
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05, 0.4])
+def test_the_plan_counts_the_households_that_move_with_their_partners(census, rate):
+    spec = SPEC.replace(rate=rate, small_block_rate=0.5)
+    plan = ss.plan(census, spec)
+    moved = np.mean([ss.mask(census, spec, key=KEY, replicate=i).audit.touched().sum() for i in range(4)])
+    assert plan.moved > plan.feasible
+    assert abs(plan.moved - moved) < 4 * np.sqrt(moved)
+    assert f"about {plan.moved:,} households ({plan.moved / 40_000:.2%}) will move, partners included" in plan.sentence
+
+
+def test_the_number_that_will_move_is_that_of_a_brute_force_over_all_samples():
+    data = households(State=[1] * 6, Place=[1, 1, 1, 2, 2, 3], persons=[3, 3, 3, 3, 3, 4])
+    rate, area = 0.3, [1, 1, 1, 2, 2]
+    expected = 0.0
+    for sample in range(2**5):
+        inside = [area[i] for i in range(5) if sample >> i & 1]
+        outside = [area[i] for i in range(5) if not sample >> i & 1]
+        graph = nx.Graph([((0, i), (0, j)) for i, a in enumerate(inside) for j, b in enumerate(inside) if a < b])
+        pairs = len(nx.max_weight_matching(graph, maxcardinality=True))
+        left = Counter(inside).most_common(1)[0][0] if inside else 0
+        alone = len(inside) - 2 * pairs
+        placed = min(alone, sum(a != left for a in outside))
+        expected += rate ** len(inside) * (1 - rate) ** len(outside) * 2 * (pairs + placed)
+    spec = spec_of(data).replace(rate=rate)
+    assert expected_moved(household_areas(data, spec), spec) == pytest.approx(expected, abs=0.5)
 
 
 def test_it_stands_on_the_risk_utility_map_beside_swaps(census):

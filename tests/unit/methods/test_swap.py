@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.unit.kernels.matching_cases import seven_columns
 
 from safeswap import datasets
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.kernels import keyed
+from safeswap.io.audit import read_audit_record, write_audit
+from safeswap.kernels import keyed, matching
 from safeswap.methods.swap import Swap
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -237,3 +240,77 @@ def test_compensating_records_are_counted() -> None:
     assert swap(twins, swap=["x"], pairs=1).audit.compensating == 2
     others = microdata(id=pa.array([1, 2]), x=pa.array(["a", "b"]), y=pa.array(["s", "t"]))
     assert swap(others, swap=["x"], pairs=1).audit.compensating == 0
+
+
+def seven_attributes() -> Microdata:
+    return microdata(**{f"v{j}": pa.array(column) for j, column in enumerate(seven_columns().T)})
+
+
+ALL_SEVEN = {"swap": [f"v{j}" for j in range(7)], "true_swap": "all", "rate": 1.0}
+
+
+def test_the_maximum_among_hundreds_of_classes_is_planned_and_drawn() -> None:
+    data = seven_attributes()
+    assert (plan(data, **ALL_SEVEN).feasible, plan(data, **ALL_SEVEN).at_most) == (350, None)
+    assert swap(data, **ALL_SEVEN).audit.made == 350
+
+
+def test_a_maximum_that_is_not_proved_is_told_as_a_range_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "_WORK", 0)
+    data = seven_attributes()
+    found = plan(data, **ALL_SEVEN)
+    assert found.feasible < 350 == found.at_most
+    assert not found.is_feasible
+    assert f"at least {found.feasible} and at most 350 feasible" in found.sentence
+    error = refusal(data, **ALL_SEVEN)
+    assert (error.fields["feasible"], error.fields["at_most"]) == (found.feasible, 350)
+    assert error.fields["relaxations"][-1] == found.relaxations[-1].as_dict()
+    assert error.fields["relaxations"][-1]["at_most"] == 350
+    for relaxation in found.relaxations:
+        if relaxation.at_most is None:
+            assert relaxation.feasible == 350
+    assert found.binds == tuple(ALL_SEVEN["swap"])  # no constraint was shown to cost a pair
+    taken = swap(data, **ALL_SEVEN, on_shortfall="take")
+    assert found.feasible <= taken.audit.made == taken.audit.feasible <= taken.audit.at_most == 350
+    assert taken.as_dict()["at_most"] == 350
+    write_audit(taken, tmp_path, row_order=np.arange(700), notes={})
+    assert read_audit_record(tmp_path).audit.at_most == 350
+
+
+def test_minus_zero_is_not_another_number_than_zero() -> None:
+    x = pa.array([0.0, -0.0, -0.0, 0.0, 1.5])
+    data = microdata(id=pa.array(range(5)), x=x)
+    assert plan(data, swap=["x"], pairs=1).feasible == 1
+    for pairing in ("repaired", "uniform"):
+        masked = swap(data, swap=["x"], pairs=2, pairing=pairing, on_shortfall="take", key=Key.insecure(seed=4))
+        assert all(4 in pair for pair in masked.audit.exchanges[0].pairs.tolist())
+    zeros = microdata(id=pa.array(range(4)), x=pa.array([0.0, -0.0, -0.0, 0.0]), y=pa.array(list("abab")))
+    assert plan(zeros, swap=["x"], pairs=1).feasible == 0
+    assert plan(zeros, swap=["y"], differ=["x"], pairs=1).feasible == 0
+
+
+def test_an_attribute_may_be_swapped_and_have_to_differ() -> None:
+    data = datasets.cps8d()
+    spec = {"swap": ["Race", "AnnSal"], "differ": ["Race"], "rate": 0.1}
+    masked = swap(data, **spec)
+    a, b = masked.audit.exchanges[0].pairs.T
+    race = data.coded("Race").codes
+    assert (race[a] != race[b]).all()
+    assert (data.coded("AnnSal").codes[a] == data.coded("AnnSal").codes[b]).any()
+    assert plan(data, **spec).feasible == 7_080
+    with pytest.raises(SpecError, match="two roles"):
+        SwapSpec(swap=["Race"], fixed=["Race"], rate=0.1)
+    with pytest.raises(SpecError, match="named twice"):
+        SwapSpec(swap=["Race"], differ=["Sex", "Sex"], rate=0.1)
+
+
+def test_uniform_pairs_with_a_fixed_attribute_are_neighbours_in_one_order_of_all_records() -> None:
+    data = datasets.cps8d()
+    masked = swap(data, swap=["Race"], fixed=["Sex"], rate=1.0, pairing="uniform", on_shortfall="take")
+    pairs = masked.audit.exchanges[0].pairs
+    free = swap(data, swap=["Race"], rate=1.0, pairing="uniform", on_shortfall="take").audit.exchanges[0].pairs
+    sex = data.coded("Sex").codes
+    same = free[sex[free[:, 0]] == sex[free[:, 1]]]
+    assert pairs.tolist() == same.tolist()
