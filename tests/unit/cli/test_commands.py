@@ -116,6 +116,13 @@ def test_every_option_of_the_swap_reaches_the_specification(safeswap, place):
     }
 
 
+def test_an_attribute_may_be_swapped_and_have_to_differ(safeswap, survey):
+    roles = ["--swap", "Race,Sex", "--differ", "Race"]
+    document = safeswap("swap", survey, *roles, "--pairs", "10", "--plan-only", "--json").document
+    assert document["plan"]["is_feasible"]
+    assert document["plan"]["at_most"] is None
+
+
 def test_plan_only_needs_no_key_and_writes_nothing(safeswap, survey, listing):
     before = listing()
     run = safeswap("swap", survey, "--swap", "Race", "--pairs", "10", "--plan-only")
