@@ -24,11 +24,13 @@ Names = tuple[str, ...]
 class Constraint:
     """Which records may be paired: same values of ``equal``, and a difference in each group of ``unequal``.
 
-    A group differs if any of its attributes does.
+    A group differs if any of its attributes does. ``carried`` names attributes that decide nothing but are exchanged:
+    engines keep their values with the pairs.
     """
 
     equal: Names
     unequal: tuple[Names, ...]
+    carried: Names = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

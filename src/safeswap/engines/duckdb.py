@@ -266,7 +266,7 @@ def unnamed(columns: Sequence[Any]) -> pa.Table:
 
 
 def _names(constraint: Constraint) -> Names:
-    return (*constraint.equal, *(name for group in constraint.unequal for name in group))
+    return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
 def _differ(constraint: Constraint, zeros: Sequence[tuple[int, int] | None]) -> str:

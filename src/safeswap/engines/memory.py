@@ -74,12 +74,14 @@ def _labels(
 ) -> tuple[list[Codes], list[int]]:
     """The stratum and the label in each coordinate, a column each, for all records or for some rows.
 
-    −0.0 and 0.0 have one label in a coordinate, since they do not differ, unless ``exact`` labels are asked for.
+    −0.0 and 0.0 have one label in a coordinate, since they do not differ, unless ``exact`` labels are asked for. Those
+    have what is carried as a last column.
     """
     records = len(data) if rows is None else len(rows)
     codes: list[Codes] = []
     sizes: list[int] = []
-    for place, names in enumerate((constraint.equal, *constraint.unequal)):
+    groups = (constraint.equal, *constraint.unequal, *([constraint.carried] if exact and constraint.carried else []))
+    for place, names in enumerate(groups):
         columns, cardinalities = data.coded_columns(names)
         if place and not exact:
             zeros = (signed_zeros(data.coded(name).levels) for name in names)

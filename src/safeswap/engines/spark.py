@@ -363,7 +363,7 @@ class _FirstPairs:
 
 
 def _names(constraint: Constraint) -> Names:
-    return (*constraint.equal, *(name for group in constraint.unequal for name in group))
+    return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
 def _floating(drawn: Any, constraint: Constraint) -> set[int]:

@@ -170,7 +170,9 @@ def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     if spec.true_swap == "any":
         # Where one of them has to differ anyway, the exchange is a true swap.
         each = () if set(names) & set(spec.differ) else (names,)
-    return Constraint(equal=spec.fixed, unequal=tuple(dict.fromkeys((*each, *((name,) for name in spec.differ)))))
+    unequal = tuple(dict.fromkeys((*each, *((name,) for name in spec.differ))))
+    decisive = {name for group in unequal for name in group}
+    return Constraint(equal=spec.fixed, unequal=unequal, carried=tuple(name for name in names if name not in decisive))
 
 
 def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[matching.Total, Names, tuple[float, ...]]:
