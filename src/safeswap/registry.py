@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from safeswap.errors import EngineError, SpecError
 
 if TYPE_CHECKING:
-    from safeswap.measures.base import Measure
+    from safeswap.measures.base import Measure, Situation
     from safeswap.methods.base import Method
     from safeswap.model.spec import MaskSpec
 
@@ -49,6 +49,9 @@ _BUILT_IN = {
         "share_changed": "safeswap.measures.distortion.share_changed:ShareChanged",
         "information_loss": "safeswap.measures.distortion.information_loss:InformationLoss",
         "percentage_bias": "safeswap.measures.distortion.bias:PercentageBias",
+        "mean_change": "safeswap.measures.distortion.numbers:MeanChange",
+        "deviation_change": "safeswap.measures.distortion.numbers:DeviationChange",
+        "correlation_change": "safeswap.measures.distortion.numbers:CorrelationChange",
         "n_rule": "safeswap.measures.risk.n_rule:NRule",
         "replay": "safeswap.measures.risk.replay:Replay",
         "unsafe_share": "safeswap.measures.risk.unsafe_share:UnsafeShare",
@@ -122,6 +125,23 @@ def measure(text: str | Measure, **parameters: Any) -> Measure:
     stated = _parameters(name, rest) if colon else {}
     found: Measure = _made(_find(MEASURES, _LONG_NAMES.get(name, name), "measure"), {**stated, **parameters})
     return found
+
+
+def default_measures(*situations: Situation, axis: str | None = None, by_counts: bool = False) -> tuple[str, ...]:
+    """The names of the measures used unless others are named, risk first: the one table for all surfaces.
+
+    ``axis`` leaves those of one axis; ``by_counts`` those to which counts of cells suffice, as for large files.
+
+    >>> default_measures("study")
+    ('n_rule', 'hellinger', 'total_variation', 'entropy_change')
+    >>> default_measures("numbers", axis="risk")
+    ('correct_links',)
+    """
+    from safeswap.measures.base import default_situations, most_small
+
+    found = [m for m in measures().values() if default_situations(m).intersection(situations)]
+    kept = [m for m in found if axis in (None, m.axis.value) and not (by_counts and most_small([m]) is None)]
+    return tuple(m.name for m in sorted(kept, key=lambda m: m.axis.value != "risk"))
 
 
 def make_spec(values: Mapping[str, Any]) -> MaskSpec:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.charts import spec_text, theme
-from safeswap.charts.points import column, describe_specifications, mean_and_spread, specification_numbers
+from safeswap.charts.points import column, describe_specifications, figures, mean_and_spread, specification_numbers
 from safeswap.charts.protocol import TABLE_MEASURES, ChoiceLike, Floats, Integers, StudyLike
 from safeswap.kernels import dominance
 
@@ -63,7 +63,7 @@ def map_payload(
         "candidates": study.table.num_rows,
         "all_specifications": len(study.specs),
         "measures": [
-            {"title": theme.measure_title(name), "axis": "risk" if name in study.spec.risk else "distortion"}
+            {"title": theme.axis_title(name), "axis": "risk" if name in study.spec.risk else "distortion"}
             for name in study.spec.measures
         ],
         "axes": _axes(study, risk, distortion),
@@ -125,7 +125,7 @@ def _specifications(study: StudyLike, kept: Integers, first: list[int], room: Ro
     described = describe_specifications(study).take(pa.array(kept))
     rates = [rate for rate in dict.fromkeys(described["rate"].to_pylist()) if rate is not None]
     constraints = list(dict.fromkeys(described["constraint"].to_pylist()))
-    figures = [mean_and_spread(study, name) for name in study.spec.measures]
+    means = [mean_and_spread(study, name) for name in study.spec.measures]
     place = {rate: i for i, rate in enumerate(sorted(rates))}
     was_made = ~np.isnan(column(study, study.spec.risk[0]))
     number = specification_numbers(study)[was_made]
@@ -142,8 +142,8 @@ def _specifications(study: StudyLike, kept: Integers, first: list[int], room: Ro
             "constraint": [constraints.index(text) for text in described["constraint"].to_pylist()],
             "pairs": _rounded(pairs[kept] / np.maximum(made[kept], 1)),
             "made": made[kept].tolist(),
-            "mean": [_rounded(mean[kept], 9) for mean, _ in figures],
-            "spread": [_rounded(spread[kept]) for _, spread in figures],
+            "mean": [_rounded(mean[kept], 9) for mean, _ in means],
+            "spread": [_rounded(spread[kept]) for _, spread in means],
             "often": _often(study, kept),
             "texts": _texts(study, _in_order(kept, first), room),
         },
@@ -180,7 +180,7 @@ def _draws(study: StudyLike, kept: Integers, draws: dict[str, Integers]) -> dict
         "spec": np.searchsorted(kept, number).tolist(),
         "replicate": study.table.column("replicate").to_numpy()[rows].tolist(),
         "pairs": study.table.column("pairs").to_numpy()[rows].tolist(),
-        "value": [_rounded(column(study, name)[rows], 9) for name in study.spec.measures],
+        "value": [_rounded(figures(study, name)[rows], 9) for name in study.spec.measures],
     }
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from safeswap import registry
 from safeswap.charts.protocol import ChoiceLike, Floats, Integers, StudyLike
-from safeswap.charts.theme import measure_title
+from safeswap.charts.theme import axis_title
 from safeswap.kernels import dominance
+from safeswap.measures.base import compared
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,7 +70,7 @@ def points_of(
     place[made] = np.arange(len(made))
     cloud = None
     if study.spec.replicates > 1:
-        dy, dx = column(study, risk), column(study, distortion)
+        dy, dx = figures(study, risk), figures(study, distortion)
         rows = np.flatnonzero(~(np.isnan(dx) | np.isnan(dy)))
         cloud = Cloud(risk=dy[rows], distortion=dx[rows], point=place[number[rows]])
     chosen = -1 if choice is None else int(place[number[choice.candidate]])
@@ -78,8 +80,8 @@ def points_of(
         rates=described["rate"].to_numpy(),
         risk=y[made],
         distortion=x[made],
-        risk_title=measure_title(risk),
-        distortion_title=measure_title(distortion),
+        risk_title=axis_title(risk),
+        distortion_title=axis_title(distortion),
         chosen=chosen if chosen >= 0 else None,
         cloud=cloud,
     )
@@ -89,6 +91,11 @@ def column(study: StudyLike, name: str) -> Floats:
     """One column of the candidates' table, not a number where it holds none."""
     values: Floats = study.table.column(name).to_numpy().astype(np.float64)
     return values
+
+
+def figures(study: StudyLike, measure: str) -> Floats:
+    """The figures of a measure as a map shows them: magnitudes where the sign is a direction."""
+    return compared(registry.measure(measure), column(study, measure))
 
 
 def specification_numbers(study: StudyLike) -> Integers:
@@ -106,8 +113,8 @@ def describe_specifications(study: StudyLike) -> pa.Table:
 
 
 def mean_and_spread(study: StudyLike, name: str) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of one column over the draws of each specification."""
-    values, number, many = column(study, name), specification_numbers(study), len(study.specs)
+    """Mean and standard deviation of a measure's figures over the draws of each specification."""
+    values, number, many = figures(study, name), specification_numbers(study), len(study.specs)
     known = ~np.isnan(values)
     count = np.bincount(number[known], minlength=many)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -114,6 +114,19 @@ def measure_title(measure: str) -> str:
     return shortened(f"{title} ({parameters})" if parameters else title)
 
 
+def axis_title(measure: str) -> str:
+    """A measure as an axis of a map says it: with the word that it is a magnitude where its sign is a direction.
+
+    >>> axis_title("entropy_change")
+    'change of entropy, magnitude'
+    """
+    from safeswap import registry
+    from safeswap.measures.base import is_signed
+
+    title = measure_title(measure)
+    return f"{title}, magnitude" if is_signed(registry.measure(measure)) else title
+
+
 def number_text(value: float | None) -> str:
     """A figure with four significant digits, as people read it.
 

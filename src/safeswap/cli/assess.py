@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,7 +26,7 @@ OTHER_COLUMNS = {"unlisted-level", "schema-mismatch"}
 def assess(
     console: Console,
     original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="the file as it was")],
-    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file, its records in the same order")],
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file")],
     *,
     measure: Annotated[
         list[str] | None,
@@ -48,18 +48,26 @@ def assess(
         Path | None,
         typer.Option(metavar="TOML", help="what the columns of a recoded file are, as recode --write-schema says"),
     ] = None,
+    match: Annotated[
+        Literal["auto", "position"],
+        typer.Option(help="find the same record by identifier where both files have one (auto), or by its position"),
+    ] = "auto",
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="audit record of the release, for a file with new identifiers or order"),
+    ] = None,
     reading: dict[str, Any],
 ) -> None:
     """Measure the risk and the distortion of a masked file.
 
-    The two files are compared record by record; what differs counts as swapped. Delimiter, encoding and quote are those
-    of the original; those of the masked file may be others and are found out. A file that was recoded has other levels:
-    say which with --masked-schema.
+    The two files are compared record by record; what differs counts as swapped. Without --measure the measures are
+    those that say something about what was changed; the usual ones that do not are named. Delimiter, encoding and
+    quote are those of the original; those of the masked file may be others and are found out. A file that was recoded
+    has other levels: say which with --masked-schema.
     """
     from safeswap import workflow
-    from safeswap.cli.scores import measures_for, score_table, small_tables
+    from safeswap.cli.scores import say_left_out, score_table, small_tables
 
-    measures = measures_for(measure or workflow.DEFAULT_MEASURES, ways=ways, keys=names(keys or ()))
     with console.steps(3) as steps:
         steps.at("reading the original")
         before = workflow.read(original, **reading)
@@ -74,8 +82,18 @@ def assess(
             raise InputError(error.message, code=error.code, hint=hint, **error.fields) from None
         steps.at("measuring")
         chosen = names(attributes) if attributes else None
-        assessment = workflow.assess(before, after, measures=measures, attributes=chosen)
+        assessment = workflow.assess(
+            before,
+            after,
+            measures=measure or None,
+            attributes=chosen,
+            keys=names(keys or ()),
+            ways=ways,
+            match=match,
+            audit=record,
+        )
     console.say(score_table(assessment))
+    say_left_out(console, assessment)
     if ways and (tables := small_tables(assessment, ways=ways)):
         console.say("")
         console.say(tables)

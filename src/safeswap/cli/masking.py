@@ -12,7 +12,7 @@ from safeswap.cli.console import Console, table
 from safeswap.cli.on_disk import mask_on_disk
 from safeswap.cli.options import OUTPUT, RANDOMNESS, randomness
 from safeswap.cli.outputs import check_outputs
-from safeswap.cli.scores import score_table
+from safeswap.cli.scores import say_left_out, score_table
 from safeswap.cli.wording import as_options
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def mask_file(
     if assessment is not None:
         console.say("")
         console.say(score_table(assessment, brief=True))
+        say_left_out(console, assessment)
     console.say("")
     made = [("masked file", outputs.output, INSIDE), ("audit record", record, INSIDE)]
     made += [("report", outputs.report, INSIDE)] if outputs.report else []

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from safeswap.model.spec import MaskSpec
 
 ON_DISK = "Large files"
-MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change")
 _UNDERSTOOD = ("schema", "identifier")
 
 EngineName = Annotated[
@@ -53,7 +52,7 @@ def mask_on_disk(
     scores: bool,
 ) -> None:
     """Mask, verify, measure and keep, without reading the whole file."""
-    from safeswap import workflow
+    from safeswap import registry, workflow
 
     if output is None or audit is None:
         raise typer.BadParameter("say where the results go: --output FILE --audit DIR")
@@ -74,7 +73,7 @@ def mask_on_disk(
             memory_limit=memory_limit,
             replicate=replicate,
             force=force,
-            measures=MEASURES if scores else (),
+            measures=registry.default_measures("categories", by_counts=True) if scores else (),
             **secret,
             **reading,
         )

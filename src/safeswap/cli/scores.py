@@ -1,16 +1,16 @@
-"""Scores as people read them, and measures as they are asked for on the command line."""
+"""Scores as people read them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safeswap.cli.console import table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from safeswap.cli.console import Console
     from safeswap.model.score import Assessment, Score
 
 # Every two-way table of eleven attributes; a longer list is for --json.
@@ -34,6 +34,12 @@ def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
     return table(["measure", "axis", "value", "meaning"], rows, right="llrl")
 
 
+def say_left_out(console: Console, assessment: Assessment) -> None:
+    """Name the usual measures that do not apply, with the reason."""
+    for sentence in assessment.left_out_sentences:
+        console.say(sentence)
+
+
 def small_tables(assessment: Assessment, *, ways: int) -> Table | None:
     """Every table of so many attributes that changed, with the figure of each measure that has one."""
     columns = {score.measure: found for score in assessment if (found := _by_table(score, ways))}
@@ -46,29 +52,6 @@ def small_tables(assessment: Assessment, *, ways: int) -> Table | None:
     if len(rows) > MOST_TABLES:
         title += f"; the first {MOST_TABLES}, all with --json"
     return table(["table", *columns], rows[:MOST_TABLES], title=title, right="l" + "r" * len(columns))
-
-
-def measures_for(stated: Sequence[str], *, ways: int | None, keys: Sequence[str]) -> list[str]:
-    """The measures asked for, with ``ways`` and ``keys`` given to those that know them.
-
-    What a measure's own text states stays as stated.
-
-    >>> measures_for(["n_rule:n=5", "hellinger", "share_changed"], ways=2, keys=["Age"])
-    ['n_rule:n=5,keys=Age', 'hellinger:ways=2', 'share_changed']
-    """
-    from safeswap import registry
-
-    texts = []
-    for text in stated:
-        measure = registry.measure(text)
-        given: dict[str, Any] = {"ways": ways, "keys": tuple(keys) or None}
-        missing = {
-            name: value
-            for name, value in given.items()
-            if value is not None and name in measure.parameters and not measure.parameters[name]
-        }
-        texts.append(registry.measure(text, **missing).text if missing else text)
-    return texts
 
 
 def figure(value: float | None) -> str:

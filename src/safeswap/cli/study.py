@@ -85,8 +85,7 @@ def study(
         _option(
             FIGURES,
             metavar="NAME",
-            help="distortion measures, the first is the sideways axis (default: hellinger, total_variation, "
-            "entropy_change)",
+            help="distortion measures, the first is the sideways axis (default: the usual ones, hellinger first)",
         ),
     ] = None,
     keys: Annotated[
@@ -125,6 +124,14 @@ def study(
         Path | None, _option(OUTPUT, metavar="DIR", help="the directory to make: figures, map, reports; stays inside")
     ] = None,
     pages: Annotated[bool, _option(OUTPUT, help="write the map and the reports besides the figures")] = True,
+    publish_figures: Annotated[
+        bool,
+        _option(
+            OUTPUT,
+            "--publish-figures",
+            help="put the map and the figures into the public report; the rate can be inferred from them",
+        ),
+    ] = False,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
@@ -170,7 +177,9 @@ def study(
     secret |= {} if search is None else {"budget": search}
     found = _run(console, data, spec, threads=threads, checkpoint=checkpoint, **secret)
     choice, why_none = _choice(found)
-    workflow.save_study(found, output, choice=choice, data=data, pages=pages, force=force)
+    workflow.save_study(
+        found, output, choice=choice, data=data, pages=pages, publish_figures=publish_figures, force=force
+    )
     checkpoint.discard()
     _tell(console, found, choice, output, pages=pages)
     if choice is not None:

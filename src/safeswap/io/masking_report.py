@@ -58,6 +58,7 @@ def write_masking_report(
         facts=[(name.replace("_", " "), value) for name, value in _facts(masked)],
         kept=list(kept),
         scores=list(assessment) if assessment is not None else [],
+        left_out=assessment.left_out_sentences if assessment is not None else (),
         sections=(*found, *sections),
         for_release=masked.audit.releasable,
         colours=css_variables(),

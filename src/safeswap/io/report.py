@@ -69,6 +69,7 @@ def study_report(
     kept: Sequence[str] = (),
     limits: Sequence[str] = (),
     tolerance: int = 3,
+    publish_figures: bool = False,
     date: str = "",
 ) -> bytes:
     """The report as bytes; :class:`safeswap.io.report_parts.Parts` says what each part is."""
@@ -81,6 +82,7 @@ def study_report(
         kept=tuple(kept),
         limits=tuple(limits),
         tolerance=tolerance,
+        publish_figures=publish_figures,
         date=date,
     )
     text: str = template(f"study_{version}.html").render(

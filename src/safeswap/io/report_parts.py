@@ -14,7 +14,8 @@ class Parts:
 
     ``before`` and ``after`` are assessments of the original and of the chosen release; without them the study's own
     figures are shown. ``kept`` are the sentences of the method's invariants, ``limits`` further sentences for the last
-    section. ``tolerance`` is the smallest number of records that the public version states.
+    section. ``tolerance`` is the smallest number of records that the public version states. ``publish_figures`` is the
+    officer's consent that the public version has the map and the figures, from which the rate can be inferred.
     """
 
     title: str = ""
@@ -23,6 +24,7 @@ class Parts:
     kept: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     tolerance: int = 3
+    publish_figures: bool = False
     date: str = ""
 
 

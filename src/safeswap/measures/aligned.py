@@ -14,16 +14,15 @@ import pyarrow.compute as pc
 
 from safeswap.errors import SpecError
 from safeswap.model.coarsening import Integers, coarsening
+from safeswap.model.equality import aligned_columns, different, same_memory
 from safeswap.model.levels import level_texts
-from safeswap.model.microdata import Coded, Codes, smallest_code_type
+from safeswap.model.microdata import Coded, Codes, Microdata, smallest_code_type
+from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison
 
 if TYPE_CHECKING:
     from safeswap.kernels.cells import JointCounts
     from safeswap.measures.base import Measure
-
-BLIND_TO_RECODING = frozenset({"hellinger", "total_variation", "entropy_change", "adV", "adC", "D", "ordinal"})
-"""Measures of distortion that compare two tables cell by cell, and so in categories that both files have."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,6 +46,7 @@ class AlignedColumn:
 _COLUMNS: WeakKeyDictionary[Comparison, dict[str, AlignedColumn]] = WeakKeyDictionary()
 _JOINT: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
 
+_NAMES: WeakKeyDictionary[Comparison, frozenset[str]] = WeakKeyDictionary()
 _CHANGED: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
 
 
@@ -58,6 +58,22 @@ def aligned(comparison: Comparison, name: str) -> AlignedColumn:
         before, after = comparison.before.coded(name), comparison.after.coded(name)
         known[name] = _align(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
     return known[name]
+
+
+def changed_names(comparison: Comparison) -> frozenset[str]:
+    """The attributes that are not the same in both files, found by comparing the columns; kept with the comparison."""
+    if comparison not in _NAMES:
+        before, after = comparison.before, comparison.after
+        names = (a.name for a in before.schema.attributes if a.kind is not Kind.IDENTIFIER)
+        _NAMES[comparison] = frozenset(name for name in names if _differs(before, after, name))
+    return _NAMES[comparison]
+
+
+def _differs(before: Microdata, after: Microdata, name: str) -> bool:
+    if name not in after.schema or len(before) != len(after) or before.schema[name] != after.schema[name]:
+        return True
+    columns = before.table.column(name), after.table.column(name)
+    return not same_memory(*columns) and bool(different(*aligned_columns(*columns)).any())
 
 
 def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) -> JointCounts:
@@ -127,14 +143,26 @@ def recoded_names(comparison: Comparison, names: tuple[str, ...]) -> tuple[str, 
 
 
 def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
-    """Refuse to place a recoded candidate on a map whose sideways axis does not see what recoding takes away.
+    """Refuse to place a candidate on a map one of whose axes does not see what was done to the file.
 
-    The axis is the first measure of distortion; others are told beside it.
+    The axes are the first measures of risk and of distortion; others are told beside them. A recoded candidate needs
+    an axis that sees what recoding takes away, one in which numbers changed an axis that looks at numbers.
     """
-    axis = next((measure.name for measure in measures if measure.axis is Axis.DISTORTION), "")
-    if axis in BLIND_TO_RECODING and recoded_names(comparison, comparison.before.schema.names):
+    from safeswap.measures.base import find_obstacle, is_blind_to_recoding
+
+    axes = [next((m for m in measures if m.axis is axis), None) for axis in (Axis.RISK, Axis.DISTORTION)]
+    for measure in axes:
+        if measure is not None and (obstacle := find_obstacle(measure, comparison)):
+            raise SpecError(
+                f"{measure.name} does not apply: {obstacle}",
+                code="measure-does-not-apply",
+                hint="let the first measures be such as look at what was masked, e.g. correct_links and mean_change",
+            )
+    axis = axes[1]
+    recoded = recoded_names(comparison, comparison.before.schema.names)
+    if axis is not None and is_blind_to_recoding(axis) and recoded:
         raise SpecError(
-            f"{axis} compares in the categories of the release and does not see what recoding took away",
+            f"{axis.name} compares in the categories of the release and does not see what recoding took away",
             code="blind-to-recoding",
             hint="let information_loss be the first measure of distortion",
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from safeswap.errors import SpecError
@@ -13,8 +15,15 @@ from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, Score
 from safeswap.model.spec import spec_error
 
+Floats = npt.NDArray[np.float64]
+
 RESERVED = frozenset('+,=:{}"')
 """Characters that part the text form of a measure; a name that holds one is written as JSON instead."""
+
+
+Situation = Literal["categories", "numbers", "recoding", "study"]
+"""Where a measure is among the defaults: in every assessment, where numbers changed, where levels became coarser, in
+a study."""
 
 
 class Measure(Protocol):
@@ -22,6 +31,10 @@ class Measure(Protocol):
 
     ``needs`` names what the comparison must hold besides the two files (``"touched"``: which records took part).
     ``text`` is the measure with its parameters as one word, from which ``registry.measure`` makes it again.
+
+    A measure also declares its properties, which :class:`ParametricMeasure` lists with their defaults. Whoever asks
+    for one goes through :func:`tells_the_rate`, :func:`is_signed`, :func:`is_blind_to_recoding` or
+    :func:`default_situations`, so that a measure that declares nothing gets the safe answer.
     """
 
     name: ClassVar[str]
@@ -59,6 +72,52 @@ class CountMeasure(Measure, Protocol):
         ...
 
 
+def tells_the_rate(measure: Measure) -> bool:
+    """Whether the share of records that took part may follow from the figure; yes where the measure is silent.
+
+    >>> from safeswap.registry import measure
+    >>> tells_the_rate(measure("hellinger")), tells_the_rate(measure("k_anonymity"))
+    (True, False)
+    """
+    return bool(getattr(measure, "tells_the_rate", True))
+
+
+def is_signed(measure: Measure) -> bool:
+    """Whether the sign of the figure is a direction, so that figures compare by magnitude; yes where it is silent.
+
+    >>> from safeswap.registry import measure
+    >>> is_signed(measure("entropy_change")), is_signed(measure("hellinger"))
+    (True, False)
+    """
+    return bool(getattr(measure, "signed", True))
+
+
+def compared(measure: Measure, values: Floats) -> Floats:
+    """The figures as they are compared with each other, smaller being better: magnitudes where the sign is a direction.
+
+    >>> from safeswap.registry import measure
+    >>> compared(measure("adV"), np.array([-0.5, 0.25])).tolist()
+    [0.5, 0.25]
+    """
+    return np.abs(values) if is_signed(measure) else values
+
+
+def is_blind_to_recoding(measure: Measure) -> bool:
+    """Whether the figure compares in the categories of the release; no where the measure is silent."""
+    return bool(getattr(measure, "blind_to_recoding", False))
+
+
+def default_situations(measure: Measure) -> frozenset[str]:
+    """The situations in which the measure is used unless others are named; none where it is silent."""
+    return frozenset(getattr(measure, "default_for", ()))
+
+
+def find_obstacle(measure: Measure, comparison: Comparison) -> str:
+    """Return why the measure says nothing about this comparison; empty where it applies, or does not say."""
+    find = getattr(measure, "find_obstacle", None)
+    return str(find(comparison)) if find is not None else ""
+
+
 def most_small(measures: Iterable[Measure]) -> int | None:
     """Up to which size small cells must be known for all of these measures; None where one of them needs records."""
     sizes = [measure.small if isinstance(measure, CountMeasure) else None for measure in measures]
@@ -86,7 +145,15 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_dis
 
 
 class ParametricMeasure(BaseModel):
-    """The part that all measures share: frozen parameters with errors of our own kind, and the text form."""
+    """The part that all measures share: frozen parameters with errors of our own kind, and the text form.
+
+    ==========================  ====================================================================================
+    ``tells_the_rate``          the rate may follow from the figure: not published without consent
+    ``signed``                  the sign is a direction: figures compare by magnitude
+    ``blind_to_recoding``       compares in the categories of the release: cannot be the axis of a recoded candidate
+    ``default_for``             the situations in which it is used unless others are named
+    ==========================  ====================================================================================
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -95,6 +162,10 @@ class ParametricMeasure(BaseModel):
     axis: ClassVar[Axis]
     needs: ClassVar[frozenset[str]] = frozenset()
     sources: ClassVar[tuple[str, ...]]
+    tells_the_rate: ClassVar[bool] = True
+    signed: ClassVar[bool] = False
+    blind_to_recoding: ClassVar[bool] = False
+    default_for: ClassVar[frozenset[Situation]] = frozenset()
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -119,6 +190,10 @@ class ParametricMeasure(BaseModel):
         if any(not name or name != name.strip() or RESERVED & set(name) for name in names):
             return f"{self.name}:{json.dumps(given, ensure_ascii=False)}"
         return f"{self.name}:" + ",".join(f"{key}={_as_word(value)}" for key, value in given.items())
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why the measure says nothing about this comparison; empty where it applies."""
+        return ""
 
     def _score(self, value: float, sentence: str, attributes: tuple[str, ...], detail: Any) -> Score:
         return Score(
@@ -161,6 +236,33 @@ def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> t
                 attribute=name,
             )
     return names
+
+
+def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, least: int = 1) -> str:
+    """Return why cells of these attributes say nothing about the masking; empty where they do.
+
+    Where masking changed numbers only, cells of categories stand as they stood: a figure of 0 would be no finding.
+    """
+    from safeswap.measures.aligned import changed_names
+
+    names = stated or comparison.attributes or comparison.before.schema.categorical
+    if not names:
+        return "there is no categorical attribute"
+    if len(names) < least:
+        return f"it needs {least} categorical attributes"
+    changed = changed_names(comparison)
+    if changed and not changed.intersection(names) and numeric_names(comparison) >= changed:
+        return "masking changed numeric attributes only"
+    return ""
+
+
+def numeric_names(comparison: Comparison) -> frozenset[str]:
+    """The attributes that are numbers in both files."""
+    before, after = comparison.before.schema, comparison.after.schema
+    numbers = (Kind.NUMERIC, Kind.WEIGHT)
+    return frozenset(
+        a.name for a in before.attributes if a.kind in numbers and a.name in after and after[a.name].kind in numbers
+    )
 
 
 def recoding_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:

@@ -60,7 +60,7 @@ class CountedCells:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Score:
-    """One figure. Smaller is better on both axes."""
+    """One figure. Smaller is better on both axes; where the sign is a direction, the smaller magnitude."""
 
     measure: str
     axis: Axis
@@ -81,11 +81,20 @@ class Score:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A measure that was not taken, and why."""
+
+    measure: str
+    reason: str
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Assessment:
-    """The scores of one release, in the order asked for."""
+    """The scores of one release, in the order asked for, and the default measures that do not apply to it."""
 
     scores: tuple[Score, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
     def __iter__(self) -> Iterator[Score]:
         return iter(self.scores)
@@ -99,11 +108,22 @@ class Assessment:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for ``--json`` and for reports."""
-        return {"scores": [score.as_dict() for score in self.scores]}
+        return {
+            "scores": [score.as_dict() for score in self.scores],
+            "left_out": [{"measure": each.measure, "reason": each.reason} for each in self.left_out],
+        }
+
+    @property
+    def left_out_sentences(self) -> tuple[str, ...]:
+        """The measures that were left out, one sentence per reason."""
+        reasons = dict.fromkeys(each.reason for each in self.left_out)
+        named = {reason: [each.measure for each in self.left_out if each.reason == reason] for reason in reasons}
+        return tuple(f"Left out: {', '.join(names)} ({reason})." for reason, names in named.items())
 
     def __repr__(self) -> str:
         width = max((len(score.measure) for score in self.scores), default=0)
-        return "\n".join(f"{s.measure:<{width}}  {s.axis.value:<10}  {s.value:.6g}  {s.sentence}" for s in self.scores)
+        lines = [f"{s.measure:<{width}}  {s.axis.value:<10}  {s.value:.6g}  {s.sentence}" for s in self.scores]
+        return "\n".join([*lines, *self.left_out_sentences])
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -111,4 +131,5 @@ class Assessment:
             f"<td style='text-align:left'>{escape(s.sentence)}</td></tr>"
             for s in self.scores
         )
-        return f"<table><tr><th>measure</th><th>axis</th><th>value</th><th>meaning</th></tr>{rows}</table>"
+        table = f"<table><tr><th>measure</th><th>axis</th><th>value</th><th>meaning</th></tr>{rows}</table>"
+        return table + "".join(f"<p>{escape(sentence)}</p>" for sentence in self.left_out_sentences)

@@ -69,8 +69,16 @@ class Evaluator:
         if self._way.measures is None:
             return group
         swaps = plain_swaps(group.specs)
-        is_quick = len(swaps) == len(group.specs) and not any(map(self._way.has_signed_zeros, swaps))
+        is_quick = len(swaps) == len(group.specs) and all(map(self._is_quick, swaps))
         return self._way.group(swaps) if is_quick else group
+
+    def _is_quick(self, spec: SwapSpec) -> bool:
+        """Ask whether touched records tell the figures of a swap.
+
+        A swap of numbers only goes the general way, which says what does not apply; so does one with signed zeros.
+        """
+        seen = any(name in self.keys or self.data.schema[name].kind.is_categorical for name in spec.swap)
+        return seen and not self._way.has_signed_zeros(spec)
 
     def cost(self, group: SwapGroup | Group) -> int:
         """Roughly how many records are looked at."""

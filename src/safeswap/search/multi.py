@@ -11,8 +11,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from safeswap import registry
 from safeswap.errors import SpecError
 from safeswap.kernels import keyed
+from safeswap.measures.base import compared
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
@@ -125,8 +127,9 @@ class _Seen:
         replicates = self.evaluator.study.replicates
         figures = self._evaluated(groups, replicates)
         study = self.evaluator.study
-        axes = [study.measures.index(name) for name in (study.risk[0], study.distortion[0])]
-        scores = figures.scores[:, axes].reshape(replicates, len(groups), 2)
+        axes = study.risk[0], study.distortion[0]
+        values = [compared(registry.measure(name), figures.scores[:, study.measures.index(name)]) for name in axes]
+        scores = np.stack(values, axis=1).reshape(replicates, len(groups), 2)
         made = (~np.isnan(scores[:, :, 0])).sum(axis=0)
         sums = np.where(np.isnan(scores), 0.0, scores).sum(axis=0)
         means = np.divide(sums, made[:, None], out=np.full(sums.shape, np.nan), where=made[:, None] > 0)

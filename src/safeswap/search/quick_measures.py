@@ -27,8 +27,8 @@ class QuickMeasure:
     def read(self, scores: Floats, tables: Floats, smallness: npt.NDArray[np.int64]) -> Floats:
         """The figure of each candidate."""
         if self.of_tables:
-            values = tables[:, :, TABLE_MEASURES.index(self.name)]
-            return np.asarray((np.abs(values) if self.absolute else values).mean(axis=1))
+            # Magnitudes: changes in opposite directions do not cancel.
+            return np.asarray(np.abs(tables[:, :, TABLE_MEASURES.index(self.name)]).mean(axis=1))
         if self.n:
             return scores[:, len(SCORES) + int(np.searchsorted(smallness, self.n))]
         values = scores[:, SCORES.index(self.name)]

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap import registry
 from safeswap.errors import SpecError
 from safeswap.kernels import dominance
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.measures.base import compared
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 from safeswap.search.objective import Objective, as_objective
@@ -45,7 +47,7 @@ class Study:
         return int(self.table.num_rows)
 
     def scores(self, measure: str) -> Floats:
-        """The figures of one measure, a number per candidate; not a number where it was rejected."""
+        """The figures of one measure with their signs, a number per candidate; not a number where it was rejected."""
         if measure not in self.spec.measures:
             raise SpecError(
                 f"{measure!r} was not measured in this study",
@@ -56,8 +58,13 @@ class Study:
         return values
 
     def axes(self, risk: str | None = None, distortion: str | None = None) -> tuple[Floats, Floats]:
-        """Risk and distortion of every candidate; by default the first measure of each kind."""
-        return self.scores(risk or self.spec.risk[0]), self.scores(distortion or self.spec.distortion[0])
+        """Risk and distortion of every candidate, as they are compared; by default the first measure of each kind.
+
+        Where the sign of a measure is a direction, this is its magnitude: far from the original is far either way.
+        """
+        names = risk or self.spec.risk[0], distortion or self.spec.distortion[0]
+        y, x = (compared(registry.measure(name), self.scores(name)) for name in names)
+        return y, x
 
     def frontier(
         self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from safeswap.workflow.arguments import as_key, as_spec, as_study_spec, find_engine
 from safeswap.workflow.argus import risky, write_risky
-from safeswap.workflow.assessing import DEFAULT_MEASURES, assess, assess_file, compare
+from safeswap.workflow.assessing import assess, assess_file, compare
 from safeswap.workflow.masking import keep, mask, mask_file, plan, recall, swap, undo
 from safeswap.workflow.plotting import confidentiality, confidentiality_by_keys, write_confidentiality
 from safeswap.workflow.reading import describe, read, to_frame, write
@@ -35,7 +35,6 @@ from safeswap.workflow.safe import (
 from safeswap.workflow.studying import load_study, number_of_candidates, save_study, search, study
 
 __all__ = [
-    "DEFAULT_MEASURES",
     "advice",
     "argus_session",
     "as_key",

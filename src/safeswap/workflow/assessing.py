@@ -5,41 +5,97 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from safeswap.errors import InputError, SpecError
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.score import Assessment, Comparison, CountedCells
+from safeswap.model.score import Assessment, Comparison, CountedCells, LeftOut, Score
 from safeswap.workflow.reading import read
 
-DEFAULT_MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change", "adV", "adC", "share_changed")
+if TYPE_CHECKING:
+    from safeswap.io.audit import AuditRecord
+    from safeswap.measures.base import Measure
+    from safeswap.model.equality import Flags
+
+Match = Literal["auto", "position"]
+"""How records of two files are found to be the same: by identifier where both have one, or by position as stated."""
 
 
 def assess(
     before: Any,
     after: Any = None,
     *,
-    measures: Sequence[str] = DEFAULT_MEASURES,
+    measures: Sequence[str] | None = None,
     attributes: Sequence[str] | None = None,
+    keys: Sequence[str] = (),
+    ways: int | None = None,
+    match: Match = "auto",
+    audit: str | PathLike[str] | None = None,
 ) -> Assessment:
     """Measure risk and distortion of a masked file: ``assess(masked)``, or ``assess(original, released)``.
 
-    Cells are formed from ``attributes``, by default from all categorical ones. Two files are compared row by row; what
-    changed between them counts as touched.
+    Without ``measures`` those apply that say something about what was changed; the usual ones that do not are named in
+    ``left_out``. Cells are formed from ``attributes``, by default from all categorical ones. ``keys`` and ``ways`` are
+    given to the measures that know them and do not state their own.
+
+    Two files are compared record by record, by identifier where both have one, else by position; what changed between
+    them counts as touched. Files of which nobody can say which record is which are refused: give the ``audit`` record
+    of the release, or say ``match="position"`` where the order is known to be the same.
 
     >>> from safeswap import datasets, swap
     >>> masked = swap(datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1)
     >>> [score.measure for score in assess(masked, measures=["n_rule", "hellinger"])]
     ['n_rule', 'hellinger']
     """
+    comparison = compare(before, after, attributes=attributes, match=match, audit=audit)
+    for name in keys:
+        comparison.before.schema[name]
+    given = {"keys": tuple(keys) or None, "ways": ways}
+    if measures is not None:
+        return Assessment(scores=tuple(_measure(text, given).score(comparison) for text in measures))
+    scores: list[Score] = []
+    left: list[LeftOut] = []
+    for text in default_measures(comparison):
+        found = _score(_measure(text, given), comparison)
+        (scores if isinstance(found, Score) else left).append(found)  # type: ignore[arg-type]
+    return Assessment(scores=tuple(scores), left_out=tuple(left))
+
+
+def default_measures(comparison: Comparison) -> tuple[str, ...]:
+    """The measures to try where none are named: the usual ones, and those that step in for what was changed."""
+    from safeswap import registry
+    from safeswap.measures.aligned import changed_names
+    from safeswap.measures.base import Situation, numeric_names
+
+    situations: list[Situation] = ["categories"]
+    if changed_names(comparison) & numeric_names(comparison):
+        situations.append("numbers")
+    if _says_less(comparison):
+        situations.append("recoding")
+    return registry.default_measures(*situations)
+
+
+def _score(measure: Measure, comparison: Comparison) -> Score | LeftOut:
+    """The figure of a default measure, or why it does not apply."""
+    from safeswap.measures.base import find_obstacle
+
+    if obstacle := find_obstacle(measure, comparison):
+        return LeftOut(measure=measure.text, reason=obstacle)
+    try:
+        return measure.score(comparison)
+    except SpecError as error:
+        return LeftOut(measure=measure.text, reason=error.message)
+
+
+def _measure(text: str, given: Mapping[str, Any]) -> Measure:
+    """The measure, with what is given for all of them where it knows it and does not state its own."""
     from safeswap import registry
 
-    comparison = compare(before, after, attributes=attributes)
-    if tuple(measures) == DEFAULT_MEASURES and _says_less(comparison):
-        measures = (*DEFAULT_MEASURES, "information_loss")
-    chosen = [registry.measure(name) for name in measures]
-    return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
+    measure = registry.measure(text)
+    known = measure.parameters
+    added = {name: value for name, value in given.items() if value is not None and name in known and not known[name]}
+    return registry.measure(text, **added) if added else measure
 
 
 def _says_less(comparison: Comparison) -> bool:
@@ -52,7 +108,7 @@ def assess_file(
     before: str | PathLike[str],
     after: str | PathLike[str],
     *,
-    measures: Sequence[str] = ("n_rule", "hellinger", "total_variation", "entropy_change"),
+    measures: Sequence[str] | None = None,
     attributes: Sequence[str] | None = None,
     engine: str = "memory",
     memory_limit: str = "1GB",
@@ -63,8 +119,9 @@ def assess_file(
     """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
 
     Only the columns from which cells are formed are held, those that did not change once; the figures are those of
-    :func:`assess`. From a million records on the tables of two attributes behind a figure are no longer listed with it,
-    unless a measure asks for tables. ``reading`` says what the columns are, as for :func:`mask_file`.
+    :func:`assess`, by default of the measures to which counts of cells suffice. From a million records on the tables
+    of two attributes behind a figure are no longer listed with it, unless a measure asks for tables. ``reading`` says
+    what the columns are, as for :func:`mask_file`.
 
     On the engines ``"duckdb"`` (within ``memory_limit``) and ``"spark"`` (in the session ``spark``, or one of its own)
     cells are counted where the records are, for measures to which counts suffice. ``threads`` are those of a
@@ -85,7 +142,8 @@ def assess_file(
     from safeswap.io.compare_files import compare_files
     from safeswap.measures.base import scored
 
-    chosen = [registry.measure(name) for name in measures]
+    names = registry.default_measures("categories", by_counts=True) if measures is None else measures
+    chosen = [registry.measure(name) for name in names]
     files = Path(before), Path(after)
     if engine != "memory":
         elsewhere = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
@@ -135,13 +193,17 @@ def _counted(
     return count_files(*files, attributes=attributes, limit=limit, reading=reading)
 
 
-def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None = None) -> Comparison:
-    """Put a file and its masked version side by side, as measures look at them."""
-    import numpy as np
-
-    from safeswap.model.coarsening import coarsening
-    from safeswap.model.equality import aligned_columns, different
-
+def compare(
+    before: Any,
+    after: Any = None,
+    *,
+    attributes: Sequence[str] | None = None,
+    match: Match = "auto",
+    audit: str | PathLike[str] | None = None,
+) -> Comparison:
+    """Put a file and its masked version side by side, record by record, as measures look at them."""
+    if match not in get_args(Match):
+        raise SpecError(f"records are not matched by {match!r}", code="bad-match", hint="say auto or position")
     if isinstance(before, Masked) and after is not None:
         raise SpecError(
             "a masking holds both files: there is nothing to compare it with",
@@ -159,21 +221,62 @@ def compare(before: Any, after: Any = None, *, attributes: Sequence[str] | None 
                 code="nothing-to-compare",
                 hint="assess(masked), or assess(original, released)",
             )
-        original, data = read(before), read(after)
-        _check_alike(original, data)
-        touched = np.zeros(len(original), dtype=np.bool_)
-        for name in original.attributes:
-            # A value that was made coarser is still true of its record.
-            if name in data.schema and coarsening(original, data, name) is None:
-                touched |= different(*aligned_columns(original.table.column(name), data.table.column(name)))
+        original, data, touched = _two_files(read(before), read(after), match=match, audit=audit)
     chosen = tuple(attributes) if attributes is not None else original.schema.categorical
     for name in chosen:
         original.schema[name]
     return Comparison(before=original, after=data, attributes=chosen, touched=touched)
 
 
+def _two_files(
+    original: Microdata, data: Microdata, *, match: Match, audit: str | PathLike[str] | None
+) -> tuple[Microdata, Microdata, Flags]:
+    """Both files with their records in the same order, and which of the records took part."""
+    import numpy as np
+
+    from safeswap.measures.record_match import align_records, take_records
+
+    _check_alike(original, data)
+    if audit is not None:
+        record = _record_of(data, audit)
+        # Row i of the release was row order[i] of the file.
+        return original, take_records(data, np.argsort(record.row_order)), record.audit.perturbed()
+    data = align_records(original, data) if match == "auto" else data
+    return original, data, _touched(original, data)
+
+
+def _touched(original: Microdata, data: Microdata) -> Flags:
+    """The records in which a value differs."""
+    import numpy as np
+
+    from safeswap.model.coarsening import coarsening
+    from safeswap.model.equality import aligned_columns, different
+
+    touched = np.zeros(len(original), dtype=np.bool_)
+    own = original.schema.identifier
+    for name in original.attributes:
+        # A value that was made coarser is still true of its record, and another name for a record changes nothing.
+        if name in data.schema and name != (own and own.name) and coarsening(original, data, name) is None:
+            touched |= different(*aligned_columns(original.table.column(name), data.table.column(name)))
+    return touched
+
+
+def _record_of(data: Microdata, audit: str | PathLike[str]) -> AuditRecord:
+    from safeswap.io.audit import read_audit_record
+
+    record = read_audit_record(Path(audit))
+    if len(record.row_order) != len(data):
+        raise InputError(
+            f"the audit record is of a file of {len(record.row_order):,} records, this one has {len(data):,}",
+            code="audit-mismatch",
+            hint="give the released file that this audit record belongs to",
+        )
+    return record
+
+
 def _check_alike(before: Microdata, after: Microdata) -> None:
-    missing = [name for name in before.attributes if name not in after.schema]
+    own = before.schema.identifier
+    missing = [name for name in before.attributes if name not in after.schema and name != (own and own.name)]
     if len(before) != len(after) or missing:
         raise InputError(
             f"the two files do not fit: {len(before):,} records and {len(after):,}"

@@ -100,12 +100,14 @@ def save_study(
     choice: Choice | None = None,
     data: Any = None,
     pages: bool = True,
+    publish_figures: bool = False,
     force: bool = False,
 ) -> None:
     """Save a study to a directory that stays inside: ``study.parquet``, ``study.json``, ``two_way.parquet``.
 
     With ``pages`` also the map and, where one was chosen, the reports to look at; given the ``data``, these say what
-    the chosen swap keeps exactly. :func:`load_study` gives the study back.
+    the chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which
+    the rate can be inferred, and says so. :func:`load_study` gives the study back.
     """
     from safeswap.io import study_files
     from safeswap.io.atomic import atomic_directory
@@ -115,7 +117,8 @@ def save_study(
     with atomic_directory(path, force=force, marker=study_files.FACTS) as folder:
         study_files.write_study(study, folder, table_measures=MEASURES, further=told)
         if pages:
-            _write_pages(study, choice, None if data is None else read(data), folder)
+            known = None if data is None else read(data)
+            _write_pages(study, choice, known, folder, publish_figures=publish_figures)
 
 
 def load_study(path: str | PathLike[str]) -> Study:
@@ -144,7 +147,9 @@ def load_study(path: str | PathLike[str]) -> Study:
     )
 
 
-def _write_pages(study: Study, choice: Choice | None, data: Microdata | None, folder: Path) -> None:
+def _write_pages(
+    study: Study, choice: Choice | None, data: Microdata | None, folder: Path, *, publish_figures: bool
+) -> None:
     """The map and the two reports, internal and public."""
     from safeswap import registry
     from safeswap.charts.map import map_html
@@ -160,7 +165,8 @@ def _write_pages(study: Study, choice: Choice | None, data: Microdata | None, fo
     public = [seen for promise in promises if (seen := promise.for_users_of(names)) is not None]
     inside, outside = (tuple(dict.fromkeys(promise.sentence for promise in kept)) for kept in (promises, public))
     write_study_report(study, choice, folder / "report.html", version="internal", kept=inside)
-    write_study_report(study, choice, folder / "report-public.html", version="public", kept=outside)
+    told: dict[str, Any] = {"kept": outside, "publish_figures": publish_figures}
+    write_study_report(study, choice, folder / "report-public.html", version="public", **told)
 
 
 def _checkpoint(path: str | PathLike[str] | CheckpointDirectory | None) -> CheckpointDirectory | None:

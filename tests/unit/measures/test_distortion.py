@@ -45,23 +45,25 @@ def test_the_joint_table_of_all_attributes_is_compared(name: str, comparison: Co
 
 @pytest.mark.parametrize("name", [*JOINT, "adV", "adC"])
 @given(comparison=swapped_files())
-def test_over_small_tables_the_mean_is_given(name: str, comparison: Comparison) -> None:
+def test_over_small_tables_the_mean_magnitude_is_given(name: str, comparison: Comparison) -> None:
     text = f"{name}:ways=2" if name in JOINT else name
     score = registry.measure(text).score(comparison)
     assert score.measure == text
     values = distortion_tables(comparison, ways=2)[name].to_numpy()
-    assert score.value == pytest.approx(values.mean(), abs=1e-15)
+    assert score.value == pytest.approx(np.abs(values).mean(), abs=1e-15)
     assert score.detail is not None
     assert score.detail.num_rows == 6
 
 
 @pytest.mark.parametrize("name", ["adV", "adC", "entropy_change:ways=2"])
 @given(comparison=swapped_files())
-def test_without_signs_changes_do_not_cancel(name: str, comparison: Comparison) -> None:
+def test_changes_do_not_cancel_and_the_sentence_has_the_sign(name: str, comparison: Comparison) -> None:
     column, _, ways = name.partition(":")
     values = distortion_tables(comparison, ways=2)[column].to_numpy()
-    score = registry.measure(f"{column}:{ways},absolute=true" if ways else f"{column}:absolute=true").score(comparison)
-    assert score.value == pytest.approx(np.abs(values).mean(), abs=1e-15)
+    score = registry.measure(name).score(comparison)
+    absolute = registry.measure(f"{column}:{ways},absolute=true" if ways else f"{column}:absolute=true")
+    assert absolute.score(comparison).value == score.value == pytest.approx(np.abs(values).mean(), abs=1e-15)
+    assert (f"{abs(values.mean()):.4f}." in score.sentence) or values.mean() == 0
 
 
 def test_a_subset_of_attributes_can_be_stated_by_the_measure() -> None:
@@ -128,10 +130,13 @@ def test_dissimilarity_within_an_attribute_is_the_mean_over_its_levels(compariso
 def test_numeric_attributes_are_left_out_and_named() -> None:
     columns = {"sex": ["m", "f"], "race": ["a", "b"], "income": [1.5, 2.5]}
     comparison = compare(columns, {**columns, "income": [2.5, 1.5]}, income="numeric")
-    for name in ("hellinger", "adV", "n_rule"):
+    for name in ("hellinger", "adV", "k_anonymity"):
         score = registry.measure(name).score(comparison)
         assert "income" in score.sentence
         assert "income" not in score.attributes
+    with pytest.raises(SpecError) as refused:
+        registry.measure("n_rule").score(comparison)  # 0, since everybody took part, would be untrue
+    assert refused.value.code == "measure-does-not-apply"
 
 
 def test_a_change_of_numbers_is_a_change_of_records() -> None:

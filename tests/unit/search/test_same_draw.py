@@ -201,15 +201,18 @@ def test_the_quick_way_gives_what_the_general_way_gives(seed, pairing, true_swap
 
 
 @pytest.mark.parametrize("keys", [(), ("A", "B")])
-def test_swapping_what_forms_no_cells_is_scored_as_it_is_released(keys):
+def test_swapping_numbers_alone_is_rejected_where_the_axes_look_at_categories(keys):
     data = sample(400)
     attributes = tuple(data.schema[name] for name in data.attributes if name != "D")
     numeric = data.schema["D"].model_copy(update={"kind": Kind.NUMERIC})
     data = Microdata(data.table, Schema(name="sample", attributes=(*attributes, numeric)))
     study = run_study(data, StudySpec(attributes=("A", "D"), rates=(0.1,), keys=keys, **MEASURES), key=KEY)
     assert [spec.swap for spec in study.specs] == [("A",), ("D",), ("A", "D")]
-    for number in range(len(study)):
+    for number in (0, 2):
         assert_is_the_release(data, study, number)
+    assert study.rejected().select(["label", "reason"]).to_pylist() == [
+        {"label": "D", "reason": "n_rule does not apply: masking changed numeric attributes only"}
+    ]
 
 
 def test_the_order_of_the_rows_plays_no_part():

@@ -12,7 +12,16 @@ from pydantic import Field
 
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import aligned, changed_counts
-from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, left_out_of, recoding_note
+from safeswap.measures.base import (
+    Names,
+    ParametricMeasure,
+    Situation,
+    categorical_obstacle,
+    chosen_attributes,
+    left_out,
+    left_out_of,
+    recoding_note,
+)
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 
@@ -43,7 +52,13 @@ class DistortionMeasure(ParametricMeasure):
 
 
 class JointDistortion(DistortionMeasure):
-    """A divergence of cell counts, over all attributes jointly or over every small table."""
+    """A divergence of cell counts, over all attributes jointly or over every small table.
+
+    The mean over tables is one of magnitudes: changes in opposite directions do not cancel.
+    """
+
+    blind_to_recoding: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories", "study"})
 
     ways: Annotated[
         int | None,
@@ -55,15 +70,20 @@ class JointDistortion(DistortionMeasure):
         names = self._names(comparison)
         if self.ways is not None:
             detail = self._tables(comparison, names, self.ways)
-            value = self._mean(detail)
+            value, signed = mean_change(detail)
             over = f"on average over {detail.num_rows:,} {_TABLES_OF[self.ways]} tables"
+            told = self._mean_meaning(value, signed, over)
         else:
             value = self._joint(comparison, names)
             detail = self._joint_detail(comparison, names, value)
-            over = f"in the joint table of {_listed(names)}"
-        sentence = self._meaning(value, over) + worst(detail) + left_out(comparison, names)
+            told = self._meaning(value, f"in the joint table of {_listed(names)}")
+        sentence = told + worst(detail) + left_out(comparison, names)
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why these tables say nothing: there are none, or masking changed numbers only."""
+        return categorical_obstacle(comparison, self.attributes, least=self.ways or 1)
 
     @property
     def small(self) -> int | None:
@@ -85,8 +105,9 @@ class JointDistortion(DistortionMeasure):
     def _meaning(self, value: float, over: str) -> str:
         """The figure in plain words; ``over`` says of which tables."""
 
-    def _mean(self, detail: pa.Table) -> float:
-        return float(np.mean(detail["value"].to_numpy()))
+    def _mean_meaning(self, value: float, signed: float, over: str) -> str:
+        """The mean magnitude in plain words; ``signed`` is the mean of the changes with their signs."""
+        return self._meaning(value, over)
 
     def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
         if not any(aligned(comparison, name).changed for name in names):
@@ -102,14 +123,22 @@ class JointDistortion(DistortionMeasure):
 
 
 class AssociationChange(DistortionMeasure):
-    """The change of a measure of association, the mean over all two-way tables."""
+    """The change of a measure of association: the mean magnitude over all two-way tables."""
 
-    absolute: Annotated[bool, Field(description="take changes without their sign before the mean")] = False
+    signed: ClassVar[bool] = True
+    blind_to_recoding: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories"})
+
+    absolute: Annotated[bool, Field(description="leave the direction out of the sentence")] = False
 
     association: ClassVar[str]
 
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why these tables say nothing: there are none, or masking changed numbers only."""
+        return categorical_obstacle(comparison, self.attributes, least=2)
+
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per two-way table."""
+        """The figure with its sentence; the detail has one line per two-way table, with its sign."""
         names = self._names(comparison)
         if len(names) < 2:
             raise SpecError(
@@ -118,19 +147,34 @@ class AssociationChange(DistortionMeasure):
                 hint="name at least two attributes",
             )
         detail = self._tables(comparison, names, 2)
-        values = detail["value"].to_numpy()
-        value = float(np.mean(np.abs(values) if self.absolute else values))
-        sentence = self._meaning(value, detail.num_rows) + worst(detail) + left_out(comparison, names)
+        value, signed = mean_change(detail)
+        sentence = self._meaning(value, signed, detail.num_rows) + worst(detail) + left_out(comparison, names)
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
-    def _meaning(self, value: float, tables: int) -> str:
+    def _meaning(self, value: float, signed: float, tables: int) -> str:
         over = f"on average over {tables:,} two-way table{'s' if tables > 1 else ''}"
-        if self.absolute:
-            return f"Association ({self.association}) changed by {value:.4f} {over}, up or down."
         if value == 0:
             return f"Association ({self.association}) is unchanged {over}."
-        return f"Association ({self.association}) {'weakened' if value > 0 else 'grew'} by {abs(value):.4f} {over}."
+        text = f"Association ({self.association}) changed by {value:.4f} {over}, up or down"
+        return text + ("." if self.absolute else f"; with the sign it {direction(signed, 'weakened', 'grew')}.")
+
+
+def mean_change(detail: pa.Table) -> tuple[float, float]:
+    """The mean magnitude of the tables' values, and their mean with the sign."""
+    values = detail["value"].to_numpy()
+    return float(np.mean(np.abs(values))), float(np.mean(values))
+
+
+def direction(signed: float, up: str, down: str) -> str:
+    """A change with its sign in words.
+
+    >>> direction(-0.25, "weakened", "grew"), direction(0.0, "weakened", "grew")
+    ('grew by 0.2500', 'did not change')
+    """
+    if signed == 0:
+        return "did not change"
+    return f"{up if signed > 0 else down} by {abs(signed):.4f}"
 
 
 def worst(detail: pa.Table) -> str:

@@ -31,6 +31,7 @@ class Dissimilarity(DistortionMeasure):
 
     name: ClassVar[str] = "D"
     title: ClassVar[str] = "index of dissimilarity"
+    blind_to_recoding: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = (
         "Moore (1996), Preliminary Recommendations for Disclosure Limitation for the 2000 Census",
     )

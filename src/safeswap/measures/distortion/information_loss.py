@@ -10,6 +10,7 @@ import pyarrow as pa
 from safeswap.errors import SpecError
 from safeswap.kernels import cells, information
 from safeswap.measures.aligned import require_same_records
+from safeswap.measures.base import Situation
 from safeswap.measures.distortion.base import DistortionMeasure
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison, Score
@@ -30,6 +31,7 @@ class InformationLoss(DistortionMeasure):
 
     name: ClassVar[str] = "information_loss"
     title: ClassVar[str] = "information loss"
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"recoding"})
     sources: ClassVar[tuple[str, ...]] = (
         "de Waal & Willenborg (1999), Information Loss through Global Recoding and Local Suppression",
         "Gionis & Tassa (2009), k-Anonymization with Minimal Loss of Information, IEEE TKDE 21(2)",

@@ -33,6 +33,7 @@ class OrdinalDisplacement(DistortionMeasure):
 
     name: ClassVar[str] = "ordinal"
     title: ClassVar[str] = "ordinal displacement"
+    blind_to_recoding: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 4 (asked for there, defined here)",)
 
     def score(self, comparison: Comparison) -> Score:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.measures.aligned import require_same_records
+from safeswap.measures.base import Situation
 from safeswap.measures.distortion.base import DistortionMeasure
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.schema import Kind
@@ -23,6 +24,7 @@ class ShareChanged(DistortionMeasure):
 
     name: ClassVar[str] = "share_changed"
     title: ClassVar[str] = "share of records changed"
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories", "numbers"})
     sources: ClassVar[tuple[str, ...]] = (
         "Gomatam & Karr (2003), section 2: a true swap changes the record, a false one does not",
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.errors import SpecError
+from safeswap.measures.base import Situation
 from safeswap.measures.risk.record_plot import PlotMeasure
 from safeswap.model.score import Comparison, Score
 
@@ -24,6 +25,7 @@ class CorrectLinks(PlotMeasure):
 
     name: ClassVar[str] = "correct_links"
     title: ClassVar[str] = "share of correct links"
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
 
     def score(self, comparison: Comparison) -> Score:
         """The figure with its sentence; the detail has the numbers behind it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -26,7 +26,12 @@ MEANING_OF_MISSING = (
 
 
 class KeyMeasure(ParametricMeasure):
-    """A figure of the released file, by the keys that an intruder can be assumed to know."""
+    """A figure of the released file, by the keys that an intruder can be assumed to know.
+
+    Everybody who has the released file can compute it: it tells nothing beyond that file.
+    """
+
+    tells_the_rate: ClassVar[bool] = False
 
     keys: Annotated[
         Names,

@@ -10,7 +10,15 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out, left_out_of
+from safeswap.measures.base import (
+    Names,
+    ParametricMeasure,
+    Situation,
+    categorical_obstacle,
+    chosen_attributes,
+    left_out,
+    left_out_of,
+)
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 
 Counts = npt.NDArray[np.int64]
@@ -29,6 +37,7 @@ class NRule(ParametricMeasure):
     title: ClassVar[str] = "n-rule"
     axis: ClassVar[Axis] = Axis.RISK
     needs: ClassVar[frozenset[str]] = frozenset({"touched"})
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories", "study"})
     sources: ClassVar[tuple[str, ...]] = (
         "Gomatam, Karr & Sanil (2003), A Risk-Utility Framework for Categorical Data Swapping, NISS report 132",
     )
@@ -36,11 +45,22 @@ class NRule(ParametricMeasure):
     n: Annotated[int, Field(ge=2, le=10_000, description="a cell of fewer than n records is small")] = 3
     keys: Annotated[Names, Field(description="key variables that make the cells; all categorical if empty")] = ()
 
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why the n-rule says nothing: no cells, or no change in them, so that nobody was swapped."""
+        return categorical_obstacle(comparison, self.keys)
+
     def score(self, comparison: Comparison) -> Score:
         """The figure with its sentence; the detail has one line per size of small cell."""
         from safeswap.kernels import cells
 
         names = chosen_attributes(comparison, self.keys)
+        if obstacle := self.find_obstacle(comparison):
+            # Records that took part in another way are as easily found by their keys as before: 0 would be untrue.
+            raise SpecError(
+                f"the n-rule does not apply: {obstacle}",
+                code="measure-does-not-apply",
+                hint="use correct_links for numeric keys, or k_anonymity for the small cells of the released file",
+            )
         unswapped = ~self._touched(comparison)
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]

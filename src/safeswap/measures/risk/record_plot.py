@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
@@ -11,6 +11,7 @@ from safeswap.errors import SpecError
 from safeswap.measures.base import Names, ParametricMeasure
 from safeswap.measures.key_points import Distance, Scale
 from safeswap.model.confidentiality import ConfidentialityPlot
+from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.policy import Policy
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Axis, Comparison
@@ -29,7 +30,10 @@ class PlotMeasure(ParametricMeasure):
 
     keys: Annotated[Names, Field(description="key variables; all numeric ones if empty, or all categorical ones")] = ()
     alpha: Annotated[float, Field(gt=0, lt=1, description="share of wrong pairs that count as near")] = 0.05
-    scale: Annotated[Scale, Field(description="scale of numeric keys: log, asinh or linear")] = "log"
+    scale: Annotated[
+        Scale | Literal["auto"],
+        Field(description="scale of numeric keys: log, asinh or linear; auto: log where all are above 0, else asinh"),
+    ] = "auto"
     distance: Annotated[Distance, Field(description="relative, standardised or mahalanobis")] = "relative"
 
     def _keys(self, schema: Schema) -> tuple[tuple[str, ...], bool]:
@@ -48,17 +52,24 @@ class PlotMeasure(ParametricMeasure):
         from safeswap.measures.confidentiality import confidentiality_plot
 
         known = _PLOTS.setdefault(comparison, {})
-        asked = (names, self.alpha, self.scale, self.distance)
+        scale = _chosen_scale(comparison, names) if self.scale == "auto" else self.scale
+        asked = (names, self.alpha, scale, self.distance)
         if asked not in known:
             known[asked] = confidentiality_plot(
                 comparison.before,
                 comparison.after,
                 names,
                 alpha=self.alpha,
-                scale=self.scale,
+                scale=scale,
                 distance=self.distance,
                 largest_units=0,
                 densities=False,
                 policy=Policy(),
             )
         return known[asked]
+
+
+def _chosen_scale(comparison: Comparison, names: tuple[str, ...]) -> Scale:
+    """The logarithm where every key has one in both files, else asinh, which is like it and takes every number."""
+    sides = (finite_numbers(side, name) for side in (comparison.before, comparison.after) for name in names)
+    return "asinh" if any((values <= 0).any() for values in sides) else "log"

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path
 
 from safeswap import registry
 from safeswap.errors import SpecError
+from safeswap.measures.base import default_situations, is_signed, tells_the_rate
 from safeswap.methods.base import Method
 from safeswap.service.problems import NotFound
 from safeswap.service.roles import allow
@@ -42,6 +43,9 @@ def list_measures() -> list[MeasureAnswer]:
             axis=measure.axis.value,
             sources=measure.sources,
             parameters=_plain(measure.parameters),
+            default_for=tuple(sorted(default_situations(measure))),
+            signed=is_signed(measure),
+            tells_the_rate=tells_the_rate(measure),
         )
         for measure in registry.measures().values()
     ]

@@ -157,10 +157,11 @@ def get_assessment(request: Request, access: Reader, result_id: ResultId) -> Res
     return result_of(find_result(request, access, result_id, "assessment"))
 
 
-def checked(spec: dict[str, Any], measures: tuple[str, ...]) -> dict[str, Any]:
+def checked(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dict[str, Any]:
     """A specification and measures that exist and make sense, before a job is made of them."""
     made = registry.make_spec(spec)
-    return {"spec": made.as_dict(), "measures": [registry.measure(text).text for text in measures]}
+    named = None if measures is None else [registry.measure(text).text for text in measures]
+    return {"spec": made.as_dict(), "measures": named}
 
 
 def page(path: Any) -> FileResponse:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from safeswap.service.schemas.common import Identifier, Wire, example
 
 Spec = dict[str, Any]
-DEFAULT_MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change", "share_changed")
+Measures = Annotated[
+    tuple[str, ...] | None,
+    Field(min_length=1, max_length=50, description="Those that apply to what was changed, where none are named."),
+]
 
 
 class MethodAnswer(Wire):
@@ -31,6 +34,12 @@ class MeasureAnswer(Wire):
     axis: str
     sources: tuple[str, ...]
     parameters: dict[str, Any]
+    default_for: tuple[str, ...] = Field(
+        default=(),
+        description="Where it is used by default: `categories`, `numbers`, `recoding` or `study`.",
+    )
+    signed: bool = Field(default=True, description="The sign is a direction: figures compare by magnitude.")
+    tells_the_rate: bool = Field(default=True, description="The rate may follow from the figure: do not publish it.")
 
 
 class PlanRequest(Wire):
@@ -86,7 +95,7 @@ class MaskingRequest(Wire):
     )
 
     spec: Spec
-    measures: tuple[str, ...] = Field(default=DEFAULT_MEASURES, min_length=1, max_length=50)
+    measures: Measures = None
     attributes: tuple[str, ...] | None = Field(default=None, description="Cells are formed from these; all by default.")
     replicate: int = Field(default=0, ge=0, lt=1_000_000)
     use_recipe: bool = Field(
@@ -100,7 +109,7 @@ class AssessmentRequest(Wire):
     model_config = ConfigDict(json_schema_extra=example(masking="6f1c2d9a", measures=["n_rule", "hellinger"]))
 
     masking: Identifier
-    measures: tuple[str, ...] = Field(default=DEFAULT_MEASURES, min_length=1, max_length=50)
+    measures: Measures = None
     attributes: tuple[str, ...] | None = None
 
 

@@ -14,7 +14,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
     context.progress(0.5, "measuring risk and distortion")
-    assessment = workflow.assess(masked, measures=payload["measures"], attributes=payload.get("attributes"))
+    assessment = workflow.assess(masked, measures=payload.get("measures"), attributes=payload.get("attributes"))
     spec = asked(payload, "masking", "measures", "attributes", "replicate")
     return {"kind": "assessment", "id": context.save_result("assessment", spec, summary_of(masked, assessment))}
 

@@ -16,7 +16,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
     context.progress(0.5, "measuring risk and distortion")
-    assessment = workflow.assess(masked, measures=payload["measures"], attributes=payload.get("attributes"))
+    assessment = workflow.assess(masked, measures=payload.get("measures"), attributes=payload.get("attributes"))
     context.progress(0.8, "writing the report")
     workflow.report(masked, context.result_folder / REPORT, assessment=assessment)
     spec = asked(payload, "measures", "attributes", "replicate")

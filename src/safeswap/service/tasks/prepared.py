@@ -50,7 +50,7 @@ def summary_of(masked: Masked, assessment: Assessment) -> dict[str, Any]:
         **masked.as_dict(),
         "plan": masked.plan.sentence,
         "unit": masked.audit.unit,
-        "scores": [score.as_dict() for score in assessment],
+        **assessment.as_dict(),
     }
 
 

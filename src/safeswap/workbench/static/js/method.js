@@ -8,7 +8,6 @@ import { links, masked, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
 
 const ROLES = [["swap", "Swap"], ["fixed", "Fixed"], ["differ", "Differ"], ["other", "Other"]];
-const FIRST_MEASURES = ["n_rule", "hellinger", "total_variation", "share_changed"];
 const state = { attributes: [], roles: new Map(), methods: new Map(), form: null, more: null, mayWork: false };
 
 begin(async ({ project, may }) => {
@@ -26,7 +25,7 @@ begin(async ({ project, may }) => {
   byId("recipe-note").textContent = recipe.steps.length ? `On the data as the recipe of ${recipe.steps.length} step${recipe.steps.length > 1 ? "s" : ""} leaves them.` : "";
   fill(byId("method"), methods.map((method) => el("option", { value: method.name }, method.title)));
   fill(byId("measures"), measures.map((measure) => el("label", { title: `${measure.axis}. ${measure.sources.join("; ")}` },
-    el("input", { type: "checkbox", value: measure.name, checked: FIRST_MEASURES.includes(measure.name) }), " ", name(measure.title))));
+    el("input", { type: "checkbox", value: measure.name, checked: measure.default_for.includes("categories"), defaultChecked: measure.default_for.includes("categories") }), " ", name(measure.title))));
   const stated = new URLSearchParams(location.search).get("method");
   if (state.methods.has(stated)) byId("method").value = stated;
   roles();
@@ -72,7 +71,11 @@ function spec() {
 
 const lacks = (missing) => `Still to be given or put right: ${missing.join(", ").toLowerCase()}.`;
 
-const measures = () => [...byId("measures").querySelectorAll("input:checked")].map((box) => box.value);
+// None where the ticks are as they were: the service then takes the measures that apply, and names those that do not.
+function measures() {
+  const boxes = [...byId("measures").querySelectorAll("input")];
+  return boxes.every((box) => box.checked === box.defaultChecked) ? [] : boxes.filter((box) => box.checked).map((box) => box.value);
+}
 
 let waiting = 0, asked = 0;
 function changed() {

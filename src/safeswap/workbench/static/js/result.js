@@ -23,7 +23,7 @@ begin(async ({ answers: [found, description, measures, methods] }) => {
   fill(byId("plan"), name(summary.plan), ".");
   fill(byId("totals"), totals(summary));
   byId("spec").textContent = JSON.stringify(spec.spec, null, 2);
-  fill(byId("scores"), summary.scores.map((score) => scored(score, measures)));
+  fill(byId("scores"), summary.scores.map((score) => scored(score, measures)), leftOut(summary.left_out ?? []));
   fill(byId("before"), beforeAfter(description, (query) => at(`/maskings/${resultId}/table?${query}`), named(spec.spec)));
   byId("report").href = resultAt(`/maskings/${resultId}/report.html`);
   byId("records").href = `/projects/${projectId}/records?masking=${resultId}`;
@@ -41,6 +41,12 @@ function scored(score, measures) {
   const measure = measures.find((each) => each.name === score.measure.split(":")[0]);
   return el("article", { class: "score" }, el("h3", {}, name(measure?.title ?? score.measure), " ", el("span", { class: "note" }, score.axis),
     el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)), detail(score));
+}
+
+// The usual measures that say nothing about what was changed, one line per reason.
+function leftOut(left) {
+  const reasons = [...new Set(left.map((each) => each.reason))];
+  return reasons.map((reason) => el("p", { class: "note" }, "Left out: ", name(left.filter((each) => each.reason === reason).map((each) => each.measure).join(", ")), " (", name(reason), ")."));
 }
 
 // The table behind a score, as the measure gives it.

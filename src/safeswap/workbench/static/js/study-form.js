@@ -5,8 +5,6 @@ import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, several } from "./dom.js";
 import { at } from "./page.js";
 
-const FIRST = { risk: ["n_rule"], distortion: ["hellinger", "total_variation", "entropy_change"] };
-
 export async function studyForm(description, { run, changed }) {
   const form = byId("study-form"), names = categorical(description).map((attribute) => attribute.name);
   const sets = [{ fixed: [], differ: [] }];
@@ -15,7 +13,7 @@ export async function studyForm(description, { run, changed }) {
   const measures = await get("/measures");
   for (const axis of ["risk", "distortion"]) {
     const own = measures.filter((measure) => measure.axis === axis);
-    ticks(axis, own.map((measure) => measure.name), () => FIRST[axis], new Map(own.map((measure) => [measure.name, measure])));
+    ticks(axis, own.map((measure) => measure.name), () => own.filter((measure) => measure.default_for.includes("study")).map((measure) => measure.name), new Map(own.map((measure) => [measure.name, measure])));
   }
 
   const spec = () => ({
