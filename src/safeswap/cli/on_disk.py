@@ -10,7 +10,7 @@ import typer
 from safeswap.cli.console import Console, table
 from safeswap.cli.options import randomness
 from safeswap.cli.outputs import check_outputs
-from safeswap.cli.scores import score_table
+from safeswap.cli.scores import say_left_out, score_table
 
 if TYPE_CHECKING:
     from safeswap.model.masked_file import MaskedFile
@@ -100,6 +100,7 @@ def _tell(console: Console, masked: MaskedFile) -> None:
     if masked.assessment is not None:
         console.say("")
         console.say(score_table(masked.assessment, brief=True))
+        say_left_out(console, masked.assessment)
     console.say("")
     made = [("masked file", masked.target, INSIDE), ("audit record", masked.audit, INSIDE)]
     console.say(table(["made", "where", ""], made))

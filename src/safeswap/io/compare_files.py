@@ -17,6 +17,7 @@ from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.io.splice import CannotSplice, other_chunks
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
 
 
@@ -34,11 +35,13 @@ def compare_files(
     changed = changed_columns(first, second, schema.names)
     own = schema.identifier
     touched = np.zeros(len(first), dtype=np.bool_)
+    kinds = set()
     for name in changed:
         flags = _different(first, second, name)
         if own is not None and name == own.name and flags.any():
             raise files_differ("the records of the second file have other identifiers, or another order")
         touched |= flags
+        kinds |= {schema[name].kind} if flags.any() else set()
     names = tuple(attributes) if attributes is not None else schema.categorical
     described = part_of(schema, [name for name in schema.names if name in names])
     for name in names:
@@ -47,7 +50,13 @@ def compare_files(
     after_columns = second.table([name for name in described.names if name in changed])
     original = Microdata(table, described)
     fresh = {name: after_columns.column(name) for name in after_columns.column_names}
-    return Comparison(before=original, after=original.with_columns(fresh, {}), attributes=names, touched=touched)
+    return Comparison(
+        before=original,
+        after=original.with_columns(fresh, {}),
+        attributes=names,
+        touched=touched,
+        only_numbers=bool(kinds) and kinds <= {Kind.NUMERIC, Kind.WEIGHT},
+    )
 
 
 def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:

@@ -12,10 +12,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, Score
+from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.spec import spec_error
 
 Floats = npt.NDArray[np.float64]
+
+ONLY_NUMBERS = "masking changed numeric attributes only"
 
 RESERVED = frozenset('+,=:{}"')
 """Characters that part the text form of a measure; a name that holds one is written as JSON instead."""
@@ -126,7 +128,9 @@ def most_small(measures: Iterable[Measure]) -> int | None:
 
 
 def scored(measures: Iterable[Measure], counted: CountedCells) -> Assessment:
-    """The figures of measures that :func:`most_small` allows, from counts alone."""
+    """The figures of measures that :func:`most_small` allows, from counts alone; none where only numbers changed."""
+    if counted.only_numbers:
+        return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=ONLY_NUMBERS) for m in measures))
     return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
 
 
@@ -251,9 +255,10 @@ def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, lea
     if len(names) < least:
         return f"it needs {least} categorical attributes"
     changed = changed_names(comparison)
-    if changed and not changed.intersection(names) and numeric_names(comparison) >= changed:
-        return "masking changed numeric attributes only"
-    return ""
+    only_numbers = comparison.only_numbers
+    if only_numbers is None:
+        only_numbers = bool(changed) and numeric_names(comparison) >= changed
+    return ONLY_NUMBERS if only_numbers and not changed.intersection(names) else ""
 
 
 def numeric_names(comparison: Comparison) -> frozenset[str]:

@@ -31,13 +31,15 @@ class Axis(StrEnum):
 class Comparison:
     """What a measure looks at: the file before and after, over stated attributes.
 
-    ``touched`` marks the records that took part in the masking, where that is known.
+    ``touched`` marks the records that took part in the masking, where that is known. ``only_numbers`` says whether
+    masking changed numeric attributes and no other, where the files at hand do not hold all columns.
     """
 
     before: Microdata
     after: Microdata
     attributes: tuple[str, ...]
     touched: npt.NDArray[np.bool_] | None = None
+    only_numbers: bool | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,6 +58,12 @@ class CountedCells:
     small_untouched: npt.NDArray[np.int64]
     untouched: int
     moved: int
+
+    @property
+    def only_numbers(self) -> bool:
+        """Whether records changed, and none of all the categorical attributes did."""
+        every = set(self.schema.categorical) <= set(self.attributes)
+        return every and not self.changed and self.untouched < int(self.joint.before.sum())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -54,12 +54,7 @@ def assess(
     given = {"keys": tuple(keys) or None, "ways": ways}
     if measures is not None:
         return Assessment(scores=tuple(_measure(text, given).score(comparison) for text in measures))
-    scores: list[Score] = []
-    left: list[LeftOut] = []
-    for text in default_measures(comparison):
-        found = _score(_measure(text, given), comparison)
-        (scores if isinstance(found, Score) else left).append(found)  # type: ignore[arg-type]
-    return Assessment(scores=tuple(scores), left_out=tuple(left))
+    return _applicable([_measure(text, given) for text in default_measures(comparison)], comparison)
 
 
 def default_measures(comparison: Comparison) -> tuple[str, ...]:
@@ -74,6 +69,15 @@ def default_measures(comparison: Comparison) -> tuple[str, ...]:
     if _says_less(comparison):
         situations.append("recoding")
     return registry.default_measures(*situations)
+
+
+def _applicable(measures: Sequence[Measure], comparison: Comparison) -> Assessment:
+    """The figures of the measures that apply, and the names of the others."""
+    found = [_score(measure, comparison) for measure in measures]
+    return Assessment(
+        scores=tuple(each for each in found if isinstance(each, Score)),
+        left_out=tuple(each for each in found if isinstance(each, LeftOut)),
+    )
 
 
 def _score(measure: Measure, comparison: Comparison) -> Score | LeftOut:
@@ -152,6 +156,8 @@ def assess_file(
     if counted is not None:
         return scored(chosen, counted)
     comparison = compare_files(*files, attributes=attributes, reading=reading)
+    if measures is None:
+        return _applicable(chosen, comparison)
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
 
 
@@ -234,14 +240,15 @@ def _two_files(
     """Both files with their records in the same order, and which of the records took part."""
     import numpy as np
 
-    from safeswap.measures.record_match import align_records, take_records
+    from safeswap.measures.record_match import align_records, name_alike, take_records
 
     _check_alike(original, data)
     if audit is not None:
         record = _record_of(data, audit)
         # Row i of the release was row order[i] of the file.
-        return original, take_records(data, np.argsort(record.row_order)), record.audit.perturbed()
-    data = align_records(original, data) if match == "auto" else data
+        data = name_alike(original, take_records(data, np.argsort(record.row_order)))
+        return original, data, record.audit.perturbed()
+    data = align_records(original, data) if match == "auto" else name_alike(original, data)
     return original, data, _touched(original, data)
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 from tests.unit.cli.conftest import survey_text
 
-from safeswap import datasets, workflow
+from safeswap import datasets, registry, workflow
 
 
 def test_keygen_makes_a_private_key(safeswap, tmp_path):
@@ -75,7 +75,7 @@ def test_swap_says_plan_totals_scores_and_places(safeswap, place):
 def test_swap_under_json_is_one_document(safeswap, place):
     document = safeswap(*place.swap, "--json").document
     assert (document["asked"], document["made"], document["for_release"]) == (20, 20, True)
-    assert {score["measure"] for score in document["scores"]} == set(workflow.DEFAULT_MEASURES)
+    assert {score["measure"] for score in document["scores"]} == set(registry.default_measures("categories"))
     assert document["spec"] == {"method": "swap", "swap": ["Race"], "rate": 0.1}
 
 

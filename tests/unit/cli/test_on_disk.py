@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from safeswap import datasets
+from safeswap import datasets, registry
 from safeswap.io.schema_file import write_schema
 
 KEYS = "ADULTS,FAMILIES,TRAILER"
@@ -47,6 +47,8 @@ def test_on_disk_and_in_memory_make_the_same_file(safeswap, census, tmp_path, me
     for total in ("asked", "feasible", "made", "compensating", "records"):
         assert runs["whole"].document[total] == runs["disk"].document[total]
     scores = {score["measure"]: score["value"] for score in runs["whole"].document["scores"]}
+    whole_left, disk_left = ({each["measure"] for each in run.document["left_out"]} for run in runs.values())
+    assert disk_left == whole_left & set(registry.default_measures("categories", by_counts=True))
     for score in runs["disk"].document["scores"]:
         assert score["value"] == pytest.approx(scores[score["measure"]], rel=1e-11)
 

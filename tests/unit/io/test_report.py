@@ -15,6 +15,7 @@ from safeswap.errors import OutputError, SpecError
 from safeswap.io.public_study import public_points, rounded
 from safeswap.io.report import study_report, write_study_report
 from safeswap.io.study_toml import read_study_spec
+from safeswap.measures.base import tells_the_rate
 
 # Numbers that occur nowhere by accident.
 RATES = (0.013747, 0.029137, 0.073171)
@@ -77,18 +78,59 @@ def test_the_question_in_the_internal_report_can_be_asked_again(tmp_path):
     assert read_study_spec(tmp_path / "study.toml") == study.spec
 
 
-def test_the_public_report_has_the_map_the_choice_and_its_tables(assessed):
+def test_with_consent_the_public_report_has_the_map_the_choice_and_its_tables(assessed):
     study, choice = studied()
-    page = study_report(study, choice, version="public", after=assessed, kept=kept_for_users(choice))
+    parts = {"after": assessed, "kept": kept_for_users(choice), "publish_figures": True}
+    page = study_report(study, choice, version="public", **parts)
     text = words(page)
     assert "48,842 records" in text
     assert "<svg" in page.decode()
     assert choice.objective in text
     assert all(name in text for name in choice.spec.swap)
     assert all(sentence in text for sentence in kept_for_users(choice))
-    for measure, values in candidate_tables(study, choice.candidate).items():
-        if measure != "total_variation":
-            assert all(short_number(rounded(value)) in text for value in values)
+    assert "can be inferred from the map and from the figures below" in text
+    for values in candidate_tables(study, choice.candidate).values():
+        assert all(short_number(rounded(value)) in text for value in values)
+
+
+def test_without_consent_one_band_of_distortion_is_all_that_depends_on_the_rate(assessed):
+    study, choice = studied()
+    page = study_report(study, choice, version="public", after=assessed, kept=kept_for_users(choice)).decode()
+    text = words(page.encode())
+    assert "<svg" not in page
+    assert "Hellinger distance: 0.01 to 0.1." in text
+    assert "Rule of the choice: least distortion below a limit on risk." in text
+    assert "0.0142" not in text
+    for score in assessed:
+        assert f"{rounded(score.value):g}" not in text or f"{rounded(score.value):g}" in ("0", "0.01")
+    known = [registry.measure(score.measure).title for score in assessed]
+    assert "Exact figures are not published of these measures" in text
+    assert all(title in text for title in known)
+
+
+def test_a_figure_that_anybody_can_compute_from_the_release_is_published():
+    study = cps_study(attributes=("Race",), rates=(0.029137,), risk=("n_rule", "k_anonymity"))
+    choice = study.choose("cap_risk:1")
+    text = words(study_report(study, choice, version="public"))
+    value = study.table.column("k_anonymity")[choice.candidate].as_py()
+    assert f"share of records below k risk {rounded(value):g}" in text
+    assert "n-rule risk" not in text
+
+
+class Silent:
+    """A measure of a plug-in that declares none of its properties."""
+
+    name = title = "silent"
+    text = "silent"
+    axis = registry.measure("hellinger").axis
+    parameters: dict[str, object] = {}  # noqa: RUF012
+
+
+def test_a_measure_that_declares_nothing_counts_as_telling_the_rate():
+    assert tells_the_rate(Silent())
+    telling = {name for name, measure in registry.measures().items() if tells_the_rate(measure)}
+    # These look at the released file alone: everybody who has it can compute them.
+    assert set(registry.measure_names()) - telling == {"k_anonymity", "l_diversity", "individual_risk", "suda2"}
 
 
 def test_the_public_report_holds_no_rate_no_pairs_no_draw_and_no_key(assessed):
@@ -109,7 +151,6 @@ def test_the_public_report_holds_no_rate_no_pairs_no_draw_and_no_key(assessed):
         "insecure_seed",
         "candidate",
         "<script",
-        "share of records changed",
     ):
         assert word not in page
     for row in rows:
@@ -138,7 +179,7 @@ def test_a_share_that_tells_a_small_count_is_not_stated():
     study, choice = studied()
     records = study.facts["records"]
     tolerance = records // 50  # more than the records at risk
-    text = words(study_report(study, choice, version="public", tolerance=tolerance))
+    text = words(study_report(study, choice, version="public", tolerance=tolerance, publish_figures=True))
     assert f"below {rounded(tolerance / records):g}" in text
     points = public_points(study, choice, distortion="hellinger", tolerance=tolerance)
     assert min(points.risk) >= rounded(tolerance / records)

@@ -57,7 +57,7 @@ class NumberChange(ParametricMeasure):
         """The figure with its sentence; the detail has one line per attribute or pair, with the sign."""
         names = self._names(comparison)
         columns = {name: _sides(comparison, name) for name in names}
-        rows = []
+        rows: list[dict[str, Any]] = []
         for chosen in combinations(names, self.together):
             with np.errstate(all="ignore"):  # what has no spread has no figure
                 change = self._change(*(columns[name] for name in chosen))
