@@ -122,7 +122,9 @@ def mask_file(
         steps.at("writing")
         if outputs.report is not None:
             workflow.report(masked, outputs.report, assessment=assessment, force=outputs.force)
-        record = workflow.keep(masked, outputs.output, audit=outputs.audit, reading=reading, force=outputs.force)
+        record = workflow.keep(
+            masked, outputs.output, audit=outputs.audit, reading=reading, source=file, force=outputs.force
+        )
     tell(console, masked)
     if assessment is not None:
         console.say("")

@@ -92,7 +92,7 @@ def recode(
             masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
             if report is not None:
                 workflow.report(masked, report, force=force)
-            record = workflow.keep(masked, output, audit=audit, reading=reading, force=force)
+            record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=force)
         elif output is not None:
             workflow.write(stages[-1].data, output, force=force)
     console.say(stage_table(stages, risk=bool(parameters)))

@@ -39,11 +39,22 @@ def release(
     force: Force = False,
     title: Annotated[str, typer.Option(help="of the data set", rich_help_panel=TOLD)] = "",
     date: Annotated[str, typer.Option(help="of the release", rich_help_panel=TOLD)] = "",
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TOML",
+            help="the recipe by which ORIGINAL was recoded without an audit record",
+            rich_help_panel=TOLD,
+        ),
+    ] = None,
     publish_rate: Annotated[
         bool, typer.Option("--publish-rate", help="tell which share of the records took part", rich_help_panel=TOLD)
     ] = False,
     second_release: Annotated[
         bool, typer.Option("--second-release", help="release these records although they have been released before")
+    ] = False,
+    unmasked: Annotated[
+        bool, typer.Option("--unmasked", help="release the values although nothing was masked; the report says so")
     ] = False,
 ) -> None:
     """Verify a masked file and write the bundle that may leave the building.
@@ -57,7 +68,7 @@ def release(
     secret = workflow.read_key(key)
     with console.steps(2) as steps:
         steps.at("reading")
-        masking = workflow.recall(original, masked, audit=audit)
+        masking = workflow.recall(original, masked, audit=audit, recipe=recipe)
         steps.at("verifying and writing")
         published = workflow.release(
             masking,
@@ -71,6 +82,7 @@ def release(
             date=date,
             publish_rate=publish_rate,
             second_release=second_release,
+            unmasked=unmasked,
             force=force,
         )
     console.say("Verified:")

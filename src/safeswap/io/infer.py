@@ -3,8 +3,10 @@
 Each column is looked at in a sample of at most 100,000 records, ten runs spread evenly over the file. In this order:
 
 1. *identifier*: the name says so (``id``, ``person_id``, ``serial``…) and no value is missing or occurs twice in the
-   whole file. The first such column only.
-2. *household*: the name says so (``hhid``, ``household``…) and values repeat.
+   whole file. The first such column only; where there is none, the first that numbers the records by its structure:
+   successive whole numbers in any order, each once.
+2. *household*: the name says so (``hhid``, ``household``…) and values repeat, or it numbers households by its
+   structure (:mod:`safeswap.io.numbering`).
 3. *weight*: the name says so (``weight``, ``wgt``, ``fnlwgt``…) and all values are numbers of at least 0.
 4. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are no fractions.
 5. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
@@ -22,12 +24,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from safeswap.io.identifiers import is_unique, missing_positions
+from safeswap.io.numbering import counts_records, numbers_households, numbers_persons
 from safeswap.io.ranges import order_of_ranges
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, code_column
@@ -72,6 +76,7 @@ def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = No
     """
     sample = _sample(table)
     attributes: list[Attribute] = []
+    coded: dict[str, Coded] = {}
     identified = identifier is not None
     for position, column_name in enumerate(table.column_names):
         column, part = table.column(position), sample.column(position)
@@ -81,8 +86,25 @@ def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = No
             attributes.append(Attribute(name=column_name, kind=Kind.IDENTIFIER, inferred=True))
             identified = True
         else:
-            attributes.append(_guess(column_name, column, part))
-    return Schema(name=name, attributes=tuple(attributes))
+            coded[column_name] = code_column(part)
+            attributes.append(_guess(column_name, column, coded[column_name]))
+    schema = Schema(name=name, attributes=tuple(attributes))
+    return schema.replace(*_by_structure(table, schema, coded))
+
+
+def _by_structure(table: pa.Table, schema: Schema, coded: dict[str, Coded]) -> Iterator[Attribute]:
+    """The columns that are numbers of persons or households, though their names do not say so."""
+    plain = {name: found for name, found in coded.items() if schema[name].kind in (Kind.NUMERIC, Kind.NOMINAL)}
+    records = table.num_rows
+    identified = schema.identifier is not None
+    for name, found in plain.items():
+        scale = records / max(len(found.codes), 1)
+        if not identified and numbers_persons(found, scale=scale):
+            identified = counts_records(table.column(name))
+            if identified:
+                yield Attribute(name=name, kind=Kind.IDENTIFIER, inferred=True)
+        elif numbers_households(found, {other: coded[other] for other in coded if other != name}, scale=scale):
+            yield Attribute(name=name, kind=Kind.HOUSEHOLD, inferred=True)
 
 
 def _sample(table: pa.Table) -> pa.Table:
@@ -121,9 +143,8 @@ class _Facts:
         return self.repeat and self.distinct <= MOST_CATEGORIES and not self.fractions and not self.constant
 
 
-def _guess(name: str, column: pa.ChunkedArray, sample: pa.ChunkedArray) -> Attribute:
-    coded = code_column(sample)
-    facts = _facts(coded, len(sample))
+def _guess(name: str, column: pa.ChunkedArray, coded: Coded) -> Attribute:
+    facts = _facts(coded, len(coded.codes))
     words = set(_words(name))
     kind = Kind.NOMINAL
     levels: tuple[str, ...] = ()

@@ -251,6 +251,7 @@ def _note(job: Job, digest: str, schema: Schema, swap: FileSwap, totals: Mapping
     record = job.audit / f"masking-{digest[:16]}"
     reading = {name: value for name, value in job.reading.items() if name in ("missing", "name") and value}
     notes = {"masked_sha256": digest, "engine": job.engine, "reading": reading}
+    notes |= {"source_sha256": digest_of(job.source)}
     with atomic_directory(record, force=True, marker=AUDIT) as directory:
         _write_pairs(directory / PAIRS, swap, totals["records"])
         write_audit_json(directory, totals, schema, notes=notes)

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from safeswap.model.masked import Masked
-    from safeswap.model.microdata import Microdata
+    from safeswap.model.microdata import Microdata, PastStep
     from safeswap.model.schema import Schema
 
 
-def keep(masked: Masked, output: Path, *, audit: Path, reading: Mapping[str, Any], force: bool = False) -> Path:
-    """Write the masked file and the record that undoes it: both or neither. Returns where the record is."""
+def keep(
+    masked: Masked,
+    output: Path,
+    *,
+    audit: Path,
+    reading: Mapping[str, Any],
+    source: Path | None = None,
+    force: bool = False,
+) -> Path:
+    """Write the masked file and the record that undoes it: both or neither. Returns where the record is.
+
+    ``source`` is the file that was masked: by its sum a release finds the records of earlier maskings.
+    """
     from safeswap.io.atomic import atomic_write
     from safeswap.io.write import write
 
@@ -36,10 +47,10 @@ def keep(masked: Masked, output: Path, *, audit: Path, reading: Mapping[str, Any
         except OutputError as error:  # it speaks of the file as it is called while it is written
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
-        return note(masked, part, audit=audit, reading=reading)
+        return note(masked, part, audit=audit, reading=reading, source=source)
 
 
-def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, Any]) -> Path:
+def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, Any], source: Path | None = None) -> Path:
     """Write the audit record of a masked file into the audit directory."""
     import numpy as np
 
@@ -49,6 +60,8 @@ def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, An
     digest = digest_of(written)
     record = _record_of(digest, audit)
     notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked)}
+    notes |= {"past": [asdict(step) for step in masked.original.past]}
+    notes |= {} if source is None else {"source_sha256": digest_of(source)}
     with atomic_directory(record, force=True, marker=AUDIT) as directory:
         write_audit(masked, directory, row_order=np.arange(len(masked.data), dtype=np.int64), notes=notes)
     return record
@@ -76,7 +89,8 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
-    before = read(original, schema=schema, **options)
+    past = past_of(digest_of(original), audit, kept.notes)
+    before = replace(read(original, schema=schema, **options), past=past)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
     as_text = kept.notes.get("as_text", ())
@@ -90,6 +104,40 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     )
     spec = registry.make_spec(kept.audit.spec)
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
+
+
+def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastStep, ...]:
+    """What the file of this sum went through before: noted when it was masked, or told by the records of its making.
+
+    A masking whose source is itself a masked file has that file's record beside its own, and so on to the original.
+    """
+    from safeswap.io.audit import AUDIT, read_audit_json
+    from safeswap.model.microdata import PastStep
+
+    steps: list[PastStep] = []
+    seen: set[str] = set()
+    while True:
+        noted = [PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in notes.get("past", ())]
+        steps = [*noted, *steps]
+        record = _record_of(digest, audit)
+        if digest in seen or not (record / AUDIT).is_file():
+            return tuple(steps)
+        seen.add(digest)
+        content = read_audit_json(record)
+        made = _step_of(content["audit"])
+        if noted and made == noted[-1:]:
+            return tuple(steps)  # whoever masked it knew where it came from
+        steps = [*made, *steps]
+        digest, notes = content["notes"].get("source_sha256", ""), content["notes"]
+
+
+def _step_of(audit: Mapping[str, Any]) -> list[PastStep]:
+    """The masking of which this is the record; none where it changed nothing."""
+    from safeswap.model.microdata import PastStep
+
+    exchanged = [name for stage in audit["stages"] if stage["pairs"] for name in stage["attributes"]]
+    changed = tuple(dict.fromkeys((*exchanged, *audit["replaced"])))
+    return [PastStep(method=audit["method"], attributes=changed, releasable=audit["releasable"])] if changed else []
 
 
 def digest_of(path: Path) -> str:

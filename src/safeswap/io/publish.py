@@ -19,9 +19,10 @@ from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.io.audit import AUDIT, write_audit
 from safeswap.io.bundle import Bundle, fill_bundle, public_directory
 from safeswap.io.lineage import Differencing, Fingerprint, difference, earlier_releases, fingerprint
+from safeswap.io.linkage import Linkage
 from safeswap.io.manifest import MANIFEST, sum_file
 from safeswap.io.public_data import check_format
-from safeswap.io.remarks import Remark, name_remarks, refuse_if_any
+from safeswap.io.remarks import Remark, name_remarks, refuse_if_any, warning
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import Rows
@@ -43,7 +44,9 @@ class Terms:
     """How a release is to look, and what is told about it.
 
     The share of records that took part is told only with ``publish_rate``, the officer's decision. ``second_release``
-    is needed where the same records have been released before. Without ``tell_kept`` nothing is said to be as it was.
+    is needed where the same records have been released before, ``unmasked`` where no released value was changed.
+    ``earlier`` are the methods that the file went through before it was masked, as their titles. Without ``tell_kept``
+    nothing is said to be as it was; of the attributes ``recoded`` nothing is said either.
     """
 
     method: str
@@ -55,7 +58,10 @@ class Terms:
     tolerance: int = 3
     publish_rate: bool = False
     second_release: bool = False
+    unmasked: bool = False
+    earlier: tuple[str, ...] = ()
     tell_kept: bool = True
+    recoded: tuple[str, ...] = ()
     force: bool = False
 
 
@@ -122,7 +128,9 @@ def check_and_write(
     invariants = tuple(invariants)
     with _confidential_root(root, public=target), public_directory(target, force=terms.force) as part:
         findings = _verified(masked, invariants)
-        facts = _public_facts(masked, invariants, names, terms)
+        linkage = Linkage(masked, names)
+        looked = (*_unmasked(linkage, terms), *refuse_if_any(linkage.remarks()))
+        facts = _public_facts(linkage, invariants, terms)
         context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
         release, rows = prepare_release(
             masked.data, key=key, facts=facts, context=context, identifiers=terms.identifiers, drop=terms.drop
@@ -131,7 +139,8 @@ def check_and_write(
         bundle = fill_bundle(release, part, data_format=terms.data_format)
         lineage = fingerprint(masked.original)
         differencing = _compared(masked, root, lineage, bundle, terms)
-        notes = _notes(bundle, findings=findings, lineage=lineage, differencing=differencing)
+        remarks = (*looked, *bundle.remarks)
+        notes = _notes(bundle, findings=findings, remarks=remarks, lineage=lineage, differencing=differencing)
         notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         record = root / _record_name(bundle.manifest_sha256)
         _write_record(masked, record, rows, notes)
@@ -141,7 +150,7 @@ def check_and_write(
         records=len(masked.data),
         manifest_sha256=bundle.manifest_sha256,
         findings=findings,
-        remarks=bundle.remarks,
+        remarks=remarks,
         differencing=differencing,
     )
 
@@ -153,6 +162,13 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
             f"what was masked is stamped {masked.audit.stamp}",
             code="not-for-release",
             hint="mask again, for release: with a secret key (`safeswap keygen`) and, for an edit, its keyed variant",
+        )
+    insecure = [step.method for step in masked.original.past if not step.releasable]
+    if insecure:
+        raise UnsafeRelease(
+            f"before it was masked, the file had been masked by {insecure[0]!r} in a way that anyone can undo",
+            code="not-for-release",
+            hint="begin with the original file, and mask every time with a secret key (`safeswap keygen`)",
         )
 
 
@@ -222,15 +238,45 @@ def _verified(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding,
     return findings
 
 
-def _public_facts(masked: Masked, invariants: Sequence[Invariant], names: tuple[str, ...], terms: Terms) -> PublicFacts:
+def _unmasked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
+    """Refuse a release of values as they are, unless it is stated; then it is remarked."""
+    if linkage.changed or _left_out(linkage.masked):
+        return ()
+    if not terms.unmasked:
+        raise UnsafeRelease(
+            "nothing was masked: every released value is as it was in the file that was masked",
+            code="nothing-masked",
+            hint="raise the rate or the number of pairs, or state that the values are to leave as they are (unmasked)",
+        )
+    return (warning("nothing-masked", "nothing was masked: every released value is as it was; the report says so"),)
+
+
+def _left_out(masked: Masked) -> bool:
+    """Whether the masking itself left columns out."""
+    return bool(getattr(masked.spec, "dropped", ()))
+
+
+def _in_words(linkage: Linkage, terms: Terms) -> str:
+    """How the data were protected: everything that was done to them, in order, and nothing else."""
+    if linkage.changed:
+        return "; then ".join((*terms.earlier, terms.method))
+    done = "Columns were left out" if _left_out(linkage.masked) else "Nothing was masked"
+    if terms.earlier:
+        return f"{'; then '.join(terms.earlier)}. After that: {done.lower()}, and no released value was changed."
+    return f"{done}: every released value is as it was in the original file."
+
+
+def _public_facts(linkage: Linkage, invariants: Sequence[Invariant], terms: Terms) -> PublicFacts:
+    masked = linkage.masked
     # New numbers stand where identifiers stood: of these nothing is as it was.
     renumbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-    unchanged = tuple(name for name in names if masked.data.schema[name].kind not in renumbered)
+    told = (name for name in linkage.names if masked.data.schema[name].kind not in renumbered)
+    unchanged = tuple(name for name in told if name not in terms.recoded)
     promises = (invariant.for_users_of(unchanged) for invariant in invariants)
     sentences = dict.fromkeys(promise.sentence for promise in promises if promise is not None)
     records = len(masked.data)
     return PublicFacts(
-        method=terms.method,
+        method=_in_words(linkage, terms),
         records=records,
         kept=tuple(sentences) if terms.tell_kept else (),
         title=terms.title,
@@ -263,13 +309,18 @@ def _compared(
 
 
 def _notes(
-    bundle: Bundle, *, findings: Sequence[Finding], lineage: Fingerprint, differencing: Sequence[Differencing]
+    bundle: Bundle,
+    *,
+    findings: Sequence[Finding],
+    remarks: Sequence[Remark],
+    lineage: Fingerprint,
+    differencing: Sequence[Differencing],
 ) -> dict[str, Any]:
     return {
         "public_manifest_sha256": bundle.manifest_sha256,
         "lineage": asdict(lineage),
         "verified": [finding.as_dict() for finding in findings],
-        "remarks": [remark.as_dict() for remark in bundle.remarks],
+        "remarks": [remark.as_dict() for remark in remarks],
         "differencing": [each.as_dict() for each in differencing],
     }
 

@@ -47,7 +47,17 @@ def warning(code: str, message: str, *, column: str = "", file: str = "") -> Rem
 
 # Of columns that cannot leave under their names.
 _LEFT_OUT = "nothing was released; leave the column out (drop, on the command line --drop), or give it another name"
-_HINTS = dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT)
+_HINTS = {
+    **dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT),
+    "household-split": "nothing was released; mask the attribute alike for all records of a household, leave it as "
+    "it is, or leave out what tells who belongs together (drop, on the command line --drop)",
+    "geography-split": "nothing was released; swap all levels of the geography together, hold the coarser ones fixed "
+    "while a finer one is swapped, or leave levels out (drop, on the command line --drop)",
+    "read-off": "nothing was released; mask both columns together, or leave one of them out (drop, on the command line "
+    "--drop)",
+    "unconfirmed-identifier": "nothing was released; state what the column is (kinds, or its kind in the schema file) "
+    "and mask again: identifiers and households get new numbers; or leave it out (drop, on the command line --drop)",
+}
 
 
 def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:

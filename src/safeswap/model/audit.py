@@ -81,6 +81,13 @@ class Audit:
             flags[replacement.rows] = True
         return flags
 
+    @property
+    def changed_attributes(self) -> tuple[str, ...]:
+        """The attributes of which any value was exchanged or replaced, each once."""
+        exchanged = (name for each in self.exchanges if len(each.pairs) for name in each.attributes)
+        replaced = (each.attribute for each in self.replacements if len(each.rows))
+        return tuple(dict.fromkeys((*exchanged, *replaced)))
+
     def perturbed(self) -> npt.NDArray[np.bool_]:
         """Per record, whether its values may be untrue: it was touched, and values were not just made coarser."""
         return np.zeros(self.records, dtype=np.bool_) if self.facts.get("values") == COARSENED else self.touched()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from safeswap.model.audit import Audit
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.plan import Plan
 from safeswap.model.spec import MaskSpec
 
@@ -20,6 +20,12 @@ class Masked:
     spec: MaskSpec
     plan: Plan
     audit: Audit
+
+    def __post_init__(self) -> None:
+        changed = self.audit.changed_attributes
+        step = PastStep(method=self.audit.method, attributes=changed, releasable=self.audit.releasable)
+        past = (*self.original.past, *((step,) if changed else ()))
+        object.__setattr__(self, "data", replace(self.data, past=past))
 
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""

@@ -48,17 +48,28 @@ class Coded:
         return len(self.levels) + self.has_missing
 
 
+@dataclass(frozen=True, kw_only=True)
+class PastStep:
+    """A masking or recode that the values have been through, and the attributes in which it changed any."""
+
+    method: str
+    attributes: tuple[str, ...]
+    releasable: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class Microdata:
     """N records by v attributes, as an Arrow table with its schema. Treated as immutable.
 
     ``origin`` is the caller's own dataframe where there was one, so that results go back in the caller's type.
+    ``past`` lists what is known to have been done to the values since they were collected, the first step first.
     """
 
     table: pa.Table
     schema: Schema
     origin: Any = None
     _coded: dict[str, Coded] = field(default_factory=dict, repr=False)
+    past: tuple[PastStep, ...] = ()
 
     def __post_init__(self) -> None:
         if tuple(self.table.column_names) != self.schema.names:
@@ -103,7 +114,7 @@ class Microdata:
             position = table.column_names.index(name)
             table = table.set_column(position, table.schema.field(position).with_type(column.type), column)
         kept = {name: value for name, value in self._coded.items() if name not in columns}
-        return Microdata(table, self.schema, self.origin, {**kept, **coded})
+        return Microdata(table, self.schema, self.origin, {**kept, **coded}, self.past)
 
     def __repr__(self) -> str:
         # A repr ends up in notebooks and logs: shape and names only, never a record.

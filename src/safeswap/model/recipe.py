@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
 from safeswap.errors import SafeswapError, SpecError
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.recode_steps import Step, as_step
 from safeswap.model.recoding import apply_step, pinned
 from safeswap.model.several import several
@@ -85,6 +85,16 @@ class Recipe:
     def is_recoding(self) -> bool:
         """Whether all steps are recodes, which need no key."""
         return all(isinstance(step, Step) for step in self.steps)
+
+    @property
+    def past(self) -> tuple[PastStep, ...]:
+        """What the recipe has done to a file, as far as its steps say it: recodes name the attributes they change."""
+        return tuple(
+            PastStep(method="recode", attributes=step.names)
+            if isinstance(step, Step)
+            else PastStep(method=step.method, attributes=())
+            for step in self.steps
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
+from safeswap.model.equality import same_memory
 from safeswap.model.levels import level_texts
-from safeswap.model.microdata import Coded, Microdata, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, PastStep, smallest_code_type
 from safeswap.model.numeric_column import Floats, finite_numbers
 from safeswap.model.range_breaks import places as range_places
 from safeswap.model.recode_numbers import by_number, is_by_number
@@ -55,8 +56,17 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     """
     step = as_step(step)
     check_step(data.schema, step)
-    if isinstance(step, Drop):
-        return _without(data, step)
+    after = _without(data, step) if isinstance(step, Drop) else _recoded(data, step)
+    if all(name in after.schema and _is_same(data, after, name) for name in step.names):
+        return after
+    return replace(after, past=(*data.past, PastStep(method="recode", attributes=step.names)))
+
+
+def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
+    return same_memory(before.table.column(name), after.table.column(name))
+
+
+def _recoded(data: Microdata, step: Step) -> Microdata:
     (name,) = step.names
     if isinstance(step, Ranges) and _is_plain_number(data.schema[name]):
         return _cut(data, step)
@@ -195,7 +205,7 @@ def _without(data: Microdata, step: Drop) -> Microdata:
     names = [attribute.name for attribute in left]
     coded = {name: found for name, found in data._coded.items() if name in names}
     schema = Schema(name=data.schema.name, attributes=tuple(left))
-    return Microdata(data.table.select(names), schema, data.origin, coded)
+    return Microdata(data.table.select(names), schema, data.origin, coded, data.past)
 
 
 def _is_plain_number(attribute: Attribute) -> bool:

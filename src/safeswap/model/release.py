@@ -170,7 +170,8 @@ def _counting(largest: int) -> type[np.int32 | np.int64]:
 
 
 def _plain(attribute: Attribute) -> Attribute:
-    return Attribute(name=attribute.name, kind=attribute.kind, label=attribute.label, letter=attribute.letter)
+    """New numbers stand in the column: a label that speaks of the old ones stays inside."""
+    return Attribute(name=attribute.name, kind=attribute.kind)
 
 
 def _derived(key: Key, stage: str, *context: str | int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,9 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )
     # Values were replaced after all exchanges. An exchange undoes itself, the last one first.
-    return replay(restored(after, reversed(audit.replacements)), reversed(audit.exchanges))
+    before = replay(restored(after, reversed(audit.replacements)), reversed(audit.exchanges))
+    known = after.past and after.past[-1].attributes == audit.changed_attributes
+    return replace(before, past=after.past[:-1]) if known else before
 
 
 def restored(data: Microdata, replacements: Iterable[Replacement]) -> Microdata:

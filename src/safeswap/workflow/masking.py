@@ -20,6 +20,7 @@ from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_replicate, as_spec, find_engine
 from safeswap.workflow.assessing import assess_file
 from safeswap.workflow.reading import read
+from safeswap.workflow.recoding import as_recipe
 
 
 def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory") -> Plan:
@@ -197,19 +198,32 @@ def keep(
     *,
     audit: str | PathLike[str],
     reading: Mapping[str, Any] | None = None,
+    source: str | PathLike[str] | None = None,
     force: bool = False,
 ) -> Path:
     """Write the masked file that stays inside and its confidential record, both or neither; where the record is.
 
-    ``reading`` holds the options with which the original was read, so that :func:`recall` reads it alike.
+    ``reading`` holds the options with which the original was read, so that :func:`recall` reads it alike. ``source`` is
+    the file that was masked, so that a release can tell what was done to it before.
     """
     from safeswap.io.masking import keep as keep_masking
 
-    return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, force=force)
+    read_from = None if source is None else Path(source)
+    return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, source=read_from, force=force)
 
 
-def recall(original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str]) -> Masked:
-    """A masking that was kept, read back from the original, the masked file and the record."""
+def recall(
+    original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str], recipe: Any = None
+) -> Masked:
+    """A masking that was kept, read back from the original, the masked file and the record.
+
+    Earlier maskings of the original are found by their records in the same audit directory. ``recipe`` is what was
+    done to the file before any of them and left no record.
+    """
     from safeswap.io.masking import recall as recall_masking
 
-    return recall_masking(Path(original), Path(masked), audit=Path(audit))
+    found = recall_masking(Path(original), Path(masked), audit=Path(audit))
+    if recipe is None:
+        return found
+    past = (*as_recipe(recipe).past, *found.original.past)
+    return replace(found, original=replace(found.original, past=past))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.recipe import Recipe
-from safeswap.model.recode_steps import Step
+from safeswap.model.microdata import PastStep
 from safeswap.model.score import Assessment
 from safeswap.workflow.assessing import assess
 from safeswap.workflow.recoding import as_recipe
@@ -34,6 +34,7 @@ def release(
     tolerance: int = 3,
     publish_rate: bool = False,
     second_release: bool = False,
+    unmasked: bool = False,
     recipe: Any = None,
     force: bool = False,
 ) -> Published:
@@ -44,9 +45,11 @@ def release(
     complete or not at all; if any check fails nothing is written. One file has one release: a second one of the same
     records is refused unless ``second_release`` says that it is wanted.
 
-    ``recipe`` is what was done to the file before it was masked, if anything. The bundle tells so; after a step that
-    blanks or changes values it claims nothing to be as it was collected, since promises are about the file as the
-    recipe left it.
+    A release in which no value was changed is refused unless ``unmasked`` states that it is meant; the report says so.
+
+    What was done to the file before it was masked is told along with the masking: the recodes and maskings that these
+    data went through, or ``recipe`` where the data do not know. Of recoded attributes nothing is claimed to be as it
+    was collected; after an earlier masking, of no attribute, since promises are about the file as it was found.
 
     >>> import tempfile, pathlib
     >>> from safeswap import datasets, swap
@@ -60,10 +63,12 @@ def release(
     from safeswap.io.publish import Terms, check_and_write
 
     method = registry.method(masked.spec.method)
-    before = as_recipe(recipe or ())
+    before = masked.original.past or as_recipe(recipe or ()).past
     terms = Terms(
-        method=_in_words(before, method.title),
-        tell_kept=before.is_recoding,
+        method=method.title,
+        earlier=_titles(before),
+        tell_kept=all(step.method == "recode" for step in before),
+        recoded=tuple(dict.fromkeys(name for step in before for name in step.attributes)),
         data_format=data_format,
         identifiers=identifiers,
         drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
@@ -72,22 +77,23 @@ def release(
         tolerance=tolerance,
         publish_rate=publish_rate,
         second_release=second_release,
+        unmasked=unmasked,
         force=force,
     )
     invariants = method.invariants(masked.original, masked.spec)
     return check_and_write(masked, public=public, audit=audit, key=key, invariants=invariants, terms=terms)
 
 
-def _in_words(before: Recipe, title: str) -> str:
+def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
     """What was done, in order: the titles of the methods, recodes together.
 
-    >>> _in_words(as_recipe([{"step": "truncate", "attribute": "NACE"}]), "Data swapping")
-    'Recoding; then Data swapping'
+    >>> _titles([PastStep(method=name, attributes=("NACE",)) for name in ("recode", "recode", "pram")])
+    ('Recoding', 'Post-randomisation of categorical attributes')
     """
     from safeswap import registry
 
-    done = ["Recoding" if isinstance(step, Step) else registry.method(step.method).title for step in before]
-    return "; then ".join(dict.fromkeys((*done, title)))
+    titles = ("Recoding" if step.method == "recode" else registry.method(step.method).title for step in past)
+    return tuple(title for title, _ in groupby(titles))
 
 
 def verify(bundle: str | PathLike[str]) -> Verification:

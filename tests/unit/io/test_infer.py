@@ -32,8 +32,11 @@ SEX = ["F", "M"] * (N // 2)
         ("__index_level_0__", list(range(N)), Kind.IDENTIFIER),
         ("id", [0, *range(N - 1)], Kind.NUMERIC),
         ("id", [None, *range(N - 1)], Kind.NUMERIC),
-        ("idea", list(range(N)), Kind.NUMERIC),
-        ("paid", list(range(N)), Kind.NUMERIC),
+        ("idea", [i * i for i in range(N)], Kind.NUMERIC),
+        ("paid", [i * i for i in range(N)], Kind.NUMERIC),
+        ("ori_nr", [(37 * i) % N + 5 for i in range(N)], Kind.IDENTIFIER),
+        ("case", [f"C-{i:04d}" for i in range(N)], Kind.IDENTIFIER),
+        ("case", [0, *range(N - 1)], Kind.NUMERIC),
         ("valid", SEX, Kind.NOMINAL),
         ("hhid", [i // 3 for i in range(N)], Kind.HOUSEHOLD),
         ("household_no", [f"h{i // 3}" for i in range(N)], Kind.HOUSEHOLD),
@@ -59,7 +62,7 @@ SEX = ["F", "M"] * (N // 2)
         ("Flag", [True, False] * (N // 2), Kind.NOMINAL),
         ("Day", pd.date_range("2020-01-01", periods=N).to_pydatetime().tolist(), Kind.NUMERIC),
         ("Nothing", [None] * N, Kind.NOMINAL),
-        ("Name", [f"name {i}" for i in range(N)], Kind.NOMINAL),
+        ("Name", [f"name {i * i}" for i in range(N)], Kind.NOMINAL),
     ],
 )
 def test_a_kind_is_guessed_by_its_rule(name: str, values: list[Any], kind: Kind) -> None:

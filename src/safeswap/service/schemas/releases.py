@@ -22,6 +22,7 @@ class ReleaseTerms(Wire):
     title: str = Field(default="", max_length=200)
     date: str = Field(default="", max_length=40)
     publish_rate: bool = Field(default=False, description="Tell which share of the records took part.")
+    unmasked: bool = Field(default=False, description="Release the values although nothing was masked.")
 
 
 class ReleaseRequest(Wire):

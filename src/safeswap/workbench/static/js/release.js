@@ -90,7 +90,7 @@ function connect() {
 }
 
 const request = guarded(async () => {
-  const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked,
+  const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked, unmasked: byId("unmasked").checked,
     drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value) };
   byId("request").disabled = true;
   try {

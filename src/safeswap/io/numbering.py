@@ -1,0 +1,162 @@
+"""Columns that number persons or households, told by their structure and whatever their name.
+
+Numbers that number something are whole and stand close together, ascend with the rows, or are long and of one length.
+The number of a person is another in (nearly) every record. That of a household repeats, in small groups whose members
+agree in other columns far more than chance allows. Columns that are steps of the number itself, such as an age group
+beside an age, are no such sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.io.identifiers import is_unique
+from safeswap.model.dependence import follows
+from safeswap.model.microdata import Coded
+
+FEWEST = 30
+"""Fewer different values number nothing that could not be something else."""
+
+LARGEST_HOUSEHOLD = 10
+"""On average; larger groups are areas, institutions or years."""
+
+MOSTLY_DISTINCT = 0.95
+CONSTANT = 0.95
+
+_CLOSE = 4  # possible numbers for each that occurs
+_LONG = 7  # digits
+_MARKS = 3  # texts such as "NA" among numbers
+_MOST_COLUMNS = 200
+
+
+def numbers_persons(coded: Coded, *, scale: float = 1.0) -> bool:
+    """Whether a column holds numbers that are another in (nearly) every record.
+
+    ``scale`` says how many times as large the file is of which these records are a sample.
+
+    >>> from safeswap.model.microdata import code_column
+    >>> rows = range(100)
+    >>> columns = [1000 + n for n in rows], [n * n * 997 % 10_007 / 7 for n in rows], [n % 20 for n in rows]
+    >>> [numbers_persons(code_column(pa.chunked_array([values]))) for values in columns]
+    [True, False, False]
+    """
+    known = _known(coded)
+    return len(known) >= FEWEST and len(coded.levels) >= MOSTLY_DISTINCT * len(known) and _is_numbering(coded, scale)
+
+
+def counts_records(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds each of as many successive whole numbers as there are records, in any order.
+
+    >>> counts_records(pa.chunked_array([["p3", "p1", "p2"]])), counts_records(pa.chunked_array([[1, 2, 4]]))
+    (True, False)
+    """
+    if column.null_count or len(column) < 2:
+        return False
+    values = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if not pa.types.is_integer(values.type):
+        found = _whole_numbers(values.combine_chunks())
+        if found is None:
+            return False
+        values = pa.chunked_array([pa.array(found)])
+    ends = pc.min_max(values).as_py()
+    return bool(ends["max"] - ends["min"] + 1 == len(column)) and is_unique(values)
+
+
+def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: float = 1.0) -> bool:
+    """Whether a column holds numbers that repeat in small groups, within which several others are constant.
+
+    One other is enough where equal numbers stand together in the file.
+
+    >>> from safeswap.model.microdata import code_column
+    >>> values = [n // 3 for n in range(300)], [n // 3 * 7 % 4 for n in range(300)], [n % 5 for n in range(300)]
+    >>> household, region, age = (code_column(pa.chunked_array([each])) for each in values)
+    >>> numbers_households(household, {"region": region, "age": age}), numbers_households(age, {"region": region})
+    (True, False)
+    """
+    distinct, records = len(coded.levels), len(_known(coded))
+    repeats = distinct < MOSTLY_DISTINCT * records
+    if not (distinct >= FEWEST and repeats and records <= LARGEST_HOUSEHOLD * distinct and _is_numbering(coded, scale)):
+        return False
+    needed = 1 if _stands_together(coded) else 2
+    for other in list(others.values())[:_MOST_COLUMNS]:
+        if follows(coded, other, kappa=CONSTANT) and not _is_step_of(coded, other):
+            needed -= 1
+            if not needed:
+                return True
+    return False
+
+
+def _known(coded: Coded) -> npt.NDArray[np.unsignedinteger]:
+    return coded.codes[coded.codes < len(coded.levels)] if coded.has_missing else coded.codes
+
+
+def _is_numbering(coded: Coded, scale: float) -> bool:
+    numbers = _whole_numbers(coded.levels)
+    if numbers is None:
+        return False
+    least, most = int(numbers.min()), int(numbers.max())
+    if least < 0:
+        return False
+    if most - least < _CLOSE * len(numbers) * scale:
+        return True
+    if len(str(least)) == len(str(most)) >= _LONG:
+        return True
+    return bool((np.diff(numbers[_known(coded)]) >= 0).all())
+
+
+def _whole_numbers(levels: pa.Array) -> npt.NDArray[np.int64] | None:
+    """The levels as whole numbers, of texts the digits; None where they are none, or where two become one."""
+    kind = levels.type
+    try:
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            numbers = levels.cast(pa.int64())  # refuses fractions
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            numbers = _of_texts(levels)
+        else:
+            return None
+    except pa.ArrowInvalid:
+        return None
+    found: npt.NDArray[np.int64] = numbers.fill_null(pc.min(numbers)).to_numpy(zero_copy_only=False)
+    return found if len(found) and len(np.unique(found)) == len(found) - numbers.null_count else None
+
+
+def _of_texts(levels: pa.Array) -> pa.Array:
+    """Texts as numbers where they are numbers, else the digits in them; of a mark without any digit, no number."""
+    digits = pc.replace_substring_regex(levels, r"[^0-9]", "")
+    marks = pc.equal(digits, "")
+    if (pc.sum(marks).as_py() or 0) > _MARKS:
+        raise pa.ArrowInvalid("no numbers")
+    texts = pc.if_else(marks, None, levels)
+    try:
+        quantities = texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return pc.if_else(marks, None, digits).cast(pa.int64())
+    return pc.if_else(marks, None, digits if _are_digits(texts) else quantities).cast(pa.int64())
+
+
+def _are_digits(texts: pa.Array) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, "^[0-9]+$")).as_py())
+
+
+def _stands_together(coded: Coded) -> bool:
+    """Whether the records of each value follow on one another."""
+    codes = _known(coded)
+    return 1 + int(np.count_nonzero(codes[1:] != codes[:-1])) == len(coded.levels)
+
+
+def _is_step_of(coded: Coded, other: Coded) -> bool:
+    """Whether a column changes much more rarely along the numbers than it would in random order."""
+    numbers = _whole_numbers(coded.levels)
+    if numbers is None:
+        return False
+    value = np.zeros(len(coded.levels) + 1, dtype=other.codes.dtype)
+    value[coded.codes] = other.codes
+    along = value[:-1][np.argsort(numbers)]
+    shares = np.bincount(along) / len(along)
+    expected = len(along) * (1 - float(np.sum(shares**2)))
+    return int(np.count_nonzero(along[1:] != along[:-1])) < expected / 4
