@@ -89,17 +89,17 @@ def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = No
             coded[column_name] = code_column(part)
             attributes.append(_guess(column_name, column, coded[column_name]))
     schema = Schema(name=name, attributes=tuple(attributes))
-    return schema.replace(*_by_structure(table, schema, coded))
+    return schema.replace(*_by_structure(table, sample, schema, coded))
 
 
-def _by_structure(table: pa.Table, schema: Schema, coded: dict[str, Coded]) -> Iterator[Attribute]:
+def _by_structure(table: pa.Table, sample: pa.Table, schema: Schema, coded: dict[str, Coded]) -> Iterator[Attribute]:
     """The columns that are numbers of persons or households, though their names do not say so."""
     plain = {name: found for name, found in coded.items() if schema[name].kind in (Kind.NUMERIC, Kind.NOMINAL)}
     records = table.num_rows
     identified = schema.identifier is not None
     for name, found in plain.items():
         scale = records / max(len(found.codes), 1)
-        if not identified and numbers_persons(found, scale=scale):
+        if not identified and numbers_persons(sample.column(name), distinct=len(found.levels), scale=scale):
             identified = counts_records(table.column(name))
             if identified:
                 yield Attribute(name=name, kind=Kind.IDENTIFIER, inferred=True)

@@ -27,11 +27,11 @@ from safeswap.io.numbering import (
     numbers_persons,
 )
 from safeswap.io.remarks import Remark, refusal, warning
-from safeswap.model.dependence import follows, split_groups
-from safeswap.model.equality import Flags
+from safeswap.model.dependence import follows, is_ruled_out, sample_rows, split_groups
+from safeswap.model.equality import Flags, bitwise
 from safeswap.model.evidence import Evidence
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Coded
+from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Kind
 from safeswap.model.several import several
 
@@ -69,10 +69,36 @@ class Linkage:
         return self.masked.original.schema[name].kind
 
     def _before(self, name: str) -> Coded:
-        return self.masked.original.coded(name)
+        return self._coded(self.masked.original, name)
 
     def _after(self, name: str) -> Coded:
-        return (self.masked.data if name in self.changed else self.masked.original).coded(name)
+        return self._coded(self.masked.data if name in self.changed else self.masked.original, name)
+
+    def _coded(self, data: Microdata, name: str) -> Coded:
+        """The column as codes; numbers by their bits, which is faster and all that is asked."""
+        column = data.table.column(name)
+        if not pa.types.is_floating(column.type):
+            return data.coded(name)
+        if (id(data), name) not in self._codes:
+            self._codes[id(data), name] = code_column(bitwise(column))
+        return self._codes[id(data), name]
+
+    @cached_property
+    def _codes(self) -> dict[tuple[int, str], Coded]:
+        return {}
+
+    @cached_property
+    def _sample(self) -> pa.Array:
+        return pa.array(sample_rows(self._records))
+
+    @cached_property
+    def _sampled(self) -> dict[str, Coded]:
+        table = self.masked.original.table
+        return {name: code_column(table.column(name).take(self._sample)) for name in self._distinct}
+
+    def _may_follow(self, group: str, value: str, kappa: float) -> bool:
+        """Whether it is worth looking at all records."""
+        return not is_ruled_out(self._sampled[group], self._sampled[value], kappa=kappa)
 
     @cached_property
     def _distinct(self) -> dict[str, int]:
@@ -88,14 +114,22 @@ class Linkage:
         grouping = [name for name, number in self._distinct.items() if 2 <= number <= _GROUPED * self._records]
         for value in self._values:
             for group in grouping:
-                if group != value and {group, value} & self.changed.keys() and self._followed(group, value):
+                if group != value and self._is_exposed(group, value) and self._followed(group, value):
                     torn = self._torn(group, value)
                     if torn:
                         yield self._torn_remark(group, value, torn)
 
+    def _is_exposed(self, group: str, value: str) -> bool:
+        """Whether values changed beside an unchanged group, or one of two areas did."""
+        if self._are_areas(group, value):
+            return bool({group, value} & self.changed.keys())
+        if value not in self.changed or group not in self.changed:
+            return value in self.changed
+        return bool((self.changed[value] & ~self.changed[group]).any())
+
     def _followed(self, group: str, value: str) -> bool:
-        lenient = self._is_small(group) or self._are_areas(group, value)
-        return follows(self._before(group), self._before(value), kappa=CONSTANT if lenient else _FOLLOWS)
+        kappa = CONSTANT if self._is_small(group) or self._are_areas(group, value) else _FOLLOWS
+        return self._may_follow(group, value, kappa) and follows(self._before(group), self._before(value), kappa=kappa)
 
     def _torn(self, group: str, value: str) -> int:
         """The groups that agreed before and do not now; 0 where they are too few of those with changed records."""
@@ -156,13 +190,15 @@ class Linkage:
         if distinct >= MOSTLY_DISTINCT * (records - column.null_count):
             if _is_text(column.type) and self._kind(name) is not Kind.NUMERIC:
                 return "is text that is different in nearly every record"
-            return "looks like the number of a person" if numbers_persons(self._before(name)) else ""
+            return "looks like the number of a person" if numbers_persons(column, distinct=distinct) else ""
         others = {other: self._before(other) for other in self._values if self._is_partner(other, name)}
-        return "looks like the number of a household" if numbers_households(self._before(name), others) else ""
+        coded = self.masked.original.coded(name)
+        return "looks like the number of a household" if others and numbers_households(coded, others) else ""
 
     def _is_partner(self, other: str, name: str) -> bool:
-        """Whether it could tell households: what is different in every record cannot."""
-        return other != name and 2 <= self._distinct[other] <= _GROUPED * self._records
+        """Whether it may be constant within households; what is different in every record cannot be."""
+        repeats = 2 <= self._distinct[other] <= _GROUPED * self._records
+        return other != name and repeats and self._may_follow(name, other, CONSTANT)
 
     def _joinable(self) -> Iterator[Remark]:
         for name in self._mostly_unchanged():

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.io.columns import distinct_count
 from safeswap.io.identifiers import is_unique
 from safeswap.model.dependence import follows
 from safeswap.model.microdata import Coded
@@ -32,21 +33,26 @@ _CLOSE = 4  # possible numbers for each that occurs
 _LONG = 7  # digits
 _MARKS = 3  # texts such as "NA" among numbers
 _MOST_COLUMNS = 200
+_MOST_SORTED = 100_000
+
+Numbers = npt.NDArray[np.int64]
 
 
-def numbers_persons(coded: Coded, *, scale: float = 1.0) -> bool:
-    """Whether a column holds numbers that are another in (nearly) every record.
+def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.0) -> bool:
+    """Whether a column holds numbers, ``distinct`` of them, that are another in (nearly) every record.
 
     ``scale`` says how many times as large the file is of which these records are a sample.
 
-    >>> from safeswap.model.microdata import code_column
     >>> rows = range(100)
     >>> columns = [1000 + n for n in rows], [n * n * 997 % 10_007 / 7 for n in rows], [n % 20 for n in rows]
-    >>> [numbers_persons(code_column(pa.chunked_array([values]))) for values in columns]
+    >>> [numbers_persons(pa.chunked_array([values]), distinct=len(set(values))) for values in columns]
     [True, False, False]
     """
-    known = _known(coded)
-    return len(known) >= FEWEST and len(coded.levels) >= MOSTLY_DISTINCT * len(known) and _is_numbering(coded, scale)
+    known = len(column) - column.null_count
+    if distinct < max(FEWEST, MOSTLY_DISTINCT * known):
+        return False
+    numbers = _whole_numbers(_plain(column).drop_null())
+    return numbers is not None and (_are_close(numbers, distinct * scale) or _ascend(numbers))
 
 
 def counts_records(column: pa.ChunkedArray) -> bool:
@@ -57,9 +63,9 @@ def counts_records(column: pa.ChunkedArray) -> bool:
     """
     if column.null_count or len(column) < 2:
         return False
-    values = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    values = _plain(column)
     if not pa.types.is_integer(values.type):
-        found = _whole_numbers(values.combine_chunks())
+        found = _whole_numbers(values)
         if found is None:
             return False
         values = pa.chunked_array([pa.array(found)])
@@ -80,11 +86,14 @@ def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: floa
     """
     distinct, records = len(coded.levels), len(_known(coded))
     repeats = distinct < MOSTLY_DISTINCT * records
-    if not (distinct >= FEWEST and repeats and records <= LARGEST_HOUSEHOLD * distinct and _is_numbering(coded, scale)):
+    if not (distinct >= FEWEST and repeats and records <= LARGEST_HOUSEHOLD * distinct):
+        return False
+    numbers = _whole_numbers(pa.chunked_array([coded.levels]))
+    if numbers is None or not (_are_close(numbers, distinct * scale) or _ascend(numbers[_known(coded)])):
         return False
     needed = 1 if _stands_together(coded) else 2
     for other in list(others.values())[:_MOST_COLUMNS]:
-        if follows(coded, other, kappa=CONSTANT) and not _is_step_of(coded, other):
+        if follows(coded, other, kappa=CONSTANT) and not _is_step_of(numbers, coded, other):
             needed -= 1
             if not needed:
                 return True
@@ -95,39 +104,43 @@ def _known(coded: Coded) -> npt.NDArray[np.unsignedinteger]:
     return coded.codes[coded.codes < len(coded.levels)] if coded.has_missing else coded.codes
 
 
-def _is_numbering(coded: Coded, scale: float) -> bool:
-    numbers = _whole_numbers(coded.levels)
-    if numbers is None:
-        return False
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _are_close(numbers: Numbers, distinct: float) -> bool:
+    """Whether hardly more numbers are possible than occur, or all are long and of one length."""
     least, most = int(numbers.min()), int(numbers.max())
-    if least < 0:
-        return False
-    if most - least < _CLOSE * len(numbers) * scale:
-        return True
-    if len(str(least)) == len(str(most)) >= _LONG:
-        return True
-    return bool((np.diff(numbers[_known(coded)]) >= 0).all())
+    return least >= 0 and (most - least < _CLOSE * distinct or len(str(least)) == len(str(most)) >= _LONG)
 
 
-def _whole_numbers(levels: pa.Array) -> npt.NDArray[np.int64] | None:
-    """The levels as whole numbers, of texts the digits; None where they are none, or where two become one."""
-    kind = levels.type
+def _ascend(numbers: Numbers) -> bool:
+    return bool(numbers[0] >= 0 and (numbers[1:] >= numbers[:-1]).all())
+
+
+def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
+    """The values as whole numbers, of texts the digits; None where they are none, or where two texts become one."""
+    kind = values.type
     try:
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            numbers = levels.cast(pa.int64())  # refuses fractions
+            numbers = values.cast(pa.int64())  # refuses fractions
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            numbers = _of_texts(levels)
+            numbers = _of_texts(values)
         else:
             return None
     except pa.ArrowInvalid:
         return None
-    found: npt.NDArray[np.int64] = numbers.fill_null(pc.min(numbers)).to_numpy(zero_copy_only=False)
-    return found if len(found) and len(np.unique(found)) == len(found) - numbers.null_count else None
+    if not len(numbers) or numbers.null_count == len(numbers):
+        return None
+    found: Numbers = numbers.fill_null(pc.min(numbers)).to_numpy()
+    return found
 
 
-def _of_texts(levels: pa.Array) -> pa.Array:
+def _of_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts as numbers where they are numbers, else the digits in them; of a mark without any digit, no number."""
     digits = pc.replace_substring_regex(levels, r"[^0-9]", "")
+    if distinct_count(digits) < distinct_count(levels):
+        raise pa.ArrowInvalid("two texts have the same digits")
     marks = pc.equal(digits, "")
     if (pc.sum(marks).as_py() or 0) > _MARKS:
         raise pa.ArrowInvalid("no numbers")
@@ -139,7 +152,7 @@ def _of_texts(levels: pa.Array) -> pa.Array:
     return pc.if_else(marks, None, digits if _are_digits(texts) else quantities).cast(pa.int64())
 
 
-def _are_digits(texts: pa.Array) -> bool:
+def _are_digits(texts: pa.ChunkedArray) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, "^[0-9]+$")).as_py())
 
 
@@ -149,14 +162,12 @@ def _stands_together(coded: Coded) -> bool:
     return 1 + int(np.count_nonzero(codes[1:] != codes[:-1])) == len(coded.levels)
 
 
-def _is_step_of(coded: Coded, other: Coded) -> bool:
+def _is_step_of(numbers: Numbers, coded: Coded, other: Coded) -> bool:
     """Whether a column changes much more rarely along the numbers than it would in random order."""
-    numbers = _whole_numbers(coded.levels)
-    if numbers is None:
-        return False
-    value = np.zeros(len(coded.levels) + 1, dtype=other.codes.dtype)
+    value = np.zeros(coded.cardinality, dtype=other.codes.dtype)
     value[coded.codes] = other.codes
-    along = value[:-1][np.argsort(numbers)]
+    some = slice(None, None, 1 + len(numbers) // _MOST_SORTED)
+    along = value[: len(numbers)][some][np.argsort(numbers[some])]
     shares = np.bincount(along) / len(along)
     expected = len(along) * (1 - float(np.sum(shares**2)))
     return int(np.count_nonzero(along[1:] != along[:-1])) < expected / 4

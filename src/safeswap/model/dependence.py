@@ -46,7 +46,7 @@ class Agreement:
         return self.pairs * (1 - self.chance) >= ENOUGH
 
 
-def agreement(group: Coded, value: Coded, rows: npt.NDArray[np.int64] | None = None) -> Agreement:
+def agreement(group: Coded, value: Coded) -> Agreement:
     """Compare each record with a representative of its group; records without a group are passed over.
 
     >>> import pyarrow as pa
@@ -56,7 +56,7 @@ def agreement(group: Coded, value: Coded, rows: npt.NDArray[np.int64] | None = N
     >>> found.pairs, found.agreeing, round(found.chance, 2), found.kappa
     (60, 60, 0.25, 1.0)
     """
-    codes, values = _grouped(group, value, rows)
+    codes, values = _grouped(group, value)
     representative, present = _representatives(codes, values, len(group.levels))
     agreeing = int(np.count_nonzero(representative[codes] == values)) - present
     counts = np.bincount(values) if len(values) else np.ones(1)
@@ -65,28 +65,27 @@ def agreement(group: Coded, value: Coded, rows: npt.NDArray[np.int64] | None = N
 
 
 def follows(group: Coded, value: Coded, *, kappa: float) -> bool:
-    """Whether a column follows from another; most that do not are told from a sample."""
-    sample = _sample(len(group.codes))
-    if sample is not None:
-        seen = agreement(group, value, sample)
-        if seen.is_enough and seen.kappa < kappa - 0.1:
-            return False
+    """Whether a column follows from another."""
     return agreement(group, value).kappa >= kappa
+
+
+def is_ruled_out(group: Coded, value: Coded, *, kappa: float) -> bool:
+    """Whether a sample of the records is enough to tell that a column does not follow from another."""
+    seen = agreement(group, value)
+    return seen.is_enough and seen.kappa < kappa - 0.1
 
 
 def split_groups(group: Coded, value: Coded) -> Flags:
     """Per group, whether its records do not all agree; a missing value is one of its own."""
-    codes, values = _grouped(group, value, None)
+    codes, values = _grouped(group, value)
     representative, _ = _representatives(codes, values, len(group.levels))
     flags = np.zeros(len(group.levels), dtype=np.bool_)
     flags[codes[representative[codes] != values]] = True
     return flags
 
 
-def _grouped(group: Coded, value: Coded, rows: npt.NDArray[np.int64] | None) -> tuple[Codes, Codes]:
+def _grouped(group: Coded, value: Coded) -> tuple[Codes, Codes]:
     codes, values = group.codes, value.codes
-    if rows is not None:
-        codes, values = codes[rows], values[rows]
     if not group.has_missing:
         return codes, values
     known = codes < len(group.levels)
@@ -102,9 +101,9 @@ def _representatives(codes: Codes, values: Codes, groups: int) -> tuple[npt.NDAr
     return representative, int(np.count_nonzero(present))
 
 
-def _sample(records: int) -> npt.NDArray[np.int64] | None:
-    """Runs of neighbours, since households often stand together; None where the file is hardly larger."""
+def sample_rows(records: int) -> npt.NDArray[np.int64]:
+    """Runs of neighbours, since households often stand together; all rows where the file is hardly larger."""
     if records <= 2 * _RUNS * _RUN:
-        return None
+        return np.arange(records)
     starts = np.linspace(0, records - _RUN, _RUNS).astype(np.int64)
     return (starts[:, None] + np.arange(_RUN)).ravel()

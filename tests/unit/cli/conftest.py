@@ -41,7 +41,7 @@ def survey_text(records: int = 400) -> str:
     races = ("white", "white", "black", "asian", "several")
     lines = ["id,Race,Sex,Age,Town"]
     for i in range(records):
-        lines.append(f"{i + 1:05d},{races[i * 7 % 5]},{'fm'[i // 3 % 2]},{20 + i * 13 % 60},{CANARY}-{i % 9}")
+        lines.append(f"{i + 1:05d},{races[i * 7 % 5]},{'fm'[i // 3 % 2]},{20 + i * 13 % 61},{CANARY}-{i % 9}")
     return "\n".join(lines) + "\n"
 
 
