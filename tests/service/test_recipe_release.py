@@ -68,3 +68,15 @@ def test_an_attempt_that_was_overtaken_leaves_the_later_bundle_alone(tmp_path):
         (tmp_path / f"attempt-{fence}").mkdir()
     assert release._new_folder(tmp_path, 2).name == "attempt-2"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt-2", "attempt-3"]
+
+
+def test_a_masking_that_changed_nothing_is_released_only_if_stated(town):
+    ana, olga = town.client("ana"), town.client("olga")
+    project = project_with_data(town, "ana", "olga", content=survey(seed=901, records=83))
+    masking = masking_of(town, ana, project, rate=0.001)
+    failed = ana.get(request_of(town, ana, project, masking)).json()
+    assert failed["state"] == "failed"
+    assert "nothing was masked" in failed["reason"]
+    told = olga.get(request_of(town, ana, project, masking, unmasked=True)).json()
+    assert told["state"] == "requested"
+    assert any("nothing was masked" in remark for remark in told["remarks"])

@@ -327,3 +327,29 @@ def test_undo_gives_the_original_back(safeswap, tmp_path):
     assert (tmp_path / "m.csv").read_bytes() != (tmp_path / "d.csv").read_bytes()
     assert safeswap("undo", tmp_path / "m.csv", "--record", record, "--output", tmp_path / "o.csv").code == 0
     assert (tmp_path / "o.csv").read_bytes() == (tmp_path / "d.csv").read_bytes()
+
+
+def test_a_release_in_which_nothing_was_masked_has_to_be_stated(safeswap, place):
+    swap = [each if each != "0.1" else "0.0001" for each in place.swap]
+    assert safeswap(*swap, "--on-shortfall", "take").code == 0
+    refused = safeswap(*place.release)
+    assert refused.code == 6
+    assert "nothing was masked" in refused.stderr
+    assert "--unmasked" in refused.stderr
+    assert not place.bundle.exists()
+    stated = safeswap(*place.release, "--unmasked")
+    assert stated.code == 0
+    assert "nothing was masked" in stated.stderr
+    assert "Nothing was masked" in (place.bundle / "report.html").read_text()
+
+
+def test_a_file_that_was_masked_before_is_released_with_its_whole_story(safeswap, place):
+    again = place.folder / "again.csv"
+    assert safeswap(*place.swap).code == 0
+    second = ["mask", "pram", place.masked, "--identifier", "id", "--attributes", "Sex", "--key", place.key]
+    assert safeswap(*second, "--output", again, "--audit", place.audit).code == 0
+    run = safeswap("release", place.masked, again, "--audit", place.audit, "--key", place.key, "--output", place.bundle)
+    assert run.code == 0, run.said
+    report = (place.bundle / "report.html").read_text()
+    assert "Data swapping between random pairs of records; then Post-randomisation" in report
+    assert "unchanged in every record" not in report
