@@ -57,8 +57,9 @@ def _merged(guess: Attribute, own: Attribute) -> Attribute:
 
 
 def _aligned(schema: Schema, names: Sequence[str], name: str, file: str) -> Schema:
-    absent = [n for n in schema.names if n not in set(names)]
-    unknown = [n for n in names if n not in set(schema.names)]
+    present, known = set(names), set(schema.names)
+    absent = [n for n in schema.names if n not in present]
+    unknown = [n for n in names if n not in known]
     if absent or unknown:
         raise InputError(
             f"schema and data name different columns: {len(absent)} of the schema are not in the data, "

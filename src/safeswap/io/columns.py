@@ -147,10 +147,8 @@ def without_unused_levels(table: pa.Table) -> pa.Table:
     >>> without_unused_levels(pa.table({"a": column}))["a"].chunk(0).dictionary.to_pylist()
     ['here']
     """
-    for position, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(position, field, _compact(table.column(position)))
-    return table
+    columns = [_compact(column) if pa.types.is_dictionary(column.type) else column for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -24,8 +24,18 @@ def parse(data: bytes) -> Struct:
     >>> serialised(tree) == bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00])
     True
     """
+    return parse_first(data)[0]
+
+
+def parse_first(data: bytes) -> tuple[Struct, int]:
+    """The struct at the beginning of some bytes, and how many of them it takes.
+
+    >>> parse_first(bytes([0x15, 0x02, 0x00, 0xFF]))
+    ({1: (5, 1)}, 3)
+    """
+    reader = _Reader(data)
     try:
-        return _Reader(data).struct(0)
+        return reader.struct(0), reader.at
     except IndexError:
         raise ValueError("the structure is cut short") from None
 

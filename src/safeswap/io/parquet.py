@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from safeswap.io.limits import Limits
+from safeswap.io.parquet_pages import WIDTH, check_pages
 from safeswap.io.sources import Format, corrupt
 
 _PLAIN_TEXT_BYTES = 4  # a text stored plainly takes at least its length, four bytes; less means a dictionary
 _SMALL_CHUNK = 2**16
-_WIDTH = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+_WIDE = 256  # columns
 
 
 def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
@@ -34,9 +35,9 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         with parquet.ParquetFile(path) as file:
             footer = file.metadata
         limits.check(file=str(path), columns=footer.num_columns, records=footer.num_rows)
-        chunks = _chunks(footer)
         dictionaries = dictionary_columns(footer)
-        limits.check(file=str(path), decoded_bytes=sum(_decoded_bytes(chunk, dictionaries) for chunk in chunks))
+        limits.check(file=str(path), decoded_bytes=sum(map(_declared_bytes, _chunks(footer))))
+        check_pages(path, footer, limits=limits, dictionaries=frozenset(dictionaries))
         return _decoded(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
     except (pa.ArrowException, OSError, ValueError):
         raise corrupt(path, Format.PARQUET) from None
@@ -46,15 +47,19 @@ def _decoded(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
     """The columns, each narrowed as soon as it is decoded: four bytes per code never stand in memory all at once."""
     from pyarrow import parquet
 
-    def column(name: str) -> pa.ChunkedArray:
+    def columns(some: list[str]) -> list[pa.ChunkedArray]:
         with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
-            return narrowed(file.read(columns=[name], use_threads=False).column(0))
+            found = file.read(columns=some, use_threads=False)
+            return [narrowed(found.column(name)) for name in some]
 
     if len(set(names)) < len(names):  # names that occur twice are refused later, with their positions
         with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
             return file.read()
+    # Each opening reads the whole footer: a wide file is opened a few times only.
+    few = 1 if len(names) <= _WIDE else -(-len(names) // (2 * pa.cpu_count()))
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        return pa.table(list(threads.map(column, names)), names=names)
+        read = threads.map(columns, [names[at : at + few] for at in range(0, len(names), few)])
+        return pa.table([column for some in read for column in some], names=names)
 
 
 def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -94,12 +99,9 @@ def _is_dictionary(chunk: Any) -> bool:
     return bool(chunk.has_dictionary_page and size < _PLAIN_TEXT_BYTES * chunk.num_values + _SMALL_CHUNK)
 
 
-def _decoded_bytes(chunk: Any, dictionaries: set[str]) -> int:
+def _declared_bytes(chunk: Any) -> int:
     """What a column chunk takes in memory, at least, if it holds what the footer declares."""
-    values, size = max(0, chunk.num_values), max(0, chunk.total_uncompressed_size)
-    if chunk.path_in_schema in dictionaries:
-        return int(4 * values + size)
-    return int(max(size, _WIDTH.get(chunk.physical_type, 4) * values))
+    return max(0, chunk.total_uncompressed_size, WIDTH.get(chunk.physical_type, 4) * chunk.num_values)
 
 
 def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:

@@ -15,6 +15,7 @@ from safeswap.errors import InputError
 from safeswap.io.columns import settled
 from safeswap.io.limits import DEFAULT_LIMITS, Limits
 from safeswap.io.parquet import dictionary_columns, narrowed
+from safeswap.io.parquet_pages import check_pages
 from safeswap.io.sources import Format, corrupt, existing_file, format_of, unreadable
 from safeswap.io.splice import footer_bytes
 
@@ -203,7 +204,9 @@ def _opened(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]
         limits.check(file=str(path), columns=footer.num_columns, records=footer.num_rows)
         groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
         part = Part(path=path, groups=groups, stamp=_stamp(path))
-        return part, schema, frozenset(dictionary_columns(footer)) & set(schema.names)
+        dictionaries = frozenset(dictionary_columns(footer)) & set(schema.names)
+        check_pages(path, footer, limits=limits, dictionaries=dictionaries, in_memory=False)
+        return part, schema, dictionaries
 
 
 def _stamp(path: Path) -> _Stamp:

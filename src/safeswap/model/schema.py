@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -93,13 +94,16 @@ class Schema(BaseModel):
         """The names of the attributes from which cells are formed by default."""
         return tuple(a.name for a in self.attributes if a.kind.is_categorical)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Attribute]:
+        return {attribute.name: attribute for attribute in self.attributes}
+
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return name in self._by_name
 
     def __getitem__(self, name: str) -> Attribute:
-        for attribute in self.attributes:
-            if attribute.name == name:
-                return attribute
+        if name in self._by_name:
+            return self._by_name[name]
         raise SpecError(
             f"there is no attribute {name!r}",
             code="unknown-attribute",

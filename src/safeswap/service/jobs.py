@@ -15,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     RowMapping,
+    Subquery,
     and_,
     case,
     false,
@@ -85,6 +86,7 @@ class Queue:
         self._database = database
         self._settings = settings
         self._lease = settings.lease_seconds
+        self._most_running = settings.running_jobs_each
         self._clock = clock
         self._ended = ended or self._task_failed
 
@@ -120,16 +122,24 @@ class Queue:
         return str(row["id"])
 
     def claim(self, worker: str, kinds: Collection[str] | None = None) -> Claim | None:
-        """Take the first job that waits, if any, in one statement: no two workers ever get the same one."""
+        """Take the next job that waits, if any, in one statement: no two workers ever get the same one.
+
+        People take turns: whoever has the fewest jobs running comes first, then whoever has waited longest since a job
+        of hers was begun. Nobody has more running than ``running_jobs`` allows.
+        """
         at = self._clock()
         waiting = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.available_at <= at)
         if kinds is not None:
             waiting = waiting.where(jobs.c.kind.in_(list(kinds)))
+        people = _people_waiting()
+        waiting = waiting.join(people, jobs.c.created_by.is_not_distinct_from(people.c.person))
+        waiting = waiting.where(or_(people.c.person.is_(None), people.c.running < self._most_running))
+        order = (jobs.c.priority.desc(), people.c.running, people.c.last, jobs.c.available_at, jobs.c.id)
         # PostgreSQL passes over rows that another claim holds; SQLite has taken its only lock already.
-        first = waiting.order_by(jobs.c.priority.desc(), jobs.c.available_at, jobs.c.id).limit(1)
+        first = waiting.order_by(*order).limit(1).with_for_update(of=jobs, skip_locked=True)
         statement = (
             update(jobs)
-            .where(jobs.c.id == first.with_for_update(skip_locked=True).scalar_subquery(), jobs.c.state == "queued")
+            .where(jobs.c.id == first.scalar_subquery(), jobs.c.state == "queued")
             .values(
                 state="running",
                 worker=worker,
@@ -252,6 +262,16 @@ class Queue:
         query = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
         with self._database.read() as connection:
             return {(kind, state): number for kind, state, number in connection.execute(query)}
+
+
+def _people_waiting() -> Subquery:
+    """Whoever has a job waiting: how many of hers are running, and when the last one was begun."""
+    waiting = select(jobs.c.created_by.label("person")).where(jobs.c.state == "queued").distinct().subquery()
+    own = jobs.alias()
+    mine = own.c.created_by.is_not_distinct_from(waiting.c.person)
+    running = select(func.count()).where(mine, own.c.state == "running").scalar_subquery()
+    last = select(func.max(own.c.started_at)).where(mine).scalar_subquery()
+    return select(waiting.c.person, running.label("running"), func.coalesce(last, 0.0).label("last")).subquery()
 
 
 def _claim(row: RowMapping) -> Claim:

@@ -25,7 +25,8 @@ _BYTES_A_VALUE = 8  # a code of four bytes, and about as much again while it is 
 
 
 async def _turn(request: Request) -> AsyncIterator[None]:
-    async with service_of(request).turns.taken():
+    # The permission stands first, and has found out who asks.
+    async with service_of(request).turns.taken(request.scope.get("user_id", "")):
         yield
 
 

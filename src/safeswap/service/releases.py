@@ -104,7 +104,14 @@ def approve(
     check_bundle(bundle_folder(service, row), manifest_hash)
     try:
         with service.database.write() as connection:
-            _decide(connection, access.user, row, state="approved", reason=override_reason)
+            _decide(
+                connection,
+                access.user,
+                row,
+                state="approved",
+                reason=override_reason,
+                single_user=service.settings.single_user,
+            )
             number = _enter(connection, access.user, row, override_reason)
             detail = {"manifest_hash": manifest_hash, "number": number, "override_reason": override_reason}
             if service.settings.single_user:
@@ -145,9 +152,17 @@ def _refuse_own(service: Service, caller: Caller, row: Row[Any]) -> None:
         )
 
 
-def _decide(connection: Connection, caller: Caller, row: Row[Any], *, state: str, reason: str) -> None:
+def _decide(
+    connection: Connection, caller: Caller, row: Row[Any], *, state: str, reason: str, single_user: bool = False
+) -> None:
     undecided = (releases.c.id == row.id) & (releases.c.state == "requested") & (releases.c.version == row.version)
-    values = {"state": state, "decided_by": caller.id, "decided_at": now(), "reason": reason}
+    values = {
+        "state": state,
+        "decided_by": caller.id,
+        "decided_at": now(),
+        "reason": reason,
+        "single_user": single_user,
+    }
     if connection.execute(update(releases).where(undecided).values(**values, version=row.version + 1)).rowcount != 1:
         raise Conflict("somebody else has decided at the same moment", code="not-requested")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,9 @@ class Limits(BaseModel):
     job_seconds: int = Field(default=24 * 3600, gt=0, description="Processor time of the process that does a job.")
     cached_bytes: int = Field(default=2 * 2**30, ge=0, description="Coded data the server keeps in memory.")
     questions: int = Field(default=4, gt=0, le=64, description="Questions that the server answers at the same time.")
+    running_jobs: int = Field(
+        default=0, ge=0, description="Jobs of one person that run at the same time; 0: one fewer than `workers`."
+    )
     question_work: int = Field(default=10**9, gt=0, description="Records times tables that one of them may count.")
     candidates: int = Field(default=100_000, gt=0, description="Most candidates of one study.")
     page_size: int = Field(default=200, gt=0, le=1000, description="Most entries on one page of a list.")
@@ -71,7 +75,7 @@ class Settings(BaseModel):
     hosts: tuple[str, ...] = Field(default=(), description="Names under which browsers reach the service.")
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    workers: int = Field(default=1, ge=0, le=64, description="Worker processes started beside the server.")
+    workers: int = Field(default=2, ge=0, le=64, description="Worker processes started beside the server.")
     folders: tuple[Path, ...] = Field(default=(), description="Folders on the server from which files may be taken.")
     tolerance: int = Field(default=3, ge=1, description="Smallest count that is shown.")
     retention_days: int = Field(default=0, ge=0, description="Days after which an idle project is deleted; 0: never.")
@@ -125,6 +129,15 @@ class Settings(BaseModel):
     def loopback(self) -> bool:
         """Whether only programs on this machine can connect."""
         return self.host in {"127.0.0.1", "::1", "localhost"}
+
+    @property
+    def running_jobs_each(self) -> int:
+        """How many jobs of one person run at the same time: a worker is left for the others where there are several."""
+        if self.limits.running_jobs:
+            return self.limits.running_jobs
+        if self.single_user or not self.workers:  # alone, or workers run elsewhere and nobody knows how many
+            return sys.maxsize
+        return max(1, self.workers - 1)
 
     @property
     def secure_cookies(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     Boolean,
+    CheckConstraint,
     Column,
     Float,
     ForeignKey,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 
 from safeswap.service.summaries import brief
@@ -31,6 +33,7 @@ metadata = MetaData(
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
         "pk": "pk_%(table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
     }
 )
 
@@ -142,6 +145,8 @@ jobs = Table(
     Column("finished_at", Float),
     Index(None, "state", "available_at"),
     Index(None, "project_id", "created_at", "id"),
+    Index(None, "created_by", "state"),
+    Index(None, "created_by", "started_at"),
 )
 
 results = Table(  # what a job made: a masking, a study, a plot, …; its files lie in a folder of the project
@@ -178,7 +183,10 @@ releases = Table(
     Column("decided_by", _ID, ForeignKey("users.id")),
     Column("decided_at", Float),
     Column("reason", Text, nullable=False, default=""),
+    Column("single_user", Boolean, nullable=False, default=False, server_default=false()),  # nobody else was there
     Column("version", Integer, nullable=False, default=1),
+    CheckConstraint("state <> 'approved' OR decided_by IS NOT NULL", name="decided"),
+    CheckConstraint("state <> 'approved' OR decided_by <> requested_by OR single_user", name="four_eyes"),
 )
 
 ledger = Table(  # what has left, by lineage; a project's deletion does not take its entries along

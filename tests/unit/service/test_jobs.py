@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 from tests.service.installed import database_of, settings_in
 
 from safeswap.errors import InputError
+from safeswap.service import accounts
 from safeswap.service.database import Database
 from safeswap.service.jobs import Queue
+from safeswap.service.problems import Unavailable
+from safeswap.service.turns import Turns
 
 ERROR = InputError("line 3 of 'a.csv' is too long", code="bad-line", line=3)
 
@@ -250,3 +255,63 @@ def test_a_long_message_is_cut_and_progress_kept_in_bounds(queue):
     assert queue.heartbeat(claim, 7.0, "x" * 1000)
     row = queue.get(claim.id)
     assert (row["progress"], len(row["message"])) == (1.0, 300)
+
+
+@pytest.fixture
+def people(database: Database) -> tuple[str, str]:
+    with database.write() as connection:
+        return tuple(accounts.add_user(connection, name=name, role="analyst") for name in ("ana", "bea"))
+
+
+def add_of(queue: Queue, person: str, number: int) -> list[str]:
+    return [queue.enqueue("mask", {}, project_id=None, created_by=person) for _ in range(number)]
+
+
+def test_whoever_asks_for_one_job_does_not_wait_for_the_hundred_of_another(queue, clock, people):
+    ana, bea = people
+    add_of(queue, ana, 100)
+    clock.at += 1
+    first = queue.claim("w")
+    (waiting,) = add_of(queue, bea, 1)
+    queue.succeed(first, None)
+    clock.at += 1
+    assert queue.claim("w").id == waiting
+
+
+def test_people_take_turns(queue, clock, people):
+    ana, bea = people
+    hers = set(add_of(queue, ana, 4))
+    clock.at += 1
+    add_of(queue, bea, 4)
+    order = []
+    for _ in range(8):
+        claim = queue.claim("w")
+        order.append("ana" if claim.id in hers else "bea")
+        queue.succeed(claim, None)
+        clock.at += 1
+    assert order == ["ana", "bea"] * 4
+
+
+@pytest.mark.parametrize(("given", "most"), [({}, 3), ({"limits": {"running_jobs": 2}}, 2), ({"single_user": True}, 9)])
+def test_one_person_leaves_a_worker_for_the_others(tmp_path, database, people, given, most):
+    queue = Queue(database, settings_in(tmp_path, workers=4, **given))
+    add_of(queue, people[0], 9)
+    assert sum(queue.claim(f"w{number}") is not None for number in range(9)) == most
+    (other,) = add_of(queue, people[1], 1)
+    assert queue.claim("another").id == other
+
+
+def test_a_person_never_takes_all_turns_for_questions():
+    async def asked() -> tuple[int, int]:
+        turns, most, others = Turns(3, patience=0.05), 0, 0
+        async with AsyncExitStack() as held:
+            for _ in range(3):
+                with suppress(Unavailable):
+                    await held.enter_async_context(turns.taken("ana"))
+                    most += 1
+            async with turns.taken("bea"):
+                others += 1
+        assert turns.free == 3
+        return most, others
+
+    assert asyncio.run(asked()) == (2, 1)
