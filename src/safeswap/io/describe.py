@@ -13,6 +13,7 @@ from safeswap.errors import SpecError
 from safeswap.io.cautions import cautions
 from safeswap.io.columns import distinct_count
 from safeswap.io.description import AttributeSummary, CellSummary, Description, LevelCount
+from safeswap.kernels.hiding import hide_levels
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Attribute
@@ -66,12 +67,13 @@ def _summary(data: Microdata, attribute: Attribute, tolerance: int) -> Attribute
         return AttributeSummary(distinct=distinct_count(column), **facts)
     coded = data.coded(attribute.name)
     counts = level_counts(coded)
-    frequent = _frequent(coded, counts, attribute, tolerance)
+    rare, hidden = hide_levels(counts, tolerance)
+    frequent = _frequent(coded, np.where(rare, 0, counts), attribute, hidden=hidden)
     return AttributeSummary(
         distinct=int((counts > 0).sum()),
         missing_codes=_with_missing_code(coded, counts, attribute),
         levels=frequent,
-        levels_below=int(((counts > 0) & (counts < tolerance)).sum()),
+        levels_below=int(rare.sum()),
         **facts,
     )
 
@@ -88,17 +90,17 @@ def level_counts(coded: Coded) -> npt.NDArray[np.int64]:
 
 
 def _frequent(
-    coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute, tolerance: int
+    coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute, *, hidden: npt.NDArray[np.bool_]
 ) -> tuple[LevelCount, ...]:
-    """In the order of the schema where it states one, otherwise the most frequent first."""
-    positions = np.flatnonzero(counts >= tolerance)
+    """In the order of the schema where it states one, otherwise the most frequent first; hidden counts come last."""
+    positions = np.flatnonzero(counts)
     texts = level_texts(coded.levels.take(positions))
     order = {level: i for i, level in enumerate(attribute.levels)}
     found = [
-        LevelCount(level=text, count=int(counts[i]), label=attribute.labels.get(text, ""))
+        LevelCount(level=text, count=None if hidden[i] else int(counts[i]), label=attribute.labels.get(text, ""))
         for text, i in zip(texts, positions, strict=True)
     ]
-    return tuple(sorted(found, key=lambda x: (order.get(x.level, len(order)), -x.count, x.level)))
+    return tuple(sorted(found, key=lambda x: (order.get(x.level, len(order)), -(x.count or 0), x.level)))
 
 
 def _with_missing_code(coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute) -> int:
@@ -113,10 +115,10 @@ def _cells(data: Microdata, names: Sequence[str], tolerance: int) -> CellSummary
         return CellSummary(attributes=(), possible=0, occupied=0, small=(0,) * (tolerance - 1))
     columns, cardinalities = data.coded_columns(names)
     sizes = cell_sizes(columns, cardinalities)
-    small = np.bincount(sizes[sizes < tolerance], minlength=tolerance)[1:tolerance]
-    return CellSummary(
-        attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=tuple(small.tolist())
-    )
+    counted = np.bincount(sizes[sizes < tolerance], minlength=tolerance)[1:tolerance]
+    # Of one attribute the cells are its levels, and these would be the counts of the rare ones.
+    small = tuple(counted.tolist()) if len(names) > 1 else ()
+    return CellSummary(attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small)
 
 
 def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -15,10 +15,10 @@ _LEVELS_IN_A_LINE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCount:
-    """A level that at least a tolerable number of records have."""
+    """A level that at least a tolerable number of records have; no count where it would give a smaller one away."""
 
     level: str
-    count: int
+    count: int | None
     label: str = ""
 
 
@@ -26,7 +26,8 @@ class LevelCount:
 class AttributeSummary:
     """One attribute: what it is, how many different values it has, and the frequent ones if it is categorical.
 
-    ``levels`` holds no level with fewer records than the tolerance: those are counted in ``levels_below``.
+    ``levels`` holds no level with fewer records than the tolerance: those are counted in ``levels_below``. Where there
+    are any, another level is named without its count, so that theirs do not come back by subtraction.
     ``missing`` counts empty values, ``missing_codes`` the records that bear a code declared as missing.
     """
 
@@ -65,7 +66,7 @@ class CellSummary:
     attributes: tuple[str, ...]
     possible: int
     occupied: int
-    small: tuple[int, ...]  # how many cells have 1, 2, … tolerance-1 records
+    small: tuple[int, ...]  # how many cells have 1, 2, … tolerance-1 records; empty if the cells are levels
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -87,8 +88,8 @@ class CellSummary:
         )
         return (
             f"{several(len(self.attributes), 'categorical attribute forms', 'categorical attributes form')} "
-            f"{several(self.possible, 'cell')}; {self.occupied:,} {'is' if self.occupied == 1 else 'are'} occupied, "
-            f"of which {small}."
+            f"{several(self.possible, 'cell')}; {self.occupied:,} {'is' if self.occupied == 1 else 'are'} occupied"
+            f"{f', of which {small}' if small else ''}."
         )
 
 
@@ -134,7 +135,10 @@ class Description:
         ]
 
     def _levels(self, attribute: AttributeSummary) -> str:
-        frequent = [f"{shown(x.level)} {x.count:,}" for x in attribute.levels[:_LEVELS_IN_A_LINE]]
+        frequent = [
+            f"{shown(x.level)} {'hidden' if x.count is None else f'{x.count:,}'}"
+            for x in attribute.levels[:_LEVELS_IN_A_LINE]
+        ]
         if more := len(attribute.levels) - len(frequent):
             frequent.append(f"and {more:,} more")
         if attribute.levels_below:

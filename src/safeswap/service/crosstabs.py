@@ -1,24 +1,28 @@
-"""A table before and after masking, with small counts hidden, for people who look at a candidate closely."""
+"""A table before and after masking for people who look at a candidate closely; small counts cannot be worked out."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from itertools import product
+from math import prod
 
 import numpy as np
 
+from safeswap.kernels.hiding import Counts, Flags, hide_cells
 from safeswap.model.levels import level_texts
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.service.problems import Unprocessable
-from safeswap.service.rare import MISSING, RARE, rare_texts
+from safeswap.service.rare import MISSING, RARE, hidden_texts, rare_texts
 from safeswap.service.schemas.studies import BeforeAfterAnswer, Cell
 
 MOST_CELLS = 20_000
+_MOST_PLACES = 10**6
+_MOST_WORK = 10**9  # places looked at for boxes
 
 
 def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int) -> BeforeAfterAnswer:
-    """The table of some attributes before and after; of a count below ``tolerance`` only that it is one.
+    """The table of some attributes before and after, without counts below ``tolerance`` and those that give them away.
 
     Levels that fewer records have go together under one name.
 
@@ -30,35 +34,76 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int)
     for name in attributes:
         if not masked.original.schema[name].kind.is_categorical:
             raise Unprocessable("a table needs categorical attributes", code="not-categorical", attribute=name)
+    axes = [_axis(masked, name, tolerance) for name in attributes]
+    if prod(map(len, axes)) > _MOST_PLACES:
+        raise _too_large()
     rare = [rare_texts(masked.original, name, tolerance) for name in attributes]
-    before, after = (counted(data, attributes, rare) for data in (masked.original, masked.data))
-    places = sorted({*before, *after})
-    if len(places) > MOST_CELLS:
-        raise Unprocessable(f"the table has more than {MOST_CELLS:,} cells", code="too-large", hint="fewer attributes")
-    cells = tuple(_cell(place, before.get(place, 0), after.get(place, 0), tolerance) for place in places)
+    before, after = (count_cells(data, attributes, axes, rare) for data in (masked.original, masked.data))
+    if int(((before > 0) | (after > 0)).sum()) > MOST_CELLS:
+        raise _too_large()
+    hidden = _hide([before, after], axes, _unshown(masked.original, attributes, tolerance), tolerance)
+    cells = tuple(_cells(axes, before, after, hidden))
     return BeforeAfterAnswer(attributes=attributes, tolerance=tolerance, cells=cells)
 
 
-def counted(data: Microdata, attributes: tuple[str, ...], rare: Sequence[frozenset[str]]) -> dict[tuple[str, ...], int]:
-    """How many records each occupied cell has, by the texts of its levels; rare ones under one name."""
-    coded = [data.coded(name) for name in attributes]
-    texts = [
-        [*(RARE if text in hidden else text for text in level_texts(column.levels)), MISSING]
-        for column, hidden in zip(coded, rare, strict=True)
-    ]
-    sizes = tuple(len(names) for names in texts)
-    flat = np.ravel_multi_index(tuple(column.codes.astype(np.int64) for column in coded), sizes)
-    cells, counts = np.unique(flat, return_counts=True)
-    places = zip(*np.unravel_index(cells, sizes), strict=True)
-    found: Counter[tuple[str, ...]] = Counter()
-    for place, count in zip(places, counts, strict=True):
-        found[tuple(texts[i][code] for i, code in enumerate(place))] += int(count)
+def _axis(masked: Masked, name: str, tolerance: int) -> list[str]:
+    rare = rare_texts(masked.original, name, tolerance)
+    found = {text for data in (masked.original, masked.data) for text in level_texts(data.coded(name).levels)}
+    return sorted({*(found - rare), MISSING, *({RARE} if found & rare else ())})
+
+
+def count_cells(
+    data: Microdata, attributes: Sequence[str], axes: Sequence[Sequence[str]], rare: Sequence[frozenset[str]]
+) -> Counts:
+    """How many records each cell has; rare levels under one name."""
+    places = []
+    for name, axis, hidden in zip(attributes, axes, rare, strict=True):
+        coded, position = data.coded(name), {text: at for at, text in enumerate(axis)}
+        texts = [*(RARE if text in hidden else text for text in level_texts(coded.levels)), MISSING]
+        places.append(np.array([position[text] for text in texts], dtype=np.int64)[coded.codes])
+    sizes = tuple(map(len, axes))
+    flat = np.ravel_multi_index(tuple(places), sizes)
+    return np.bincount(flat, minlength=prod(sizes)).reshape(sizes).astype(np.int64)
+
+
+def _unshown(data: Microdata, attributes: Sequence[str], tolerance: int) -> list[frozenset[str]]:
+    """Per attribute, the levels of which no count is shown: the rare ones, and those hidden with them."""
+    return [frozenset({RARE, *hidden_texts(data, name, tolerance)}) for name in attributes]
+
+
+def _hide(
+    tables: list[Counts], axes: Sequence[Sequence[str]], unshown: Sequence[frozenset[str]], tolerance: int
+) -> Flags:
+    occupied = np.logical_or.reduce([table > 0 for table in tables])
+    hidden = np.zeros(occupied.shape, dtype=np.bool_)
+    for number, (axis, names) in enumerate(zip(axes, unshown, strict=True)):
+        if RARE in axis:
+            mine = np.array([text in names for text in axis]).reshape(
+                [-1 if i == number else 1 for i in range(len(axes))]
+            )
+            hidden |= mine & occupied
+    small = sum(int(((table > 0) & (table < tolerance)).sum()) for table in tables)
+    if small * hidden.size * 2 ** len(axes) > _MOST_WORK:
+        raise _too_large()
+    found = hide_cells(tables, tolerance, hidden=hidden)
+    if found is None:
+        raise Unprocessable(
+            "the table is too sparse: its small counts could be worked out from the others",
+            code="too-sparse",
+            hint="name fewer attributes, or recode them",
+        )
     return found
 
 
-def _cell(place: tuple[str, ...], before: int, after: int, tolerance: int) -> Cell:
-    return Cell(levels=place, before=_shown(before, tolerance), after=_shown(after, tolerance), changed=before != after)
+def _cells(axes: Sequence[Sequence[str]], before: Counts, after: Counts, hidden: Flags) -> list[Cell]:
+    cells = []
+    for levels, first, then, is_hidden in zip(product(*axes), before.flat, after.flat, hidden.flat, strict=True):
+        if is_hidden:
+            cells.append(Cell(levels=levels, before=None, after=None, changed=None))
+        elif first or then:
+            cells.append(Cell(levels=levels, before=int(first), after=int(then), changed=bool(first != then)))
+    return cells
 
 
-def _shown(count: int, tolerance: int) -> int | None:
-    return count if count == 0 or count >= tolerance else None
+def _too_large() -> Unprocessable:
+    return Unprocessable(f"the table has more than {MOST_CELLS:,} cells", code="too-large", hint="fewer attributes")

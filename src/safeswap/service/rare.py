@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 import numpy as np
 
 from safeswap.io.ranges import order_of_levels
+from safeswap.kernels.hiding import Flags, hide_levels
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
@@ -23,20 +24,34 @@ def shown_texts(data: Microdata, name: str, tolerance: int) -> list[str]:
 
     >>> import pyarrow as pa
     >>> from safeswap import read
-    >>> shown_texts(read(pa.table({"Town": ["A", "A", "B"]}), kinds={"Town": "nominal"}), "Town", 2)
+    >>> towns = pa.table({"Town": ["A", "A", "B"]})
+    >>> shown_texts(read(towns, kinds={"Town": "nominal"}), "Town", 2)
     ['A', '(rare levels)', '(missing)']
     """
     coded = data.coded(name)
-    counts = np.bincount(coded.codes, minlength=coded.cardinality)[: len(coded.levels)]
-    texts = level_texts(coded.levels)
-    told = [text if count >= tolerance else RARE for text, count in zip(texts, counts, strict=True)]
-    return [*told, MISSING]
+    rare, _ = _hide(data, name, tolerance)
+    named = zip(level_texts(coded.levels), rare, strict=True)
+    return [*(RARE if is_rare else text for text, is_rare in named), MISSING]
 
 
 def rare_texts(data: Microdata, name: str, tolerance: int) -> frozenset[str]:
     """The levels of an attribute that are not to be named."""
     named = zip(level_texts(data.coded(name).levels), shown_texts(data, name, tolerance), strict=False)
     return frozenset(text for text, told in named if told == RARE)
+
+
+def hidden_texts(data: Microdata, name: str, tolerance: int) -> frozenset[str]:
+    """The levels that are named but not counted: their counts would give those of the rare ones away."""
+    _, hidden = _hide(data, name, tolerance)
+    named = zip(level_texts(data.coded(name).levels), hidden, strict=True)
+    return frozenset(text for text, is_hidden in named if is_hidden)
+
+
+def _hide(data: Microdata, name: str, tolerance: int) -> tuple[Flags, Flags]:
+    coded = data.coded(name)
+    counts = np.bincount(coded.codes, minlength=coded.cardinality)[: len(coded.levels)]
+    rare, hidden = hide_levels(counts, tolerance)
+    return rare | (counts == 0), hidden
 
 
 def with_rare_levels(schema: Schema, data: Microdata, tolerance: int) -> Schema:

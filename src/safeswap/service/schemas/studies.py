@@ -60,12 +60,15 @@ class CandidateAnswer(Candidate):
 
 
 class Cell(Wire):
-    """One cell of a table before and after; a count below the tolerance is not shown."""
+    """One cell of a table before and after.
+
+    Nothing is shown of a count below the tolerance, nor of those from which it could be worked out.
+    """
 
     levels: tuple[str, ...]
     before: int | None
     after: int | None
-    changed: bool
+    changed: bool | None
 
 
 class BeforeAfterAnswer(Wire):

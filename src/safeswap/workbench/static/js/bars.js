@@ -1,4 +1,5 @@
-// A small bar chart of frequencies. What fewer records have than the tolerance is shown as one bar "<Q".
+// A small bar chart of frequencies. What fewer records have than the tolerance is shown as one bar "<Q"; a count that would give
+// theirs away is not shown.
 
 import { count, el, several, svg } from "./dom.js";
 
@@ -6,8 +7,9 @@ const WIDTH = 340, LINE = 18, LABEL = 130, COUNT = 70, MOST = 8, LONGEST = 20;
 
 export function bars(levels, below, tolerance) {
   const shown = levels.slice(0, MOST), rest = levels.slice(MOST);
-  const lines = shown.map((level) => ({ text: level.label || level.level, value: level.count, shown: count(level.count), small: false }));
-  if (rest.length) lines.push({ text: several(rest.length, "more level"), value: rest.reduce((sum, level) => sum + level.count, 0), shown: "", small: true });
+  const lines = shown.map((level) => ({ text: level.label || level.level, value: level.count ?? 0, shown: level.count === null ? "not shown" : count(level.count), small: level.count === null }));
+  const open = rest.every((level) => level.count !== null);
+  if (rest.length) lines.push({ text: several(rest.length, "more level"), value: rest.reduce((sum, level) => sum + (level.count ?? 0), 0), shown: open ? "" : "not shown", small: true });
   if (below) lines.push({ text: several(below, "rare level"), value: 0, shown: `<${tolerance} each`, small: true });
   if (!lines.length) return el("span", { class: "note" }, "no levels");
   const largest = Math.max(1, ...lines.map((line) => line.value));

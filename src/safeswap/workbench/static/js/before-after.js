@@ -43,30 +43,31 @@ function drawn({ attributes, cells, tolerance }, described) {
     return (a, b) => place(a) - place(b) || a.localeCompare(b);
   });
   const levels = attributes.map((_, i) => [...new Set(cells.map((cell) => cell.levels[i]))].sort(orders[i]));
-  const changed = cells.filter((cell) => cell.changed).length;
-  const line = el("p", { class: "note" }, `${count(changed)} of ${count(cells.length)} cells changed. Where two counts stand, the first is the original's; `
-    + `“<${tolerance}” is a count too small to be shown.`);
-  return [line, attributes.length === 2 && levels[1].length <= WIDEST ? crossed(attributes, levels, cells, tolerance) : listed(attributes, cells, tolerance)];
+  const open = cells.filter((cell) => cell.changed !== null), changed = open.filter((cell) => cell.changed).length;
+  const line = el("p", { class: "note" }, `${count(changed)} of the ${count(open.length)} cells that are shown changed. Where two counts stand, the first is the original's; `
+    + `“·” is a count below ${tolerance}, or one from which such a count could be worked out.`);
+  return [line, attributes.length === 2 && levels[1].length <= WIDEST ? crossed(attributes, levels, cells) : listed(attributes, cells)];
 }
 
-const shown = (value, tolerance) => (value === null ? `<${tolerance}` : count(value));
+const shown = (value) => (value === null ? "·" : count(value));
 
-function filled(cell, tolerance) {
+function filled(cell) {
   if (!cell) return el("td", { class: "n" }, "0");
-  const before = shown(cell.before, tolerance), after = shown(cell.after, tolerance);
+  if (cell.changed === null) return el("td", { class: "n", title: "not shown" }, "·");
+  const before = shown(cell.before), after = shown(cell.after);
   return el("td", { class: cell.changed ? "n changed" : "n", title: cell.changed ? `before ${before}, after ${after}` : "not changed" },
     before, cell.changed ? [el("span", { "aria-label": " becomes " }, " → "), after] : null);
 }
 
-function crossed(attributes, levels, cells, tolerance) {
+function crossed(attributes, levels, cells) {
   const at = new Map(cells.map((cell) => [JSON.stringify(cell.levels), cell]));
   return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${attributes[0]} \\ ${attributes[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(level))))),
-    el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => filled(at.get(JSON.stringify([row, column])), tolerance))))));
+    el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => filled(at.get(JSON.stringify([row, column]))))))));
 }
 
-function listed(attributes, cells, tolerance) {
+function listed(attributes, cells) {
   return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` }, el("thead", {}, el("tr", {}, attributes.map((each) => el("th", { scope: "col" }, name(each))), ["Before", "After"].map((word) => el("th", { scope: "col", class: "n" }, word)))),
     el("tbody", {}, cells.slice(0, 500).map((cell) => el("tr", {}, cell.levels.map((level) => el("td", {}, name(level))),
-      el("td", { class: "n" }, shown(cell.before, tolerance)), el("td", { class: cell.changed ? "n changed" : "n" }, shown(cell.after, tolerance))))));
+      el("td", { class: "n" }, shown(cell.before)), el("td", { class: cell.changed ? "n changed" : "n" }, shown(cell.after))))));
 }
