@@ -11,12 +11,13 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from safeswap.service import auditlog
 from safeswap.service.database import Database, new_id, now, open_database
 from safeswap.service.migrate import upgrade
 from safeswap.service.settings import Settings
 from safeswap.service.store import Store
 from safeswap.service.tables import projects, users
-from safeswap.service.vault import make_master_key
+from safeswap.service.vault import make_master_key, open_vault
 
 
 def settings_in(folder: Path, **given: Any) -> Settings:
@@ -33,7 +34,7 @@ def database_of(settings: Settings) -> Database:
     file = settings.store / "safeswap.db"
     if not settings.database_url and not file.exists():
         shutil.copyfile(_template(), file)  # taking the steps anew for each test would take longer than the tests
-    database = open_database(settings.database)
+    database = open_database(settings.database, log_key=auditlog.key_from(open_vault(settings).master_key.secret))
     if settings.database_url:
         upgrade(database)
     return database

@@ -21,6 +21,7 @@ from safeswap.service import accounts, sessions, tokens
 from safeswap.service.app import create_app
 from safeswap.service.database import new_id, now
 from safeswap.service.settings import Settings
+from safeswap.service.start_tokens import StartTokens
 from safeswap.service.state import Service
 from safeswap.service.tables import members, projects, users
 
@@ -56,7 +57,7 @@ class Running:
             with self.service.database.write() as connection:
                 user = connection.execute(select(users).where(users.c.name == name)).one()
                 new = sessions.open_session(connection, self.service.settings, user.id)
-            client.cookies.set(sessions.COOKIE, new.secret, domain="127.0.0.1")
+            client.cookies.set(self.service.settings.cookie, new.secret, domain="127.0.0.1")
             client.headers["X-CSRF-Token"] = new.csrf_token
         return client
 
@@ -98,14 +99,14 @@ def running(
     folder: Path,
     *,
     change: Callable[[FastAPI], None] | None = None,
-    start_token: str | None = None,
+    start_tokens: StartTokens | None = None,
     people: bool = True,
     **given: Any,
 ) -> Iterator[Running]:
     """A service in a folder, with the people above unless it is for one user."""
     settings = settings_in(folder, **given)
     database_of(settings).close()
-    app = create_app(settings, start_token=start_token)
+    app = create_app(settings, start_tokens=start_tokens)
     if change is not None:
         change(app)
     with listening(app) as address:

@@ -13,7 +13,7 @@ from tests.service.serving import Running, running
 
 from safeswap.service import auditlog
 from safeswap.service.auditlog import Anchor
-from safeswap.service.database import Database
+from safeswap.service.database import Database, open_database
 from safeswap.service.tables import audit_log
 
 Tamper = Callable[[Connection], object]
@@ -21,7 +21,9 @@ Tamper = Callable[[Connection], object]
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    found = database_of(settings_in(tmp_path))
+    settings = settings_in(tmp_path)
+    database_of(settings).close()
+    found = open_database(settings.database)  # without a key: what the chain alone shows
     with found.write() as connection:
         for number in range(1, 7):
             auditlog.record(connection, "ada", "act", "project", str(number), {"number": number, "ü": [1.5, None]})

@@ -249,8 +249,8 @@ def test_a_token_decides_only_with_the_scope_for_it(case: Case) -> None:
 
 
 def test_alone_on_ones_own_machine_one_approves_ones_own_and_the_log_says_so(tmp_path: Path) -> None:
-    with running(tmp_path, single_user=True, start_token="start") as here:
-        here.client().post("/api/v1/session", json={"start_token": "start"})
+    with running(tmp_path, single_user=True) as here:
+        here.client().post("/api/v1/session", json={"start_token": here.service.start_tokens.issue()})
         local = here.client("local")
         project = project_with_data(here, "local", owner="local")
         address = request_of(here, local, project, masking_of(here, local, project))

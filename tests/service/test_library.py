@@ -237,9 +237,11 @@ def test_the_script_runs_and_gives_the_same_plan(bench, tmp_path, monkeypatch, c
 @pytest.mark.parametrize("form", ["safeswap", "webswap"])
 def test_a_project_goes_out_and_comes_in_again(bench, form):
     bench.job(bench.post("/maskings", spec=SPEC, measures=["n_rule"]))
-    job = bench.job(bench.post("/exports", form=form))
+    bench.ana.put(bench.at("/members/olga")).raise_for_status()
+    olga = bench.town.client("olga")
+    job = bench.job(olga.post(bench.at("/exports"), json={"form": form}))
     assert job["state"] == "succeeded", job
-    archive = bench.ana.get(bench.at(f"/exports/{job['result']['id']}/file")).content
+    archive = olga.get(bench.at(f"/exports/{job['result']['id']}/file")).content
     names = set(zipfile.ZipFile(io.BytesIO(archive)).namelist())
     assert names >= ({"project.json"} if form == "safeswap" else {"project.orig", "project.desc", "project.specs"})
     asked = bench.ana.put(f"{API}/imports", params={"name": "again.zip"}, content=archive)

@@ -30,6 +30,7 @@ RULES = {
     "project invite":   (LOG_IN,    HIDDEN,       NO,     YES,     YES,     YES,   NO,         NO),
     "project read":     (LOG_IN,    HIDDEN,       YES,    YES,     YES,     NO,    YES,        NO),
     "project work":     (LOG_IN,    HIDDEN,       NO,     YES,     YES,     NO,    NO,         YES),
+    "project export":   (LOG_IN,    HIDDEN,       NO,     NO,      YES,     NO,    NO,         NO),
     "project decide":   (LOG_IN,    HIDDEN,       NO,     NO,      YES,     NO,    NO,         NO),
 }  # fmt: skip
 
@@ -70,9 +71,9 @@ TABLE = {
     f"DELETE {PROJECT}/members/{{user_name}}": "project invite",
     f"PUT {PROJECT}/data": "project work",
     f"POST {PROJECT}/data-from-folder": "project work",
-    f"POST {PROJECT}/exports": "project work",
-    f"GET {PROJECT}/exports": "project work",
-    f"GET {PROJECT}/exports/{{result_id}}/file": "project work",
+    f"POST {PROJECT}/exports": "project export",
+    f"GET {PROJECT}/exports": "project export",
+    f"GET {PROJECT}/exports/{{result_id}}/file": "project export",
     f"GET {PROJECT}/specifications": "project read",
     "PUT /api/v1/imports": "work",
     f"GET {PROJECT}/description": "project read",

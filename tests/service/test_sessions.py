@@ -13,10 +13,16 @@ from sqlalchemy import delete, select, update
 from tests.service.serving import PASSWORD, Running, running
 
 from safeswap.service import sessions, throttle
+from safeswap.service.start_tokens import StartTokens
 from safeswap.service.tables import log_ins, users
 from safeswap.service.tables import sessions as session_table
 
 SESSION = "/api/v1/session"
+
+
+@pytest.fixture
+def cookie(town: Running) -> str:
+    return town.service.settings.cookie
 
 
 def _log_in(client: httpx.Client, name: str, password: str = PASSWORD, **headers: str) -> httpx.Response:
@@ -36,12 +42,12 @@ def _somebody(town: Running, name: str, role: str = "analyst") -> httpx.Client:
 def test_log_in_sets_a_cookie_that_no_script_and_no_other_site_can_use(town: Running) -> None:
     answer = _log_in(town.client(), "Vera")
     assert answer.json()["name"] == "vera"
-    cookie = answer.headers["set-cookie"]
-    assert cookie.startswith("safeswap_session=")
+    made = answer.headers["set-cookie"]
+    assert made.startswith(f"{town.service.settings.cookie}=")
     for part in ("HttpOnly", "SameSite=strict", "Path=/"):
-        assert part in cookie
-    assert "Secure" not in cookie
-    assert "Max-Age" not in cookie
+        assert part in made
+    for part in ("Secure", "Max-Age", "Domain"):
+        assert part not in made
 
 
 def test_behind_tls_the_cookie_insists_on_it(tmp_path: Path) -> None:
@@ -49,50 +55,51 @@ def test_behind_tls_the_cookie_insists_on_it(tmp_path: Path) -> None:
         answer = here.client().post(SESSION, json={}, headers={"X-Remote-User": "ana"})
         assert answer.status_code == 201
         assert "Secure" in answer.headers["set-cookie"]
+        assert answer.headers["set-cookie"].startswith("__Host-safeswap_session_")
         assert "strict-transport-security" in answer.headers
 
 
-def test_the_database_holds_no_secret_of_a_session(town: Running) -> None:
+def test_the_database_holds_no_secret_of_a_session(town: Running, cookie: str) -> None:
     client = town.client()
     answer = _log_in(client, "vera")
     with town.service.database.read() as connection:
         stored = str(connection.execute(select(session_table)).all())
-    assert client.cookies[sessions.COOKIE] not in stored
+    assert client.cookies[cookie] not in stored
     assert answer.json()["csrf_token"] not in stored
 
 
-def test_log_in_gives_a_new_secret_and_ends_the_old_one(town: Running) -> None:
+def test_log_in_gives_a_new_secret_and_ends_the_old_one(town: Running, cookie: str) -> None:
     client = _somebody(town, "rita")
-    first = client.cookies[sessions.COOKIE]
+    first = client.cookies[cookie]
     _log_in(client, "rita")
-    assert client.cookies[sessions.COOKIE] != first
+    assert client.cookies[cookie] != first
     old = town.client()
-    old.cookies.set(sessions.COOKIE, first, domain="127.0.0.1")
+    old.cookies.set(cookie, first, domain="127.0.0.1")
     assert old.get(SESSION).status_code == 401
     assert client.get(SESSION).status_code == 200
 
 
-def test_a_planted_session_is_not_taken_over_by_log_in(town: Running) -> None:
+def test_a_planted_session_is_not_taken_over_by_log_in(town: Running, cookie: str) -> None:
     client = town.client()
-    client.cookies.set(sessions.COOKIE, "planted", domain="127.0.0.1")
+    client.cookies.set(cookie, "planted", domain="127.0.0.1")
     _log_in(client, "vera")
     planted = town.client()
-    planted.cookies.set(sessions.COOKIE, "planted", domain="127.0.0.1")
+    planted.cookies.set(cookie, "planted", domain="127.0.0.1")
     assert planted.get(SESSION).status_code == 401
 
 
-def test_log_out_ends_the_session_on_the_server(town: Running) -> None:
+def test_log_out_ends_the_session_on_the_server(town: Running, cookie: str) -> None:
     client = _somebody(town, "lou")
-    secret = client.cookies[sessions.COOKIE]
+    secret = client.cookies[cookie]
     assert client.delete(SESSION).status_code == 204
-    client.cookies.set(sessions.COOKIE, secret, domain="127.0.0.1")
+    client.cookies.set(cookie, secret, domain="127.0.0.1")
     assert client.get(SESSION).status_code == 401
 
 
 @pytest.mark.parametrize("column", ["expires_at", "last_seen_at"])
-def test_a_session_ends_by_itself(town: Running, column: str) -> None:
+def test_a_session_ends_by_itself(town: Running, column: str, cookie: str) -> None:
     client = town.client("vera")
-    mine = session_table.c.secret_hash == sessions.hash_of(client.cookies[sessions.COOKIE])
+    mine = session_table.c.secret_hash == sessions.hash_of(client.cookies[cookie])
     assert client.get(SESSION).status_code == 200
     past = town.service.settings.session_minutes * 60 + 1 if column == "last_seen_at" else 13 * 3600
     with town.service.database.write() as connection:
@@ -100,9 +107,9 @@ def test_a_session_ends_by_itself(town: Running, column: str) -> None:
     assert client.get(SESSION).status_code == 401
 
 
-def test_use_keeps_a_session_alive_but_not_for_ever(town: Running) -> None:
+def test_use_keeps_a_session_alive_but_not_for_ever(town: Running, cookie: str) -> None:
     client = town.client("vera")
-    mine = session_table.c.secret_hash == sessions.hash_of(client.cookies[sessions.COOKIE])
+    mine = session_table.c.secret_hash == sessions.hash_of(client.cookies[cookie])
     with town.service.database.write() as connection:
         connection.execute(update(session_table).where(mine).values(last_seen_at=session_table.c.last_seen_at - 600))
         before = connection.execute(select(session_table).where(mine)).one()
@@ -160,15 +167,15 @@ def test_somebody_who_has_left_cannot_come_in(town: Running) -> None:
     assert _log_in(town.client(), "lea").status_code == 401
 
 
-def test_a_new_password_ends_all_sessions_but_gives_this_one_a_new_secret(town: Running) -> None:
+def test_a_new_password_ends_all_sessions_but_gives_this_one_a_new_secret(town: Running, cookie: str) -> None:
     here, elsewhere = _somebody(town, "pam"), town.client("pam")
-    first, new = here.cookies[sessions.COOKIE], "four calling birds sing"
+    first, new = here.cookies[cookie], "four calling birds sing"
     assert here.put(f"{SESSION}/password", json={"current": "wrong", "new": new}).status_code == 403
     assert here.put(f"{SESSION}/password", json={"current": PASSWORD, "new": "short"}).status_code == 422
     assert here.put(f"{SESSION}/password", json={"current": PASSWORD, "new": new}).status_code == 204
     assert elsewhere.get(SESSION).status_code == 401
     assert here.get(SESSION).status_code == 200
-    assert here.cookies[sessions.COOKIE] != first
+    assert here.cookies[cookie] != first
     assert _log_in(town.client(), "pam").status_code == 401
     assert _log_in(town.client(), "pam", new).status_code == 201
 
@@ -255,22 +262,45 @@ def test_guessing_many_names_from_one_address_has_to_wait_too(
     assert _log_in(town.client(), "vera").status_code == 201
 
 
-def test_on_ones_own_machine_the_token_of_this_start_opens_the_door(tmp_path: Path) -> None:
-    with running(tmp_path, single_user=True, start_token="of-this-start") as here:
-        client = here.client()
+def test_two_instances_on_one_host_do_not_log_each_other_out(town: Running, tmp_path: Path) -> None:
+    with running(tmp_path) as other:
+        client = other.client()
+        for here in (town, other):
+            assert (
+                client.post(f"{here.address}{SESSION}", json={"name": "vera", "password": PASSWORD}).status_code == 201
+            )
+        assert [client.get(f"{here.address}{SESSION}").status_code for here in (town, other)] == [200, 200]
+        assert client.delete(f"{town.address}{SESSION}").status_code == 403  # no token against forged requests
+        assert town.service.settings.cookie != other.service.settings.cookie
+
+
+def test_on_ones_own_machine_a_start_token_opens_the_door_once(tmp_path: Path) -> None:
+    with running(tmp_path, single_user=True) as here:
+        client, tokens = here.client(), here.service.start_tokens
         assert client.get(f"{SESSION}/ways").json()["single_user"] is True
         assert client.get(SESSION).status_code == 401
         assert client.get(f"{SESSION}/start", params={"token": "of-another"}).status_code == 401
         assert client.post(SESSION, json={"name": "local", "password": "anything at all"}).status_code == 401
-        opened = client.get(f"{SESSION}/start", params={"token": "of-this-start"})
+        token = tokens.issue()
+        opened = client.get(f"{SESSION}/start", params={"token": token})
         assert (opened.status_code, opened.headers["location"]) == (303, "/")
         found = client.get(SESSION).json()
         assert (found["name"], found["role"], found["single_user"]) == ("local", "officer", True)
-        posted = here.client().post(SESSION, json={"start_token": "of-this-start"})
-        assert posted.status_code == 201
+        assert here.client().post(SESSION, json={"start_token": token}).json()["code"] == "wrong-token"
+        assert here.client().post(SESSION, json={"start_token": tokens.issue()}).status_code == 201
+
+
+def test_a_start_token_is_good_for_a_minute() -> None:
+    at = [0.0]
+    tokens = StartTokens(clock=lambda: at[0])
+    first, second = tokens.issue(), tokens.issue()
+    at[0] = 59.0
+    assert tokens.redeem(first)
+    at[0] = 61.0
+    assert not tokens.redeem(second)
 
 
 def test_where_there_are_accounts_no_start_token_opens_anything(town: Running) -> None:
-    token = town.service.start_token
+    token = town.service.start_tokens.issue()
     assert town.client().get(f"{SESSION}/start", params={"token": token}).status_code == 401
     assert town.client().post(SESSION, json={"start_token": token}).status_code == 422

@@ -22,9 +22,9 @@ from safeswap.service.app import API, create_app
 from safeswap.service.client import Client
 from safeswap.service.running import workers_beside
 from safeswap.service.settings import Settings
+from safeswap.service.start_tokens import StartTokens
 from safeswap.workbench import add_workbench
 
-TOKEN = "the-token-of-this-start"
 PEOPLE = {"ana": "analyst", "olga": "officer", "vera": "viewer"}
 
 
@@ -73,6 +73,7 @@ class Desk:
     folder: Path
     settings: Settings
     address: str = ""
+    tokens: StartTokens = field(default_factory=StartTokens)
     _running: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
@@ -81,7 +82,7 @@ class Desk:
         port = listener.getsockname()[1]
         self.settings = self.settings.model_copy(update={"port": port})
         self.address = f"http://127.0.0.1:{port}"
-        app = create_app(self.settings, start_token=TOKEN)
+        app = create_app(self.settings, start_tokens=self.tokens)
         add_workbench(app)
         config = uvicorn.Config(
             app, lifespan="on", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
@@ -110,7 +111,7 @@ class Desk:
     def client(self, name: str = "") -> Client:
         """A program that speaks to the service as somebody."""
         if self.settings.single_user:
-            return Client(self.address, start_token=TOKEN)
+            return Client(self.address, start_token=self.tokens.issue())
         return Client(self.address, name=name, password=PASSWORD)
 
     def project(self, file: Path, *, who: str = "ana", members: tuple[str, ...] = (), **options: Any) -> str:
@@ -147,7 +148,7 @@ class Desk:
         )
         try:
             if who:
-                context.add_cookies([{"name": "safeswap_session", "value": self.session(who), "url": self.address}])
+                context.add_cookies([{"name": self.settings.cookie, "value": self.session(who), "url": self.address}])
             yield seen
             assert seen.outside() == []
             assert seen.worries() == []
@@ -156,10 +157,12 @@ class Desk:
 
     def session(self, who: str) -> str:
         """The secret of a new session of somebody, as her browser keeps it."""
-        stated = {"start_token": TOKEN} if self.settings.single_user else {"name": who, "password": PASSWORD}
+        stated = (
+            {"start_token": self.tokens.issue()} if self.settings.single_user else {"name": who, "password": PASSWORD}
+        )
         with httpx.Client(base_url=self.address + API) as client:
             client.post("/session", json=stated).raise_for_status()
-            return client.cookies["safeswap_session"]
+            return client.cookies[self.settings.cookie]
 
 
 @contextmanager

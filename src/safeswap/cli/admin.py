@@ -124,17 +124,30 @@ def worker(
 def check_log(
     console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
 ) -> None:
-    """Check that no entry of the audit log was changed, removed or put in; show where it ends."""
-    from safeswap.service import auditlog
+    """Check that the audit log is what was written, and that the database agrees with it; show where it ends.
 
-    with _service(_settings(settings, store, master_key)) as service:
-        found = auditlog.verify(service.database, anchors=auditlog.kept_anchors(service.store.root / auditlog.ANCHORS))
+    No entry was changed, removed or put in, every approved release stands in it, and the database file is whole. Where
+    it ends is noted down only if all is well.
+    """
+    from safeswap.service import auditlog, log_check
+    from safeswap.service.database import open_database
+    from safeswap.service.migrate import check
+    from safeswap.service.vault import open_vault
+
+    stated = _settings(settings, store, master_key)
+    anchors = stated.store / auditlog.ANCHORS
+    database = open_database(stated.database, log_key=auditlog.key_from(open_vault(stated).master_key.secret))
+    try:
+        check(database)
+        found = log_check.check(database, anchors=auditlog.kept_anchors(anchors))
+        if found.ok:
+            auditlog.keep_anchor(database, anchors)
+    finally:
+        database.close()
     if not found.ok:
+        entry = f"entry {found.first_broken} of the audit log is not what was written: " if found.first_broken else ""
         raise SpecError(
-            f"entry {found.first_broken} of the audit log is not what was written: {found.problem}",
-            code="log-broken",
-            hint="compare with the last backup",
-            entry=found.first_broken,
+            f"{entry}{found.problem}", code="log-broken", hint="compare with the last backup", entry=found.first_broken
         )
     entries = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'}"
     console.say(f"{entries}, all as written. The end: {found.end.number} {found.end.hash}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,8 @@ from safeswap.errors import InputError
 
 if TYPE_CHECKING:
     from safeswap.service.settings import Settings
+
+_PAGE_SECONDS = 60.0  # the page that opens the browser is gone when its token is
 
 
 @command
@@ -36,42 +40,66 @@ def workbench(
 ) -> None:
     """Open a file in the browser, on this machine, for yourself.
 
-    No account, no network: the program listens on loopback, and only the address that it prints lets somebody in.
-    Ctrl-C ends it.
+    No account, no network: the program listens on loopback, and only the address that it prints lets somebody in: once,
+    within a minute. Enter gives a new one, Ctrl-C ends it.
     """
     from safeswap.service.running import require_extra
 
     require_extra()
     if file is not None and not file.is_file():
         raise InputError(f"there is no file {file.name}", code="missing-file", hint="check the name", file=str(file))
-    token = secrets.token_urlsafe(32)
     with _place(store, port) as settings:
-        _run(console, settings, token, file, identifier=identifier, browser=browser)
+        _run(console, settings, file, identifier=identifier, browser=browser)
 
 
-def _run(
-    console: Console, settings: Settings, token: str, file: Path | None, *, identifier: str | None, browser: bool
-) -> None:
+def _run(console: Console, settings: Settings, file: Path | None, *, identifier: str | None, browser: bool) -> None:
     from safeswap.service.app import create_app
     from safeswap.service.running import serve
+    from safeswap.service.start_tokens import StartTokens
     from safeswap.workbench import add_workbench
 
-    app = create_app(settings, start_token=token)
+    tokens = StartTokens()
+    app = create_app(settings, start_tokens=tokens)
     add_workbench(app)
 
     def ready(address: str) -> None:
-        project = _give(address, token, file, identifier) if file is not None else None
-        # Behind the number sign: browsers send nothing of it to the server, so it stands in no log.
-        where = f"{address}/open#token={token}" + (f"&project={project}" if project else "")
-        console.say(f"The workbench is open at {where}")
-        console.say("Ctrl-C ends it." if settings.single_user else "")
+        project = _give(address, tokens.issue(), file, identifier) if file is not None else None
+
+        def link() -> str:
+            # Behind the number sign: browsers send nothing of it to the server, so it stands in no log.
+            return f"{address}/open#token={tokens.issue()}" + (f"&project={project}" if project else "")
+
+        where = link()
+        console.say(f"The workbench is open, for one browser within a minute, at {where}")
+        console.say("Enter gives a new address, Ctrl-C ends it.")
         console.result({"command": "workbench", "address": where})
         if browser:
-            import webbrowser
-
-            webbrowser.open(where)
+            open_privately(link(), settings.store)
+        if sys.stdin is not None and sys.stdin.isatty():
+            for _ in sys.stdin:
+                console.say(link())
 
     serve(settings, app, ready=ready)
+
+
+def open_privately(where: str, folder: Path) -> Path:
+    """Open an address in the browser by way of a file that only its owner can read; the file.
+
+    What stands on the command line of the browser can be seen by everybody on the machine.
+    """
+    import webbrowser
+    from html import escape
+
+    page = folder / "open.html"
+    page.unlink(missing_ok=True)
+    descriptor = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(where)}">')
+    forget = threading.Timer(_PAGE_SECONDS, page.unlink, kwargs={"missing_ok": True})
+    forget.daemon = True
+    forget.start()
+    webbrowser.open(page.as_uri())
+    return page
 
 
 def _give(address: str, token: str, file: Path, identifier: str | None) -> str:
@@ -82,6 +110,13 @@ def _give(address: str, token: str, file: Path, identifier: str | None) -> str:
         project = client.make_project(file.name)
         client.send_data(project.id, file, identifier=identifier)
         return project.id
+
+
+def _own_address() -> str:
+    """An address of loopback for this run, where there are several: browsers send a host's cookies to all its ports."""
+    if sys.platform != "linux":
+        return "127.0.0.1"
+    return "127." + ".".join(str(1 + secrets.randbelow(254)) for _ in range(3))
 
 
 @contextmanager
@@ -100,6 +135,7 @@ def _place(store: Path | None, port: int) -> Iterator[Settings]:
         yield Settings(
             store=folder / "store",
             master_key_file=key,
+            host="127.0.0.1" if port else _own_address(),
             port=port,
             single_user=True,
             workers=max(1, min(2, (os.cpu_count() or 2) - 1)),

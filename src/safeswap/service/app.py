@@ -23,6 +23,7 @@ from safeswap.service.leftovers import free_projects
 from safeswap.service.proxy import ProxyOnly
 from safeswap.service.requests import RequestLog
 from safeswap.service.settings import Settings
+from safeswap.service.start_tokens import StartTokens
 from safeswap.service.state import open_service
 
 API = "/api/v1"
@@ -34,8 +35,8 @@ Log in with `POST /session` or send a token (`Authorization: Bearer ssw_…`). W
 with an `Idempotency-Key` is carried out once. Every refusal is a problem document."""
 
 
-def create_app(settings: Settings, *, start_token: str | None = None) -> FastAPI:
-    """The application of a service. ``start_token`` is what lets the one person of single-user mode in."""
+def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -> FastAPI:
+    """The application of a service. ``start_tokens`` let the one person of single-user mode in."""
     from safeswap.service.routes import ROOT_ROUTERS, ROUTERS
 
     app = FastAPI(
@@ -48,7 +49,7 @@ def create_app(settings: Settings, *, start_token: str | None = None) -> FastAPI
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},  # it would hold bodies
-        lifespan=_lifespan(settings, start_token),
+        lifespan=_lifespan(settings, start_tokens),
     )
     for router in ROUTERS:
         app.include_router(router, prefix=API)
@@ -61,10 +62,12 @@ def create_app(settings: Settings, *, start_token: str | None = None) -> FastAPI
     return app
 
 
-def _lifespan(settings: Settings, start_token: str | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    settings: Settings, start_tokens: StartTokens | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = await run_in_threadpool(open_service, settings, start_token=start_token)
+        service = await run_in_threadpool(open_service, settings, start_tokens=start_tokens)
         await run_in_threadpool(free_projects, service.database)
         app.state.service = service
         try:

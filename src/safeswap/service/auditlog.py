@@ -1,23 +1,25 @@
 """What was done, by whom, in an order that nobody can change unnoticed.
 
 Every entry holds the hash of the one before it. Whoever changes, removes or inserts an entry breaks the chain from
-there on; whoever cuts off its end is found out by an anchor, the last number and hash, kept somewhere else. Entries are
-written in the transaction of what they tell: neither is there without the other.
+there on; whoever cuts off its end is found out by an anchor, the last number and hash, kept somewhere else. Hashes are
+keyed by the master key, which lies outside the store: who can write to the database cannot make a new chain. Entries
+are written in the transaction of what they tell: neither is there without the other.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, text
 
-from safeswap.service.database import Database, now
+from safeswap.service.database import LOG_KEY, Database, now
 from safeswap.service.tables import audit_log
 
 FIRST = "0" * 64
@@ -33,6 +35,7 @@ class Anchor:
 
     number: int
     hash: str
+    seal: str = ""  # up to here entries were written before the log was keyed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ def record(  # noqa: PLR0917  (an entry reads as a sentence: who did what, where
         "detail": _canonical(dict(detail or {})),
         "previous": last.hash,
     }
-    connection.execute(insert(audit_log).values(**entry, hash=_hash(entry)))
+    connection.execute(insert(audit_log).values(**entry, hash=_hash(entry, key_of(connection))))
     return last.number + 1
 
 
@@ -84,10 +87,11 @@ def end(database: Database) -> Anchor:
 def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
     """Go through the whole log and compare it with its own hashes and with the anchors that were kept."""
     with database.read() as connection:
-        kept = _by_number(anchors)
+        key, anchors = key_of(connection), list(anchors)
+        kept, unkeyed = _by_number(anchors), _last_unkeyed(anchors, key)
         last, count = Anchor(number=0, hash=FIRST), 0
         for row in connection.execute(select(audit_log).order_by(audit_log.c.number)):
-            problem = _problem(row, last, kept.pop(row.number, set()))
+            problem = _problem(row, last, kept.pop(row.number, set()), key=key if row.number > unkeyed else None)
             if problem:
                 return Verdict(entries=count, ok=False, end=last, first_broken=row.number, problem=problem)
             last, count = Anchor(number=row.number, hash=row.hash), count + 1
@@ -99,11 +103,24 @@ def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
     return Verdict(entries=count, ok=True, end=last)
 
 
-def keep_anchor(database: Database, path: Path) -> None:
-    """Write down the end of the log, in a line of a file that only grows; done at every start of a service."""
+def key_from(master_key: bytes) -> bytes:
+    """The key of the log's hashes."""
+    return hmac.digest(master_key, b"safeswap audit log", hashlib.sha256)
+
+
+def key_of(connection: Connection) -> bytes | None:
+    """The key with which a database was opened; none: hashes are plain."""
+    return connection.get_execution_options().get(LOG_KEY)
+
+
+def keep_anchor(database: Database, path: Path, *, unkeyed: bool = False) -> None:
+    """Write down the end of the log, in a line of a file that only grows; done at every start of a service.
+
+    ``unkeyed`` says, under the key, that entries up to here were written by a version that had none.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-        file.write(_canonical(asdict(end(database))) + "\n")
+        file.write(_canonical(asdict(_anchor(database, unkeyed=unkeyed))) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -121,6 +138,24 @@ def kept_anchors(path: Path) -> list[Anchor]:
     return found
 
 
+def _anchor(database: Database, *, unkeyed: bool) -> Anchor:
+    found = end(database)
+    with database.read() as connection:
+        key = key_of(connection)
+    return replace(found, seal=_seal(found, key)) if unkeyed and key is not None else found
+
+
+def _seal(anchor: Anchor, key: bytes) -> str:
+    return hmac.new(key, f"unkeyed up to {anchor.number} {anchor.hash}".encode(), hashlib.sha256).hexdigest()
+
+
+def _last_unkeyed(anchors: Iterable[Anchor], key: bytes | None) -> int:
+    if key is None:
+        return 0
+    sealed = (each.number for each in anchors if each.seal and hmac.compare_digest(each.seal, _seal(each, key)))
+    return max(sealed, default=0)
+
+
 def _by_number(anchors: Iterable[Anchor]) -> dict[int, set[str]]:
     kept: dict[int, set[str]] = {}
     for anchor in anchors:
@@ -128,12 +163,12 @@ def _by_number(anchors: Iterable[Anchor]) -> dict[int, set[str]]:
     return kept
 
 
-def _problem(row: Row[Any], last: Anchor, anchored: set[str]) -> str:
+def _problem(row: Row[Any], last: Anchor, anchored: set[str], *, key: bytes | None) -> str:
     if row.number != last.number + 1:
         return "entries are missing before this one"
     if row.previous != last.hash:
         return "it does not follow the entry before it"
-    if row.hash != _hash({name: value for name, value in row._mapping.items() if name != "hash"}):
+    if row.hash != _hash({name: value for name, value in row._mapping.items() if name != "hash"}, key):
         return "it has been changed"
     if anchored - {row.hash}:
         return "the log has been rewritten up to here"
@@ -146,8 +181,9 @@ def _end(connection: Connection) -> Anchor:
     return Anchor(number=0, hash=FIRST) if row is None else Anchor(number=row.number, hash=row.hash)
 
 
-def _hash(entry: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_canonical(dict(entry)).encode()).hexdigest()
+def _hash(entry: Mapping[str, Any], key: bytes | None = None) -> str:
+    content = _canonical(dict(entry)).encode()
+    return (hashlib.sha256(content) if key is None else hmac.new(key, content, hashlib.sha256)).hexdigest()
 
 
 def _canonical(value: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ def _identify(request: Request, service: Service) -> Caller | None:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme:
         return _by_token(service, secret.strip()) if scheme.lower() == "bearer" else None
-    cookie = request.cookies.get(sessions.COOKIE)
+    cookie = request.cookies.get(service.settings.cookie)
     return _by_session(request, service, cookie) if cookie else None
 
 

@@ -36,7 +36,7 @@ class Client(RiskCalls, ReleaseCalls):
         """All projects of which one is a member."""
         return list(self._pages("/projects", ProjectAnswer))
 
-    def make_project(self, name: str, *, tolerance: int = 3) -> ProjectAnswer:
+    def make_project(self, name: str, *, tolerance: int | None = None) -> ProjectAnswer:
         """Make a project."""
         return self._made(ProjectAnswer, "/projects", {"name": name[:200], "tolerance": tolerance})
 

@@ -106,7 +106,12 @@ def _with_problems(contract: dict[str, Any]) -> None:
 
 def _with_permissions(contract: dict[str, Any], app: FastAPI) -> None:
     contract["components"]["securitySchemes"] = {
-        "session": {"type": "apiKey", "in": "cookie", "name": "safeswap_session"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "safeswap_session",
+            "description": "The name goes on with `_` and eight digits of the instance; under TLS it begins `__Host-`.",
+        },
         "token": {"type": "http", "scheme": "bearer"},
     }
     for route in routes_of(app):

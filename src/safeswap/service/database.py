@@ -34,6 +34,10 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
+LOG_KEY = "safeswap_log_key"
+"""The option of an engine that holds the key of the audit log."""
+
+
 @dataclass(frozen=True)
 class Database:
     """Connections to the database, handed out as transactions.
@@ -75,8 +79,18 @@ class Database:
         self.engine.dispose()
 
 
-def open_database(address: str) -> Database:
-    """Open the database at an SQLAlchemy address; the tables are made by :func:`safeswap.service.migrate.upgrade`."""
+def open_database(address: str, *, log_key: bytes | None = None) -> Database:
+    """Open the database at an SQLAlchemy address; the tables are made by :func:`safeswap.service.migrate.upgrade`.
+
+    ``log_key`` is the key of the audit log (:func:`safeswap.service.auditlog.key_from`).
+    """
+    database = _open(address)
+    if log_key is not None:
+        database.engine.update_execution_options(**{LOG_KEY: log_key})
+    return database
+
+
+def _open(address: str) -> Database:
     if address.startswith("sqlite"):
         return Database(_sqlite(address))
     if address.startswith(("postgresql", "postgres")):

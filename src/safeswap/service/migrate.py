@@ -21,6 +21,9 @@ from safeswap.service.database import Database, open_database
 from safeswap.service.tables import metadata
 
 _STEPS = Path(__file__).parent / "migrations"
+UNKEYED = frozenset({"0001"})
+"""Revisions under which the hashes of the audit log had no key."""
+
 _LOCK = 0x5AFE5A9  # the number by which two upgrades of one PostgreSQL database find each other
 
 
@@ -74,6 +77,12 @@ def draft() -> str:
         found = produce_migrations(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
     lines = render_python_code(found.upgrade_ops).splitlines() if found.upgrade_ops is not None else []
     return "\n".join(line.strip() for line in lines if not line.strip().startswith("#"))
+
+
+def revision(database: Database) -> str | None:
+    """The revision that a database has; None: it is empty."""
+    with database.read() as connection:
+        return _revision(connection)
 
 
 def newest() -> str:

@@ -8,6 +8,7 @@
     read           ·        ·        ·              read
     work                    ·        ·              write
     decide                           ·              release
+    export                 (·)       ·              none       analysts: where the setting `analysts_export` says so
     administer                               ·      none
     people         ·        ·        ·       ·      read       of a project: its members, and administrators
     invite                  ·        ·       ·      none       of a project: who made it, its officers, administrators
@@ -30,6 +31,7 @@ from sqlalchemy import Row, select
 from safeswap.service import idempotency
 from safeswap.service.callers import Caller, identify
 from safeswap.service.problems import Forbidden, NotFound, NotLoggedIn
+from safeswap.service.settings import Settings
 from safeswap.service.state import service_of
 from safeswap.service.tables import members, projects
 
@@ -59,6 +61,7 @@ PERMISSIONS = {
     "read": Permission(_DATA, "read"),
     "work": Permission(frozenset({Role.ANALYST, Role.OFFICER}), "write"),
     "decide": Permission(frozenset({Role.OFFICER}), "release"),
+    "export": Permission(frozenset({Role.OFFICER}), None),
     "administer": Permission(frozenset({Role.ADMIN}), None),
     "people": Permission(_EVERYBODY, "read"),
     "invite": Permission(frozenset({Role.ANALYST, Role.OFFICER, Role.ADMIN}), None),
@@ -114,10 +117,16 @@ def project(permission: str, *, once: bool = True) -> Dependency:
     return _marked(allowed, permission)
 
 
-def check_permission(caller: Caller, permission: str, *, unsafe: bool = False) -> None:
+def permissions_of(role: str, settings: Settings) -> list[str]:
+    """What a role allows here."""
+    more = {"export"} if role == Role.ANALYST and settings.analysts_export else set()
+    return [name for name, permission in PERMISSIONS.items() if role in permission.roles or name in more]
+
+
+def check_permission(caller: Caller, permission: str, settings: Settings, *, unsafe: bool = False) -> None:
     """Refuse what the role, or the scopes of the token, do not allow."""
     wanted = PERMISSIONS[permission]
-    if caller.role not in wanted.roles:
+    if permission not in permissions_of(caller.role, settings):
         raise Forbidden(f"the role {caller.role} does not allow this", code="role", role=caller.role)
     if caller.scopes is None:
         return
@@ -129,7 +138,8 @@ def check_permission(caller: Caller, permission: str, *, unsafe: bool = False) -
 
 def project_access(request: Request, caller: Caller, project_id: str, permission: str) -> ProjectAccess:
     """The project, if this person may do that with it; for routes that find the project by something else."""
-    check_permission(caller, permission, unsafe=request.method not in {"GET", "HEAD"})
+    settings = service_of(request).settings
+    check_permission(caller, permission, settings, unsafe=request.method not in {"GET", "HEAD"})
     is_member = select(members.c.user_id).where(members.c.project_id == projects.c.id, members.c.user_id == caller.id)
     statement = select(projects, is_member.exists().label("is_member")).where(
         projects.c.id == project_id, projects.c.state != "deleted"
@@ -151,7 +161,8 @@ def _authorised(request: Request, permission: str) -> Caller:
     caller = identify(request)
     if caller is None:
         raise NotLoggedIn(hint="POST /session, or send a token")
-    check_permission(caller, permission, unsafe=request.method not in {"GET", "HEAD"})
+    settings = service_of(request).settings
+    check_permission(caller, permission, settings, unsafe=request.method not in {"GET", "HEAD"})
     return caller
 
 

@@ -19,7 +19,6 @@ from safeswap.service.database import Database, now
 from safeswap.service.settings import Settings
 from safeswap.service.tables import sessions, users
 
-COOKIE = "safeswap_session"
 _SEEN_EVERY = 30.0  # seconds between two notes that a session is in use
 
 
@@ -111,10 +110,10 @@ def end_all(connection: Connection, user_id: str) -> None:
 def set_cookie(response: Response, settings: Settings, session: NewSession) -> None:
     """Hand the secret to the browser; no script can read it, and no other site makes the browser send it."""
     response.set_cookie(
-        COOKIE, session.secret, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/"
+        settings.cookie, session.secret, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/"
     )
 
 
 def clear_cookie(response: Response, settings: Settings) -> None:
     """Let the browser forget."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/")
+    response.delete_cookie(settings.cookie, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/")

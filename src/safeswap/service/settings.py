@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import os
 import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,7 +80,8 @@ class Settings(BaseModel):
     tls_key: Path | None = None
     workers: int = Field(default=2, ge=0, le=64, description="Worker processes started beside the server.")
     folders: tuple[Path, ...] = Field(default=(), description="Folders on the server from which files may be taken.")
-    tolerance: int = Field(default=3, ge=1, description="Smallest count that is shown.")
+    tolerance: int = Field(default=3, ge=1, description="Smallest count that is shown: default and floor.")
+    analysts_export: bool = Field(default=False, description="Whether analysts may export confidential data.")
     retention_days: int = Field(default=0, ge=0, description="Days after which an idle project is deleted; 0: never.")
     session_minutes: int = Field(default=30, gt=0, description="A log-in ends after this long without use.")
     session_hours: int = Field(default=12, gt=0, description="A log-in ends after this long in any case.")
@@ -128,7 +132,11 @@ class Settings(BaseModel):
     @property
     def loopback(self) -> bool:
         """Whether only programs on this machine can connect."""
-        return self.host in {"127.0.0.1", "::1", "localhost"}
+        if self.host == "localhost":
+            return True
+        with suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return False
 
     @property
     def running_jobs_each(self) -> int:
@@ -143,6 +151,16 @@ class Settings(BaseModel):
     def secure_cookies(self) -> bool:
         """Whether a browser reaches the service over TLS, so that cookies may insist on it."""
         return self.tls_certificate is not None or self.trusted_proxy is not None
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session cookie: a browser sends the cookies of a host to every port of it.
+
+        >>> Settings(store="/srv/s", master_key_file="/etc/k").cookie
+        'safeswap_session_75347b82'
+        """
+        instance = hashlib.sha256(str(_real(self.store)).encode()).hexdigest()[:8]
+        return f"{'__Host-' if self.secure_cookies else ''}safeswap_session_{instance}"
 
     @property
     def database(self) -> str:

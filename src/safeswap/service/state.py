@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from safeswap.service import auditlog
 from safeswap.service.database import Database, open_database
 from safeswap.service.datacache import DataCache
 from safeswap.service.settings import Settings
+from safeswap.service.start_tokens import StartTokens
 from safeswap.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One service. ``start_token`` opens it to the one person of single-user mode; it changes with every start."""
+    """One service. ``start_tokens`` open it to the one person of single-user mode."""
 
     settings: Settings
     database: Database
@@ -34,26 +34,27 @@ class Service:
     data_cache: DataCache
     turns: Turns
     pepper: bytes = field(repr=False)
-    start_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    start_tokens: StartTokens = field(default_factory=StartTokens, repr=False)
 
     def close(self) -> None:
         """Give everything back."""
         self.database.close()
 
 
-def open_service(settings: Settings, *, start_token: str | None = None) -> Service:
+def open_service(settings: Settings, *, start_tokens: StartTokens | None = None) -> Service:
     """Open the database, bring its tables up to date, and clear away what jobs that ended have left behind."""
     from safeswap.service.jobs import Queue
-    from safeswap.service.migrate import upgrade
+    from safeswap.service.migrate import UNKEYED, revision, upgrade
     from safeswap.service.store import Store
     from safeswap.service.vault import open_vault
 
     vault, store = open_vault(settings), Store(settings)
     settings.store.mkdir(mode=0o700, exist_ok=True)
-    database = open_database(settings.database)
+    database = open_database(settings.database, log_key=auditlog.key_from(vault.master_key.secret))
+    before = revision(database)
     upgrade(database)
     store.sweep(database)
-    auditlog.keep_anchor(database, store.root / auditlog.ANCHORS)
+    auditlog.keep_anchor(database, store.root / auditlog.ANCHORS, unkeyed=before in UNKEYED)
     return Service(
         settings=settings,
         database=database,
@@ -64,7 +65,7 @@ def open_service(settings: Settings, *, start_token: str | None = None) -> Servi
         turns=Turns(settings.limits.questions),
         # What throttling counts is known by keyed hashes: a password typed into the field for the name stays unknown.
         pepper=hmac.digest(vault.master_key.secret, b"safeswap log-ins", hashlib.sha256),
-        start_token=start_token or secrets.token_urlsafe(32),
+        start_tokens=start_tokens or StartTokens(),
     )
 
 

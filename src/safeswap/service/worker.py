@@ -22,7 +22,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from safeswap.errors import InternalError, SafeswapError
-from safeswap.service import logs, retention
+from safeswap.service import auditlog, logs, retention
 from safeswap.service.database import Database, open_database
 from safeswap.service.erase import erase
 from safeswap.service.jobs import Claim, Queue
@@ -33,6 +33,7 @@ from safeswap.service.settings import Settings, read_settings
 from safeswap.service.store import Store
 from safeswap.service.tables import projects
 from safeswap.service.tasks import PACKAGES, find, hooks, kinds
+from safeswap.service.vault import open_vault
 
 _LOOK = 0.25  # seconds between two looks at a running job
 _SHOW = 1.0  # seconds between two words about its progress
@@ -57,7 +58,7 @@ class Worker:
         self.name = name or f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._store = Store(settings)
-        self._database = database or open_database(settings.database)
+        self._database = database or open_database(settings.database, log_key=_log_key(settings))
         self._packages = tuple(packages)
         self._queue = Queue(self._database, settings, ended=self._task_failed)
         self._spare: JobProcess | None = None
@@ -241,6 +242,10 @@ class Worker:
                 logs.event("database-away", worker=self.name)
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
+
+
+def _log_key(settings: Settings) -> bytes:
+    return auditlog.key_from(open_vault(settings).master_key.secret)
 
 
 def _told(claim: Claim) -> dict[str, Any]:

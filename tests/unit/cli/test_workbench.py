@@ -14,6 +14,8 @@ import httpx
 import pytest
 from tests.unit.cli.conftest import survey_text
 
+from safeswap.cli.workbench import open_privately
+
 LONG = 60.0
 
 
@@ -74,7 +76,7 @@ def test_a_file_is_opened_and_ctrl_c_erases_everything(tmp_path, survey):
     with opened(tmp_path, survey) as (process, temporary, address):
         (place,) = temporary.glob("safeswap-*")
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
-        assert address.startswith("http://127.0.0.1:")
+        assert address.startswith("http://127.")
         assert httpx.get(address.partition("/open#")[0] + "/api/v1/projects").status_code == 401
         client, project = _session(address)
         with closing(client):
@@ -117,3 +119,20 @@ def test_a_port_in_use_is_said_to_be_in_use(safeswap, tmp_path, survey, monkeypa
     assert "port" in run.stderr
     assert "Traceback" not in run.stderr
     assert list(tmp_path.glob("safeswap-*")) == []
+
+
+def test_the_browser_is_opened_by_a_private_file_and_no_token_stands_on_its_command_line(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    page = open_privately("http://127.0.0.1:1/open#token=secret&project=5", tmp_path)
+    assert opened == [page.as_uri()]
+    assert "secret" not in opened[0]
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert "url=http://127.0.0.1:1/open#token=secret&amp;project=5" in page.read_text(encoding="utf-8")
+
+
+def test_the_address_lets_one_in_and_no_other(tmp_path):
+    with opened(tmp_path) as (_, _, address):
+        server, _, stated = address.partition("/open#token=")
+        answers = [httpx.post(f"{server}/api/v1/session", json={"start_token": stated}, timeout=LONG) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [201, 401]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from sqlalchemy import Row, select
 
-from safeswap.service import auditlog
+from safeswap.service import auditlog, log_check
 from safeswap.service.auditlog import Anchor
 from safeswap.service.callers import Caller
 from safeswap.service.paging import Page, Paged, page_of
@@ -44,7 +44,7 @@ def verify_log(
     anchors = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
     if number and anchor_hash:
         anchors.append(Anchor(number=number, hash=anchor_hash))
-    found = auditlog.verify(service.database, anchors=anchors)
+    found = log_check.check(service.database, anchors=anchors)
     return VerdictAnswer(
         entries=found.entries,
         ok=found.ok,

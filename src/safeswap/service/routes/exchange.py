@@ -31,7 +31,7 @@ router = APIRouter(tags=["projects"])
 
 ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
+Exporter = Annotated[ProjectAccess, Depends(project("export"))]
 
 
 class ExportRequest(Wire):
@@ -43,8 +43,11 @@ class ExportRequest(Wire):
 
 
 @router.post("/projects/{project_id}/exports", status_code=202)
-def ask_for_export(request: Request, response: Response, access: Worker, body: ExportRequest) -> Job:
-    """Pack a project into one file. It holds the confidential data: it is for inside. Keys and audit records stay."""
+def ask_for_export(request: Request, response: Response, access: Exporter, body: ExportRequest) -> Job:
+    """Pack a project into one file. It holds the confidential data: it is for inside. Keys and audit records stay.
+
+    For officers, and for analysts where the administrator allows it; never with a token. It stands in the log.
+    """
     service = service_of(request)
     payload: dict[str, Any] = {"form": body.form, "log": log_text(service, access.id)}
     if body.form == "webswap":
@@ -57,17 +60,20 @@ def ask_for_export(request: Request, response: Response, access: Worker, body: E
             "recipe": recipe_of(access),
             "results": _results(service, access),
         }
-    return ask(request, response, access, "export", payload)
+    job = ask(request, response, access, "export", payload)
+    with service.database.write() as connection:
+        auditlog.record(connection, access.user.name, "export.request", access.id, job.id, {"form": body.form})
+    return job
 
 
 @router.get("/projects/{project_id}/exports")
-def list_exports(request: Request, access: Worker, paging: Paged) -> Page[ResultAnswer]:
+def list_exports(request: Request, access: Exporter, paging: Paged) -> Page[ResultAnswer]:
     """The archives that were made of a project, newest first."""
     return result_page(request, access, "export", paging)
 
 
 @router.get("/projects/{project_id}/exports/{result_id}/file", response_class=FileResponse)
-def get_export(request: Request, access: Worker, result_id: ResultId) -> FileResponse:
+def get_export(request: Request, access: Exporter, result_id: ResultId) -> FileResponse:
     """The archive. That it was fetched stands in the log."""
     row = find_result(request, access, result_id, "export")
     service = service_of(request)

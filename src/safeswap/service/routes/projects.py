@@ -41,12 +41,15 @@ def make_project(
     request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], body: ProjectRequest
 ) -> ProjectAnswer:
     """Make a project; who makes it is its first member."""
-    at, project_id = now(), new_id()
-    row = {"id": project_id, "name": body.name, "tolerance": body.tolerance, "created_by": caller.id}
+    at, project_id, floor = now(), new_id(), service_of(request).settings.tolerance
+    tolerance = floor if body.tolerance is None else body.tolerance
+    _refuse_lower(caller, tolerance, floor)
+    row = {"id": project_id, "name": body.name, "tolerance": tolerance, "created_by": caller.id}
     with service_of(request).database.write() as connection:
         connection.execute(insert(projects).values(**row, state="empty", created_at=at, used_at=at))
         connection.execute(insert(members).values(project_id=project_id, user_id=caller.id, added_at=at))
-        auditlog.record(connection, actor=caller.name, action="project.make", project_id=project_id)
+        detail = {"tolerance": tolerance, "floor": floor} if tolerance < floor else {}
+        auditlog.record(connection, actor=caller.name, action="project.make", project_id=project_id, detail=detail)
         made = connection.execute(_statement().where(projects.c.id == project_id)).one()
     response.headers["Location"] = request.url_for("get_project", project_id=project_id).path
     set_etag(response, made.version)
@@ -74,12 +77,15 @@ def change_project(
     """Change the name or the tolerance of a project. What was described before keeps its tolerance."""
     require_match(request, access.row.version)
     stated = {name: value for name, value in body.model_dump().items() if value is not None}
+    floor = max(access.row.tolerance, service_of(request).settings.tolerance)
+    _refuse_lower(access.user, stated.get("tolerance", floor), floor)
+    before = {"tolerance_before": access.row.tolerance} if "tolerance" in stated else {}
     with service_of(request).database.write() as connection:
         change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
         if connection.execute(change.values(**stated, version=access.row.version + 1, used_at=now())).rowcount != 1:
             raise changed_meanwhile()
         auditlog.record(
-            connection, actor=access.user.name, action="project.change", project_id=access.id, detail=stated
+            connection, actor=access.user.name, action="project.change", project_id=access.id, detail=stated | before
         )
         row = connection.execute(_statement().where(projects.c.id == access.id)).one()
     set_etag(response, row.version)
@@ -108,6 +114,16 @@ def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(pr
     )
     service.data_cache.forget(access.id)
     return Response(status_code=204)
+
+
+def _refuse_lower(caller: Caller, tolerance: int, floor: int) -> None:
+    if tolerance < floor and caller.role != Role.OFFICER:
+        raise Forbidden(
+            f"counts below {floor} are shown only where an officer has said so",
+            code="tolerance-floor",
+            hint="state a larger tolerance, or ask an officer of the project",
+            floor=floor,
+        )
 
 
 def _statement() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from sqlalchemy import Row
 from safeswap.service import accounts, auditlog, proxy, sessions
 from safeswap.service.callers import Caller, check_origin
 from safeswap.service.problems import NotLoggedIn, Unprocessable
-from safeswap.service.roles import PERMISSIONS, allow
+from safeswap.service.roles import allow, permissions_of
 from safeswap.service.schemas.common import Wire, example, moment
 from safeswap.service.state import Service, service_of
 
@@ -95,17 +94,17 @@ def log_in(_: Everybody, request: Request, response: Response, body: LogIn) -> S
 @router.get("")
 def who_am_i(request: Request, user: Self) -> Session:
     """Who is logged in, and the token for changes."""
-    single = service_of(request).settings.single_user
+    settings = service_of(request).settings
     csrf = sessions.csrf_token_of(user.session) if user.session else ""
     return Session(
         user_id=user.id,
         name=user.name,
         display_name=user.display_name,
         role=user.role,
-        permissions=permissions_of(user.role),
+        permissions=permissions_of(user.role, settings),
         scopes=sorted(user.scopes) if user.scopes is not None else None,
         csrf_token=csrf,
-        single_user=single,
+        single_user=settings.single_user,
     )
 
 
@@ -133,7 +132,7 @@ def enter(service: Service, request: Request, response: Response, user: Row[Any]
     """Open a session for somebody who has proved who she is."""
     with service.database.write() as connection:
         new = sessions.open_session(
-            connection, service.settings, user.id, instead_of=request.cookies.get(sessions.COOKIE)
+            connection, service.settings, user.id, instead_of=request.cookies.get(service.settings.cookie)
         )
         detail = {"single_user": True} if service.settings.single_user else {}
         auditlog.record(connection, actor=user.name, action="log-in", subject=user.id, detail=detail)
@@ -143,16 +142,11 @@ def enter(service: Service, request: Request, response: Response, user: Row[Any]
         name=user.name,
         display_name=user.display_name,
         role=user.role,
-        permissions=permissions_of(user.role),
+        permissions=permissions_of(user.role, service.settings),
         csrf_token=new.csrf_token,
         expires_at=moment(new.expires_at),
         single_user=service.settings.single_user,
     )
-
-
-def permissions_of(role: str) -> list[str]:
-    """What a role allows."""
-    return [name for name, permission in PERMISSIONS.items() if role in permission.roles]
 
 
 def _who(service: Service, request: Request, body: LogIn) -> Row[Any]:
@@ -177,6 +171,10 @@ def known_person(service: Service, name: str) -> Row[Any]:
 
 
 def _local(service: Service, token: str) -> Row[Any]:
-    if not service.settings.single_user or not hmac.compare_digest(token.encode(), service.start_token.encode()):
-        raise NotLoggedIn("this is not the token of this start", code="wrong-token", hint="open the address again")
+    if not service.settings.single_user or not service.start_tokens.redeem(token):
+        raise NotLoggedIn(
+            "the token has been used, or is older than a minute",
+            code="wrong-token",
+            hint="press Enter where `safeswap workbench` runs: it gives a new address",
+        )
     return accounts.local_user(service)

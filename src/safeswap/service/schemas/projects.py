@@ -12,13 +12,19 @@ from safeswap.service.schemas.common import Name, Wire, example
 Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography"]
 
 
+_TOLERANCE = (
+    "Smallest count that is shown. Unless stated, the agency's own, which is the floor: an officer may go below it, or "
+    "lower what was stated before."
+)
+
+
 class ProjectRequest(Wire):
     """A new project."""
 
     model_config = ConfigDict(json_schema_extra=example(name="Labour force survey 2026", tolerance=3))
 
     name: Name
-    tolerance: int = Field(default=3, ge=1, le=1000, description="Smallest count that is shown.")
+    tolerance: int | None = Field(default=None, ge=1, le=1000, description=_TOLERANCE)
 
 
 class ProjectChange(Wire):
@@ -27,7 +33,7 @@ class ProjectChange(Wire):
     model_config = ConfigDict(json_schema_extra=example(tolerance=5))
 
     name: Name | None = None
-    tolerance: int | None = Field(default=None, ge=1, le=1000)
+    tolerance: int | None = Field(default=None, ge=1, le=1000, description=_TOLERANCE)
 
 
 class ProjectAnswer(Wire):

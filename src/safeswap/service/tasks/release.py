@@ -58,11 +58,23 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
             "folder": folder.name,
             "records": published.records,
             "verified": [{"sentence": each.sentence, "ok": each.ok} for each in published.findings],
-            "remarks": [*_prepared(payload), *(remark.message for remark in published.remarks)],
+            "remarks": [
+                *_lowered(context, payload),
+                *_prepared(payload),
+                *(remark.message for remark in published.remarks),
+            ],
             "files": [{"name": name, "size": size, "sha256": sha} for name, (size, sha) in sorted(sums.items())],
         },
         "differencing": _told(payload["earlier"], earlier, published.differencing),
     }
+
+
+def _lowered(context: Context, payload: dict[str, Any]) -> list[str]:
+    """That counts are shown which the agency does not show elsewhere."""
+    tolerance, floor = int(payload["tolerance"]), context.settings.tolerance
+    if tolerance >= floor:
+        return []
+    return [f"The tolerance of this project is {tolerance}; the agency's floor is {floor}. An officer has lowered it."]
 
 
 def _prepared(payload: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import { at, resultAt } from "./page.js";
 
 export function keeping(project, may) {
   byId("keeping").hidden = !may("work");
+  byId("packing").hidden = !may("export");
   byId("pack").addEventListener("click", guarded(async () => {
     byId("pack").disabled = true;
     try {

@@ -31,7 +31,7 @@ byId("new-project").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = event.target.elements;
   guarded(async () => {
-    const made = await post("/projects", { name: form.name.value, tolerance: Number(form.tolerance.value) }, { once: true });
+    const made = await post("/projects", { name: form.name.value, tolerance: form.tolerance.value ? Number(form.tolerance.value) : null }, { once: true });
     location.assign(`/projects/${made.id}/data`);
   })();
 });
