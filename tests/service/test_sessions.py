@@ -304,3 +304,44 @@ def test_where_there_are_accounts_no_start_token_opens_anything(town: Running) -
     token = town.service.start_tokens.issue()
     assert town.client().get(f"{SESSION}/start", params={"token": token}).status_code == 401
     assert town.client().post(SESSION, json={"start_token": token}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "password", ["Password1234", "qwertyuiop123", "123456789012", "WelcomeWelcome!", "summer-2026-summer"]
+)
+def test_a_password_that_everybody_tries_first_is_refused(town: Running, password: str) -> None:
+    refused = town.client("adam").post("/api/v1/users", json={"name": "new", "role": "viewer", "password": password})
+    assert (refused.status_code, refused.json()["code"]) == (422, "common-password")
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_new_password_ends_tokens_unless_one_says_otherwise(town: Running, keep: bool) -> None:
+    name = "tess" if keep else "tom"
+    here = _somebody(town, name)
+    secret = here.post("/api/v1/tokens", json={"name": "t", "scopes": ["read"]}).json()["secret"]
+    change = {"current": PASSWORD, "new": "four calling birds sing"} | ({"revoke_tokens": False} if keep else {})
+    assert here.put(f"{SESSION}/password", json=change).status_code == 204
+    program = town.client(headers={"Authorization": f"Bearer {secret}"})
+    assert program.get(SESSION).status_code == (200 if keep else 401)
+
+
+def test_a_throttled_name_does_not_lock_out_a_known_device(town: Running) -> None:
+    known, stranger = _somebody(town, "dora"), town.client()
+    for _ in range(throttle.BY_NAME.free):
+        _log_in(stranger, "dora", "a wrong guess of mine")
+    assert _log_in(stranger, "dora").status_code == 429
+    assert _log_in(known, "dora").status_code == 201
+    for _ in range(throttle.BY_NAME.free):
+        _log_in(known, "dora", "a wrong guess of mine")
+    assert _log_in(known, "dora").status_code == 429  # it guesses no faster than anybody else
+
+
+def test_a_device_is_known_for_one_name_and_cannot_be_made_up(town: Running) -> None:
+    town.add_person("dirk", "viewer")
+    device = town.service.settings.device_cookie
+    for value in (_somebody(town, "doro").cookies[device], "made.up", "x"):
+        for _ in range(throttle.BY_NAME.free + 1):
+            client = town.client()
+            client.cookies.set(device, value, domain="127.0.0.1")
+            answer = _log_in(client, "dirk", "a wrong guess of mine")
+        assert answer.status_code == 429

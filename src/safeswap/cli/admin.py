@@ -84,13 +84,19 @@ def add_user(
 @admin.command(name="set-password")
 @command
 def set_password(
-    console: Console, name: Name, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
+    console: Console,
+    name: Name,
+    *,
+    keep_tokens: Annotated[bool, typer.Option("--keep-tokens", help="do not end the tokens of the person")] = False,
+    settings: SettingsFile = None,
+    store: StoreFolder = None,
+    master_key: MasterKey = None,
 ) -> None:
-    """Give a person a new password and end her sessions."""
-    from sqlalchemy import delete, update
+    """Give a person a new password and end her sessions and tokens."""
+    from sqlalchemy import update
 
-    from safeswap.service import accounts, auditlog
-    from safeswap.service.tables import sessions, users
+    from safeswap.service import accounts, auditlog, sessions, tokens
+    from safeswap.service.tables import users
 
     secret = accounts.hash_password(_password(), name=name)
     with _service(_settings(settings, store, master_key)) as service, service.database.write() as connection:
@@ -98,8 +104,11 @@ def set_password(
         if row is None:
             raise SpecError("there is no such person", code="unknown-user")
         connection.execute(update(users).where(users.c.id == row.id).values(password_hash=secret))
-        connection.execute(delete(sessions).where(sessions.c.user_id == row.id))
-        auditlog.record(connection, actor="console", action="user.password", subject=row.id)
+        sessions.end_all(connection, row.id)
+        if not keep_tokens:
+            tokens.revoke_all(connection, row.id)
+        detail = {"tokens_revoked": not keep_tokens}
+        auditlog.record(connection, actor="console", action="user.password", subject=row.id, detail=detail)
     console.say(f"{name} has a new password.")
     console.result({"command": "set-password", "id": row.id})
 

@@ -41,18 +41,26 @@ def serve(
 
     require_extra()
     from safeswap.service.app import create_app
+    from safeswap.service.database import check_file, open_database
     from safeswap.service.running import serve as run
     from safeswap.service.settings import read_settings
     from safeswap.service.vault import open_vault
     from safeswap.workbench import add_workbench
 
     stated = read_settings(settings, store=store, master_key_file=master_key, host=host, port=port, workers=workers)
-    open_vault(stated)  # a key that is missing is said here, in plain words, and not by a server that does not start
+    # What is missing or damaged is said here, in plain words, and not by a server that does not start.
+    open_vault(stated)
+    stated.store.mkdir(mode=0o700, exist_ok=True)
+    if not stated.database_url:
+        database = open_database(stated.database)
+        check_file(database)
+        database.close()
     app = create_app(stated)
     add_workbench(app)
-    run(stated, app, ready=lambda address: _tell(console, address))
+    run(stated, app, ready=lambda address: _tell(console, address, api_pages=stated.shows_api_pages))
 
 
-def _tell(console: Console, address: str) -> None:
-    console.say(f"The workbench is at {address}, the interface for programs at {address}/api/docs. Ctrl-C ends it.")
+def _tell(console: Console, address: str, *, api_pages: bool) -> None:
+    docs = f", the interface for programs at {address}/api/docs" if api_pages else ""
+    console.say(f"The workbench is at {address}{docs}. Ctrl-C ends it.")
     console.result({"command": "serve", "address": address})

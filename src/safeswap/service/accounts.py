@@ -21,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from safeswap.errors import SpecError
 from safeswap.service import throttle
+from safeswap.service.common_passwords import is_common
 from safeswap.service.database import new_id, now
 from safeswap.service.metrics import METRICS
 from safeswap.service.problems import Conflict, NotLoggedIn
@@ -53,6 +54,12 @@ def hash_password(password: str, *, name: str = "") -> str:
         raise SpecError(
             f"a password has at least {SHORTEST} characters and does not hold the name",
             code="weak-password",
+            hint="a sentence of a few words is easy to remember and hard to guess",
+        )
+    if is_common(password):
+        raise SpecError(
+            "this password is among the first that somebody would try",
+            code="common-password",
             hint="a sentence of a few words is easy to remember and hard to guess",
         )
     with _AT_ONCE:
@@ -97,11 +104,11 @@ def user_by_name(connection: Connection, name: str) -> Row[Any] | None:
     return connection.execute(select(users).where(users.c.name == plain_name(name), users.c.active)).one_or_none()
 
 
-def log_in(service: Service, *, name: str, password: str, address: str) -> Row[Any]:
+def log_in(service: Service, *, name: str, password: str, address: str, device: str = "") -> Row[Any]:
     """The person who proves to be who she says; throttled, and the same refusal whatever was wrong."""
     name = plain_name(name)
     METRICS.count("safeswap_log_ins_total", state="tried")
-    attempt = throttle.begin(service, name=name, address=address)
+    attempt = throttle.begin(service, name=name, address=address, device=device)
     with service.database.read() as connection:
         user = user_by_name(connection, name)
     right = check_password(user.password_hash if user is not None else None, password)
@@ -109,7 +116,7 @@ def log_in(service: Service, *, name: str, password: str, address: str) -> Row[A
         METRICS.count("safeswap_log_ins_total", state="refused")
         raise NotLoggedIn("name or password is wrong", code="wrong-password")
     with service.database.write() as connection:
-        throttle.forgive(connection, service, attempt, name=name)
+        throttle.forgive(connection, service, attempt, name=name, device=device)
     return user
 
 

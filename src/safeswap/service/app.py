@@ -43,7 +43,7 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
         title="safeswap",
         version=version("safeswap"),
         description=DESCRIPTION,
-        openapi_url=contract.ADDRESS,
+        openapi_url=contract.ADDRESS if settings.shows_api_pages else None,
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
@@ -57,7 +57,7 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
         app.include_router(router)
     handlers.install(app)
     app.add_exception_handler(idempotency.StoredReply, idempotency.replay)
-    contract.install(app)
+    contract.install(app, pages=settings.shows_api_pages)
     _add_middleware(app, settings)
     return app
 

@@ -51,10 +51,12 @@ _PAGE_POLICY = (
 )
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, *, pages: bool = True) -> None:
     """Give the application its contract and the page that shows it; refuse a route that declares no permission."""
     _refuse_undeclared(app)
     app.openapi = lambda: _contract(app)  # type: ignore[method-assign]
+    if not pages:
+        return
     app.add_api_route(PAGE, _page, include_in_schema=False)
     app.add_api_route(f"{PAGE}/start.js", _start, include_in_schema=False)
     app.add_api_route(f"{PAGE}/swagger-ui-bundle.js", _bundle, include_in_schema=False)

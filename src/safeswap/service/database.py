@@ -8,13 +8,13 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.exc import DatabaseError, DisconnectionError
 
 from safeswap.errors import InternalError
 
@@ -84,6 +84,8 @@ def open_database(address: str, *, log_key: bytes | None = None) -> Database:
 
     ``log_key`` is the key of the audit log (:func:`safeswap.service.auditlog.key_from`).
     """
+    if address.startswith("sqlite:///"):
+        _keep_private(Path(address.removeprefix("sqlite:///")))
     database = _open(address)
     if log_key is not None:
         database.engine.update_execution_options(**{LOG_KEY: log_key})
@@ -98,6 +100,37 @@ def _open(address: str) -> Database:
         address = f"postgresql+psycopg://{rest}" if "+" not in scheme else address
         return Database(create_engine(address, pool_pre_ping=True, pool_size=5, max_overflow=10))
     raise InternalError("only SQLite and PostgreSQL are supported", code="bad-database")
+
+
+def check_file(database: Database) -> None:
+    """Refuse a database file that is damaged, in plain words, before anybody works on it."""
+    if database.dialect != "sqlite":
+        return
+    try:
+        with database.read() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        cause = getattr(error, "orig", error)
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise
+        found = "damaged"
+    if found != "ok":
+        raise InternalError(
+            "the database file is damaged",
+            code="database-damaged",
+            hint="restore the last backup with `safeswap admin restore`",
+        )
+
+
+def _keep_private(path: Path) -> None:
+    """Make the file and those beside it readable for their owner only; SQLite would follow the umask."""
+    if str(path) in {"", ":memory:"} or not path.parent.is_dir():
+        return
+    with suppress(FileExistsError):  # one that exists is not opened: to close it would give up SQLite's locks on it
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    for each in (path, *path.parent.glob(f"{path.name}-*")):
+        with suppress(OSError):
+            each.chmod(0o600)
 
 
 def _pooled(address: str) -> Engine:

@@ -123,12 +123,31 @@ def _settings_file(settings: Settings) -> Path:
     import tomli_w
 
     settings.store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _sweep(settings.store)
     path = settings.store / f"workers-{os.getpid()}.toml"
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
     return path
+
+
+def _sweep(store: Path) -> None:
+    """Remove the settings of servers that were killed: they may hold the password of the database."""
+    for left in store.glob("workers-*.toml"):
+        number = left.stem.removeprefix("workers-")
+        if number.isdigit() and not _is_running(int(number)):
+            left.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -19,6 +19,7 @@ from safeswap.service.database import Database, now
 from safeswap.service.settings import Settings
 from safeswap.service.tables import sessions, users
 
+_DEVICE_SECONDS = 180 * 86400
 _SEEN_EVERY = 30.0  # seconds between two notes that a session is in use
 
 
@@ -111,6 +112,19 @@ def set_cookie(response: Response, settings: Settings, session: NewSession) -> N
     """Hand the secret to the browser; no script can read it, and no other site makes the browser send it."""
     response.set_cookie(
         settings.cookie, session.secret, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/"
+    )
+
+
+def set_device_cookie(response: Response, settings: Settings, device: str) -> None:
+    """Let the browser be known again when somebody else has had her name throttled; it opens nothing."""
+    response.set_cookie(
+        settings.device_cookie,
+        device,
+        max_age=_DEVICE_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=settings.secure_cookies,
+        path="/",
     )
 
 

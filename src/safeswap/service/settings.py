@@ -82,6 +82,8 @@ class Settings(BaseModel):
     folders: tuple[Path, ...] = Field(default=(), description="Folders on the server from which files may be taken.")
     tolerance: int = Field(default=3, ge=1, description="Smallest count that is shown: default and floor.")
     analysts_export: bool = Field(default=False, description="Whether analysts may export confidential data.")
+    metrics: bool | None = Field(default=None, description="Whether everybody sees /metrics; unset: on loopback only.")
+    api_pages: bool | None = Field(default=None, description="Whether everybody sees /api/docs; unset: the same.")
     retention_days: int = Field(default=0, ge=0, description="Days after which an idle project is deleted; 0: never.")
     session_minutes: int = Field(default=30, gt=0, description="A log-in ends after this long without use.")
     session_hours: int = Field(default=12, gt=0, description="A log-in ends after this long in any case.")
@@ -139,6 +141,20 @@ class Settings(BaseModel):
         return False
 
     @property
+    def shows_metrics(self) -> bool:
+        """Whether ``/metrics`` answers, to everybody who can connect."""
+        return self._alone if self.metrics is None else self.metrics
+
+    @property
+    def shows_api_pages(self) -> bool:
+        """Whether the contract and its page are there, for everybody who can connect."""
+        return self._alone if self.api_pages is None else self.api_pages
+
+    @property
+    def _alone(self) -> bool:
+        return self.loopback and not self.hosts and self.trusted_proxy is None
+
+    @property
     def running_jobs_each(self) -> int:
         """How many jobs of one person run at the same time: a worker is left for the others where there are several."""
         if self.limits.running_jobs:
@@ -161,6 +177,11 @@ class Settings(BaseModel):
         """
         instance = hashlib.sha256(str(_real(self.store)).encode()).hexdigest()[:8]
         return f"{'__Host-' if self.secure_cookies else ''}safeswap_session_{instance}"
+
+    @property
+    def device_cookie(self) -> str:
+        """The name of the cookie by which a browser is known in which somebody has logged in before."""
+        return self.cookie.replace("session", "device")
 
     @property
     def database(self) -> str:

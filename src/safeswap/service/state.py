@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fastapi import Request
 
 from safeswap.service import auditlog
-from safeswap.service.database import Database, open_database
+from safeswap.service.database import Database, check_file, open_database
 from safeswap.service.datacache import DataCache
 from safeswap.service.settings import Settings
 from safeswap.service.start_tokens import StartTokens
@@ -51,6 +51,7 @@ def open_service(settings: Settings, *, start_tokens: StartTokens | None = None)
     vault, store = open_vault(settings), Store(settings)
     settings.store.mkdir(mode=0o700, exist_ok=True)
     database = open_database(settings.database, log_key=auditlog.key_from(vault.master_key.secret))
+    check_file(database)
     before = revision(database)
     upgrade(database)
     store.sweep(database)

@@ -3,12 +3,16 @@
 Failures are counted by the name that was tried and by the address they came from. An attempt is counted before the
 password is looked at and taken back when it was right, so that a thousand attempts at the same moment count as a
 thousand. Names and addresses are kept as keyed hashes.
+
+A browser in which somebody has logged in before is known by a cookie for that name. Its attempts are counted apart:
+whoever guesses elsewhere does not lock her out, and the cookie alone opens nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, insert, select, text
@@ -42,9 +46,25 @@ BY_NAME = Patience(free=5)
 BY_ADDRESS = Patience(free=50)  # a whole office may come from one address
 
 
-def begin(service: Service, *, name: str, address: str) -> tuple[str, ...]:
+def new_device(service: Service, name: str) -> str:
+    """What a browser keeps to be known as one in which this person has logged in."""
+    number = secrets.token_urlsafe(16)
+    return f"{number}.{_subject(service, 'device of ' + name, number)}"
+
+
+def _is_known(service: Service, name: str, device: str) -> bool:
+    number, _, seal = device.partition(".")
+    return hmac.compare_digest(seal.encode(), _subject(service, "device of " + name, number).encode())
+
+
+def begin(service: Service, *, name: str, address: str, device: str = "") -> tuple[str, ...]:
     """Count an attempt, or refuse it; gives the names of its rows, for :func:`forgive`."""
-    subjects = ((_subject(service, "name", name), BY_NAME), (_subject(service, "address", address), BY_ADDRESS))
+    subjects: tuple[tuple[str, Patience], ...] = (
+        (_subject(service, "name", name), BY_NAME),
+        (_subject(service, "address", address), BY_ADDRESS),
+    )
+    if device and _is_known(service, name, device):
+        subjects = ((_subject(service, "device", device), BY_NAME),)
     at = now()
     with service.database.write() as connection:
         if service.database.dialect == "postgresql":  # SQLite has taken its only lock already
@@ -60,11 +80,10 @@ def begin(service: Service, *, name: str, address: str) -> tuple[str, ...]:
     return tuple(str(row["id"]) for row in rows)
 
 
-def forgive(connection: Connection, service: Service, attempt: tuple[str, ...], *, name: str) -> None:
-    """Take back an attempt that was right, and what was counted against the name before."""
-    connection.execute(
-        delete(log_ins).where(log_ins.c.id.in_(attempt) | (log_ins.c.subject == _subject(service, "name", name)))
-    )
+def forgive(connection: Connection, service: Service, attempt: tuple[str, ...], *, name: str, device: str = "") -> None:
+    """Take back an attempt that was right, and what was counted against the name or the device before."""
+    mine = [_subject(service, "name", name), _subject(service, "device", device)]
+    connection.execute(delete(log_ins).where(log_ins.c.id.in_(attempt) | log_ins.c.subject.in_(mine)))
 
 
 def _wait(connection: Connection, subject: str, patience: Patience, at: float) -> float:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import AfterValidator
 from sqlalchemy import update
 
+from safeswap.errors import OutputError
 from safeswap.model.schema import Attribute, Schema
 from safeswap.service.asking import ask, require_data
 from safeswap.service.database import new_id
@@ -19,6 +22,7 @@ from safeswap.service.etags import require_match, set_etag
 from safeswap.service.folders import found_in
 from safeswap.service.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
 from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.schemas.common import plain_text
 from safeswap.service.schemas.jobs import Job
 from safeswap.service.schemas.projects import AttributeChange, DescriptionAnswer, DescriptionChange, FolderRequest
 from safeswap.service.state import Service, service_of
@@ -26,12 +30,15 @@ from safeswap.service.tables import projects
 
 router = APIRouter(tags=["data"])
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _LOOK_EVERY = 64 * 2**20  # bytes between two looks at the room that is left
 
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 FileName = Annotated[
-    str, Query(min_length=1, max_length=255, pattern=r"^[^/\\\x00]+$", description="Its ending tells the format.")
+    str,
+    Query(min_length=1, max_length=255, pattern=r"^[^/\\\x00]+$", description="Its ending tells the format."),
+    AfterValidator(plain_text),
 ]
 
 
@@ -148,6 +155,17 @@ def abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
 
 async def to_disk(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
     """Write the body of a request to a file as it comes, up to the largest size allowed."""
+    try:
+        await _to_disk(request, service, access, stored)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise OutputError(
+            "the disk of the service is full", code="disk-full", hint="ask the administrator to make room"
+        ) from None
+
+
+async def _to_disk(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
     announced = int(request.headers.get("content-length", "0") or 0)
     most, written, looked = service.settings.limits.upload_bytes, 0, 0
     if announced > most:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from safeswap.service.metrics import METRICS
+from safeswap.service.problems import NotFound
 from safeswap.service.roles import allow
 from safeswap.service.state import Service, service_of
 from safeswap.service.tables import releases
@@ -42,7 +43,9 @@ def ready(_: Everybody, request: Request) -> Health:
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(_: Everybody, request: Request) -> Response:
-    """Counts and times for monitoring, in the text format of Prometheus."""
+    """Counts and times for monitoring, in the text format of Prometheus, where the administrator shows them."""
+    if not service_of(request).settings.shows_metrics:
+        raise NotFound("there is nothing here")
     _measure(service_of(request))
     return Response(METRICS.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

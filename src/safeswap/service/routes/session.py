@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import ConfigDict, Field, SecretStr
 from sqlalchemy import Row
 
-from safeswap.service import accounts, auditlog, proxy, sessions
+from safeswap.service import accounts, auditlog, proxy, sessions, throttle
 from safeswap.service.callers import Caller, check_origin
 from safeswap.service.problems import NotLoggedIn, Unprocessable
 from safeswap.service.roles import allow, permissions_of
@@ -88,7 +88,11 @@ def log_in(_: Everybody, request: Request, response: Response, body: LogIn) -> S
     """Log in: sets the session cookie, ends the session that the browser had before."""
     check_origin(request)
     service = service_of(request)
-    return enter(service, request, response, _who(service, request, body))
+    user = _who(service, request, body)
+    session = enter(service, request, response, user)
+    if body.name:
+        sessions.set_device_cookie(response, service.settings, throttle.new_device(service, user.name))
+    return session
 
 
 @router.get("")
@@ -158,7 +162,13 @@ def _who(service: Service, request: Request, body: LogIn) -> Row[Any]:
     if not body.name or not body.password.get_secret_value():
         raise Unprocessable("name and password are needed", code="no-password")
     address = proxy.address_of(request, service.settings)
-    return accounts.log_in(service, name=body.name, password=body.password.get_secret_value(), address=address)
+    return accounts.log_in(
+        service,
+        name=body.name,
+        password=body.password.get_secret_value(),
+        address=address,
+        device=request.cookies.get(service.settings.device_cookie, ""),
+    )
 
 
 def known_person(service: Service, name: str) -> Row[Any]:

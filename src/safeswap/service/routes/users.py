@@ -71,7 +71,7 @@ def change_user(request: Request, response: Response, admin: Admin, user_id: Use
         _update(connection, row, changes)
         if {"role", "active", "password_hash"} & set(changes):
             sessions.end_all(connection, user_id)
-        if {"role", "active"} & set(changes):
+        if {"role", "active"} & set(changes) or ("password_hash" in changes and body.revoke_tokens):
             tokens.revoke_all(connection, user_id)
         told = {name: value for name, value in changes.items() if name in {"role", "active"}}
         auditlog.record(
@@ -84,7 +84,7 @@ def change_user(request: Request, response: Response, admin: Admin, user_id: Use
 
 @router.put("/session/password", status_code=204)
 def change_password(request: Request, response: Response, user: Self, body: PasswordChange) -> None:
-    """A new password of one's own; all other sessions end, this one gets a new secret."""
+    """A new password of one's own; all other sessions end, and all tokens unless stated; this one gets a new secret."""
     service = service_of(request)
     with service.database.read() as connection:
         row = _found(connection, user.id)
@@ -97,8 +97,11 @@ def change_password(request: Request, response: Response, user: Self, body: Pass
         connection.execute(update(users).where(users.c.id == user.id).values(password_hash=hashed))
         throttle.forgive(connection, service, attempt, name=user.name)
         sessions.end_all(connection, user.id)
+        if body.revoke_tokens:
+            tokens.revoke_all(connection, user.id)
         new = sessions.open_session(connection, service.settings, user.id)
-        auditlog.record(connection, user.name, "user.password", "", user.id)
+        detail = {"tokens_revoked": body.revoke_tokens}
+        auditlog.record(connection, user.name, "user.password", "", user.id, detail)
     sessions.set_cookie(response, service.settings, new)
 
 

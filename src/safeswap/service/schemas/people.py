@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, SecretStr
 
-from safeswap.service.schemas.common import Name, Wire, example
+from safeswap.service.schemas.common import Name, Text, Wire, example
 
 RoleName = Literal["viewer", "analyst", "officer", "admin"]
 Scope = Literal["read", "write", "release"]
@@ -20,7 +20,7 @@ class UserRequest(Wire):
 
     name: Name
     role: RoleName
-    display_name: str = Field(default="", max_length=200)
+    display_name: Text = Field(default="", max_length=200)
     password: SecretStr | None = Field(
         default=None, max_length=1000, description="Left out: she logs in through a provider or a proxy."
     )
@@ -32,9 +32,10 @@ class UserChange(Wire):
     model_config = ConfigDict(json_schema_extra=example(role="officer"))
 
     role: RoleName | None = None
-    display_name: str | None = Field(default=None, max_length=200)
+    display_name: Text | None = Field(default=None, max_length=200)
     active: bool | None = None
     password: SecretStr | None = Field(default=None, max_length=1000)
+    revoke_tokens: bool = Field(default=True, description="Whether a new password ends the person's tokens.")
 
 
 class PasswordChange(Wire):
@@ -44,6 +45,7 @@ class PasswordChange(Wire):
 
     current: SecretStr = Field(max_length=1000)
     new: SecretStr = Field(max_length=1000)
+    revoke_tokens: bool = Field(default=True, description="Whether one's tokens end too.")
 
 
 class UserAnswer(Wire):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from safeswap.service.schemas.common import Name, Wire, example
+from safeswap.service.schemas.common import AttributeName, Name, Wire, example
 
 Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography"]
 
@@ -84,7 +84,7 @@ _LEVELS = (
 class AttributeChange(Wire):
     """What an attribute is to be from now on."""
 
-    name: Name
+    name: AttributeName
     kind: Kind | None = None
     label: str | None = Field(default=None, max_length=1000)
     levels: tuple[str, ...] | None = Field(default=None, description=_LEVELS)

@@ -12,6 +12,7 @@ from safeswap.errors import InputError
 FORMAT = "safeswap-project-1"
 PROJECT = "project.json"
 MOST_FILES = 100
+_DEEPEST = 50
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -65,8 +66,24 @@ def read_facts(path: Path) -> dict[str, Any]:
     """What the archive of a project says about it."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         facts = None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT or _is_deep(facts):
         raise InputError(f"{PROJECT} is not that of a project", code="bad-archive", hint="export the project anew")
     return facts
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether values are nested deeper than any that we write; what goes through them later would not come back."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [each for one in level for each in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
