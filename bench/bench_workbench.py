@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +66,12 @@ def main() -> None:
     parser.add_argument("--requests", action="store_true", help="tell what was asked for in the last repeat, and when")
     parser.add_argument("--recorded", action="store_true", help="with the recorder that test tools have always on")
     stated = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder), stated.records) as (address, token, project):
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), stated.records) as (found, another_token):
+        address, token, project = found
         paths = worked(address, token, project)
         browser = Chromium(Path(folder) / "profile", record=stated.recorded)
         with browser.page() as door:  # open to the end: with its last page a browser forgets who was let in
-            door.go(f"{address}/open#token={token}&project={project}")
+            door.go(f"{address}/open#token={another_token()}&project={project}")
             door.wait("location.pathname.endsWith('/data') && document.documentElement.dataset.ready")
             print(f"{'screen':10} {'first':>9} {'MB':>6} {'repeat':>9} {'KB':>7} {'from blank':>11}   singly")
             for screen in stated.screens.split(","):
@@ -83,8 +84,8 @@ def main() -> None:
 
 
 @contextmanager
-def running(folder: Path, records: int) -> Iterator[tuple[str, str, str]]:
-    """The workbench on a file, as a program of its own: its address, its token and the project."""
+def running(folder: Path, records: int) -> Iterator[tuple[tuple[str, str, str], Callable[[], str]]]:
+    """The workbench on a file, as a program of its own: address, token and project, and what gives another token."""
     lines = folder / "survey.csv"
     workflow.write(datasets.cps8d(), lines)
     kept = lines.read_text(encoding="utf-8").splitlines()[: records + 1]
@@ -92,18 +93,27 @@ def running(folder: Path, records: int) -> Iterator[tuple[str, str, str]]:
     told = folder / "told.txt"  # a file, not a pipe: what nobody reads fills a pipe, and the program waits
     command = [sys.executable, "-m", "safeswap", "workbench", str(lines), "--no-browser"]
     with told.open("w") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT)
+
+    def another_token() -> str:
+        assert server.stdin is not None
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        return address_in(told, server, number=1)[1]
+
     try:
-        yield address_in(told, server)
+        yield address_in(told, server), another_token
     finally:
         server.terminate()
         server.wait(60)
 
 
-def address_in(told: Path, server: subprocess.Popen[bytes]) -> tuple[str, str, str]:
+def address_in(told: Path, server: subprocess.Popen[bytes], *, number: int = 0) -> tuple[str, str, str]:
+    """An address that the workbench printed: each lets one in."""
     while server.poll() is None:
-        if found := re.search(r"(http://[\d.:]+)/open#token=([\w-]+)&project=([\w-]+)", told.read_text()):
-            return found[1], found[2], found[3]
+        found = re.findall(r"(http://[\d.:]+)/open#token=([\w-]+)&project=([\w-]+)", told.read_text())
+        if len(found) > number:
+            return found[number]
         time.sleep(0.1)
     raise RuntimeError("the workbench did not start")
 

@@ -115,7 +115,7 @@ TABLE = {
     f"POST {PROJECT}/safe-tables": "project work",
     f"GET {PROJECT}/safe-tables": "project read",
     f"GET {PROJECT}/safe-tables/{{result_id}}": "project read",
-    f"GET {PROJECT}/safe-tables/{{result_id}}/report.html": "project read",
+    f"GET {PROJECT}/safe-tables/{{result_id}}/report.html": "project decide",
     f"POST {PROJECT}/script": "project read",
     f"GET {PROJECT}/log": "project read",
     f"POST {PROJECT}/log": "project work",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,11 +76,21 @@ def _run(console: Console, settings: Settings, file: Path | None, *, identifier:
         console.result({"command": "workbench", "address": where})
         if browser:
             open_privately(link(), settings.store)
-        if sys.stdin is not None and sys.stdin.isatty():
-            for _ in sys.stdin:
-                console.say(link())
+        while _enter_was_pressed():
+            console.say(link())
 
+    with suppress(ValueError, AttributeError):  # in the background a terminal cannot be read: that is no reason to stop
+        signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     serve(settings, app, ready=ready)
+
+
+def _enter_was_pressed() -> bool:
+    """Wait for a line of input; False: there is no input."""
+    try:
+        # Not by sys.stdin: its lock would be held by a waiting thread when the program ends.
+        return bool(os.read(0, 4096))
+    except OSError:
+        return False
 
 
 def open_privately(where: str, folder: Path) -> Path:

@@ -101,7 +101,7 @@ def _is_dictionary(chunk: Any) -> bool:
 
 def _declared_bytes(chunk: Any) -> int:
     """What a column chunk takes in memory, at least, if it holds what the footer declares."""
-    return max(0, chunk.total_uncompressed_size, WIDTH.get(chunk.physical_type, 4) * chunk.num_values)
+    return max(0, int(chunk.total_uncompressed_size), WIDTH.get(chunk.physical_type, 4) * int(chunk.num_values))
 
 
 def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:

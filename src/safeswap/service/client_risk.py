@@ -45,13 +45,15 @@ class RiskCalls(Connection):
         """Take back the last step, or make it again."""
         return self._made(RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
 
-    def check_tables(self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int = 3) -> CheckAnswer:
+    def check_tables(
+        self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None
+    ) -> CheckAnswer:
         """Which cells of tables are small, and how many of them the published figures give back."""
         body = {"tables": [list(names) for names in tables], "tolerance": tolerance}
         return self._made(CheckAnswer, f"/projects/{project_id}/table-checks", body)
 
     def make_tables_safe(
-        self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int = 3, **options: Any
+        self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None, **options: Any
     ) -> Job:
         """Change tables as little as possible so that no cell is small; ``options`` are keep, objective, soft, …"""
         body = {"tables": [list(names) for names in tables], "tolerance": tolerance, **options}

@@ -28,6 +28,7 @@ router = APIRouter(tags=["tables"])
 ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
+Officer = Annotated[ProjectAccess, Depends(project("decide"))]
 
 MOST_CELLS_AT_ONCE = 200_000
 
@@ -38,7 +39,7 @@ def check_tables(request: Request, access: Reader, body: TablesRequest, _: Turn)
     data = data_of(request, access)
     refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
     _refuse_large(data, body)
-    found = workflow.check_tables(data, [list(names) for names in body.tables], body.tolerance)
+    found = workflow.check_tables(data, [list(names) for names in body.tables], _tolerance(access, body))
     return CheckAnswer(sentence=found.sentence, **found.as_dict())
 
 
@@ -50,8 +51,21 @@ def ask_for_safe_tables(request: Request, response: Response, access: Worker, bo
         data = data_of(request, access)
         for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
             data.schema[name]  # an attribute that is not there is refused before a job is made
-    payload = {**body.model_dump(mode="json"), "recipe": recipe_of(access)}
+    payload = {**body.model_dump(mode="json"), "tolerance": _tolerance(access, body), "recipe": recipe_of(access)}
     return ask(request, response, access, "safe_tables", payload)
+
+
+def _tolerance(access: ProjectAccess, body: TablesRequest) -> int:
+    """Not below the project's own: the numbers of cells below 2, 3, … would tell what each of them holds."""
+    floor = max(2, int(access.row.tolerance))
+    if body.tolerance is not None and body.tolerance < floor:
+        raise Unprocessable(
+            f"the tolerance of this project is {floor}",
+            code="tolerance-floor",
+            hint=f"state {floor} or more",
+            floor=floor,
+        )
+    return body.tolerance or floor
 
 
 def _refuse_large(data: Microdata, body: TablesRequest) -> None:
@@ -80,7 +94,7 @@ def get_safe_tables(request: Request, access: Reader, result_id: ResultId) -> Re
 
 
 @router.get("/projects/{project_id}/safe-tables/{result_id}/report.html", response_class=FileResponse)
-def get_safe_tables_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
-    """The tables before and after, for inside."""
+def get_safe_tables_report(request: Request, access: Officer, result_id: ResultId) -> FileResponse:
+    """The tables before and after, with small counts as they were: for officers."""
     row = find_result(request, access, result_id, "safe_tables")
     return page(service_of(request).store.result(access.id, row.id) / REPORT)

@@ -81,7 +81,9 @@ class TablesRequest(Wire):
     model_config = ConfigDict(json_schema_extra=example(tables=[["Race", "Edu"], ["Race", "Sex"]], tolerance=3))
 
     tables: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=100)
-    tolerance: int = Field(default=3, ge=2, le=1_000_000)
+    tolerance: int | None = Field(
+        default=None, ge=2, le=1_000_000, description="The project's own unless stated, and not below it."
+    )
     keep: tuple[tuple[str, ...], ...] | None = Field(default=None, description="Margins that stay exact.")
     objective: str = Field(default="total", pattern="^(total|largest)$")
     soft: bool = False
