@@ -79,3 +79,17 @@ def test_lowering_the_tolerance_takes_an_officer_is_logged_and_shown_with_the_re
     assert ana.patch(address, json={"tolerance": 7}, headers=match).json()["tolerance"] == 7
     match = {"If-Match": ana.get(address).headers["etag"]}
     assert ana.patch(address, json={"tolerance": 6}, headers=match).status_code == 403
+
+
+def test_the_tolerance_of_a_project_is_the_floor_for_its_tables_too(town):
+    project = project_with_data(town, "ana", "olga")
+    ana, olga = town.client("ana"), town.client("olga")
+    address, body = f"/api/v1/projects/{project}", {"tables": [["region", "tenure"]]}
+    assert ana.post(f"{address}/table-checks", json=body).json()["tolerance"] == 3
+    for path in ("table-checks", "safe-tables"):
+        refused = ana.post(f"{address}/{path}", json=body | {"tolerance": 2})
+        assert (refused.status_code, refused.json()["code"]) == (422, "tolerance-floor")
+    asked = ana.post(f"{address}/safe-tables", json=body)
+    do_jobs(town.service)
+    report = f"{address}/safe-tables/{ana.get(asked.headers['location']).json()['result']['id']}/report.html"
+    assert [client.get(report).status_code for client in (ana, olga)] == [403, 200]

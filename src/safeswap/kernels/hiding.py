@@ -84,7 +84,8 @@ def _cheapest(cell: tuple[int, ...], odd: Flags, even: Flags, cost: npt.NDArray[
     axes = range(len(cell))
     possible, total = np.ones(odd.shape, dtype=np.bool_), np.zeros(odd.shape)
     for axis in axes:
-        possible[(*(slice(None),) * axis, cell[axis])] = False
+        along = [-1 if each == axis else 1 for each in axes]
+        possible &= (np.arange(odd.shape[axis]) != cell[axis]).reshape(along)
     for number in range(1, len(cell) + 1):
         allowed = odd if number % 2 else even
         for changed in combinations(axes, number):

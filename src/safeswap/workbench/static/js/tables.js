@@ -19,6 +19,7 @@ begin(async ({ project, may }) => {
     return;
   }
   state.mayWork = may("work");
+  byId("report").hidden = !may("decide");
   state.description = await get(at("/description"));
   byId("tolerance").value = Math.max(2, project.tolerance);
   byId("make").hidden = byId("records-instead").hidden = !state.mayWork;
