@@ -15,8 +15,7 @@ def upgrade() -> None:
     """Add the constraints, with a mark on what was approved where there was one person only."""
     op.create_index(op.f("ix_jobs_created_by_state"), "jobs", ["created_by", "state"])
     op.create_index(op.f("ix_jobs_created_by_started_at"), "jobs", ["created_by", "started_at"])
-    mark = sa.Column("single_user", sa.Boolean(), nullable=False, server_default=sa.false())
-    op.add_column("releases", mark)
+    op.add_column("releases", sa.Column("single_user", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.execute(
         "UPDATE releases SET single_user = (1 = 1) "
         "WHERE requested_by IN (SELECT id FROM users WHERE name = 'local') AND decided_by = requested_by"
