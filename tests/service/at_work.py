@@ -36,6 +36,7 @@ def do_jobs(service: Service) -> int:
 
 def _do(service: Service, queue: Queue, claim: Claim) -> None:
     with service.database.read() as connection:
+        hooks.prepare(connection, claim, service.settings)
         row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().one()
     context = Context(settings=service.settings, job=claim, project=dict(row), report=lambda *_: None)
     try:

@@ -106,6 +106,5 @@ def test_of_two_releases_of_the_same_records_approved_at_the_same_moment_one_lea
         answers = sorted(pool.map(approve, range(6)))
     assert answers == [200, 409, 409, 409, 409, 409]
     with office.service.database.read() as connection:
-        lineage = connection.execute(select(projects.c.fingerprint).where(projects.c.id == case.project)).scalar_one()
-        taken = connection.execute(select(ledger).where(ledger.c.lineage == lineage)).all()
-    assert [entry.number for entry in taken] == [1]
+        taken = connection.execute(select(ledger).where(ledger.c.project_id == case.project)).all()
+    assert len(taken) == 1

@@ -35,6 +35,7 @@ def demo(
     chooses one candidate and releases it.
     """
     from safeswap import datasets, workflow
+    from safeswap.io.ledger_file import LedgerFile
 
     check_outputs([output], hint="choose another name with --output, or remove the directory")
     data = datasets.cps8d()
@@ -51,7 +52,14 @@ def demo(
             steps.at("releasing the chosen candidate")
             masked = workflow.mask(data, choice.spec, key=key, replicate=choice.replicate)
             record = workflow.keep(masked, inside / "masked.parquet", audit=inside / "audit")
-            published = workflow.release(masked, output / "public", audit=inside / "audit", key=key, title=TITLE)
+            published = workflow.release(
+                masked,
+                output / "public",
+                audit=inside / "audit",
+                key=key,
+                title=TITLE,
+                ledger=LedgerFile(inside / "ledger.db"),  # a demonstration is no release of the agency
+            )
     console.say(f"CPS-8d: {len(data):,} records, {len(study):,} candidate releases.\n")
     console.say(frontier_table(study, choice))
     console.say(f"\n{choice.sentence}\n")

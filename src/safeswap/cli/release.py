@@ -51,8 +51,9 @@ def release(
         bool, typer.Option("--publish-rate", help="tell which share of the records took part", rich_help_panel=TOLD)
     ] = False,
     second_release: Annotated[
-        bool, typer.Option("--second-release", help="release these records although they have been released before")
-    ] = False,
+        str,
+        typer.Option(metavar="REASON", help="why these records are released again although they were released before"),
+    ] = "",
     unmasked: Annotated[
         bool, typer.Option("--unmasked", help="release the values although nothing was masked; the report says so")
     ] = False,

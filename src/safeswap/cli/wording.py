@@ -7,7 +7,8 @@ import re
 _SAID_OTHERWISE = (
     (re.compile(r"""\b([a-z_]+)=(["'])(.+?)\2"""), lambda m: f"--{_dashed(m[1])} {_quoted(m[3])}"),
     (re.compile(r"\bLimits\((\w+)=…\)"), lambda m: f"--{_dashed(m[1])} N"),
-    (re.compile(r"\((second_release|unmasked)\)"), lambda m: f"with --{_dashed(m[1])}"),
+    (re.compile(r"\(second_release\)"), lambda _: "with --second-release REASON"),
+    (re.compile(r"\(unmasked\)"), lambda _: "with --unmasked"),
     (re.compile(r" or Key\.generate\(\)"), lambda _: ""),
     (re.compile(r"see the reference page of the method for its parameters"), lambda _: "see --help"),
 )

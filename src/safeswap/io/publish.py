@@ -7,7 +7,8 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,19 @@ from safeswap.errors import OutputError, UnsafeRelease
 from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.io.audit import AUDIT, write_audit
 from safeswap.io.bundle import Bundle, fill_bundle, public_directory
-from safeswap.io.lineage import Differencing, Fingerprint, difference, earlier_releases, fingerprint
+from safeswap.io.differencing import Differencing, difference
+from safeswap.io.ledger_file import configured_ledger
 from safeswap.io.linkage import Linkage
 from safeswap.io.manifest import MANIFEST, sum_file
 from safeswap.io.public_data import check_format
 from safeswap.io.remarks import Remark, name_remarks, refuse_if_any, warning
+from safeswap.kernels.overlap import ALARM_SHARE, has_content
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import Rows
+from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
 from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
 from safeswap.model.release import (
     Identifiers,
     PublicFacts,
@@ -44,9 +49,9 @@ class Terms:
     """How a release is to look, and what is told about it.
 
     The share of records that took part is told only with ``publish_rate``, the officer's decision. ``second_release``
-    is needed where the same records have been released before, ``unmasked`` where no released value was changed.
-    ``earlier`` are the methods that the file went through before it was masked, as their titles. Without ``tell_kept``
-    nothing is said to be as it was; of the attributes ``recoded`` nothing is said either.
+    says why the same records are released again where they have been released before; ``unmasked`` is needed where no
+    released value was changed. ``earlier`` are the methods that the file went through before it was masked, as their
+    titles. Without ``tell_kept`` nothing is said to be as it was; of the attributes ``recoded`` nothing is said either.
     """
 
     method: str
@@ -57,7 +62,7 @@ class Terms:
     date: str = ""
     tolerance: int = 3
     publish_rate: bool = False
-    second_release: bool = False
+    second_release: str = ""
     unmasked: bool = False
     earlier: tuple[str, ...] = ()
     tell_kept: bool = True
@@ -98,12 +103,16 @@ def check_and_write(
     key: Key,
     invariants: Iterable[Invariant],
     terms: Terms,
+    ledger: Ledger | None = None,
+    before: Microdata | None = None,
 ) -> Published:
     """Verify every promise, write the bundle, look through it, write the audit record, and give both their names.
 
     ``public`` is the directory of the bundle. ``audit`` is a directory that holds one sub-directory per release; it
-    must not lie within the other. The audit record gets its name first and the bundle last: a bundle without a record
-    cannot come to be, whatever happens in between.
+    must not lie within the other. The audit record gets its name first, then the ledger its entry, and the bundle its
+    name last: a bundle without a record and an entry cannot come to be, whatever happens in between.
+
+    ``ledger`` is that of the configuration unless another is given; ``before`` is the file before any recipe.
 
     >>> import tempfile
     >>> import pyarrow as pa
@@ -126,7 +135,12 @@ def check_and_write(
     target, root = Path(public), Path(audit)
     _refuse_nested(target, root)
     invariants = tuple(invariants)
-    with _confidential_root(root, public=target), public_directory(target, force=terms.force) as part:
+    ledger = configured_ledger() if ledger is None else ledger
+    with (
+        ledger.open() as book,
+        _confidential_root(root, public=target),
+        public_directory(target, force=terms.force) as part,
+    ):
         findings = _verified(masked, invariants)
         linkage = Linkage(masked, names)
         looked = (*_unmasked(linkage, terms), *refuse_if_any(linkage.remarks()))
@@ -137,13 +151,17 @@ def check_and_write(
         )
         pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)
-        lineage = fingerprint(masked.original)
-        differencing = _compared(masked, root, lineage, bundle, terms)
-        remarks = (*looked, *bundle.remarks)
-        notes = _notes(bundle, findings=findings, remarks=remarks, lineage=lineage, differencing=differencing)
-        notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         record = root / _record_name(bundle.manifest_sha256)
+        named = {"release": bundle.manifest_sha256, "record": str(record.resolve()), "reason": terms.second_release}
+        entry = replace(make_entry(masked, ledger.secret, drop=terms.drop, original=before), **named)
+        earlier = _read_others(book, entry)
+        likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
+        differencing = _refuse_second(masked, likenesses, ledger, terms)
+        remarks = (*looked, *bundle.remarks, *_remarks(entry, likenesses))
+        notes = _notes(bundle, findings=findings, remarks=remarks, differencing=differencing)
+        notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         _write_record(masked, record, rows, notes)
+        book.enter(replace(entry, at=datetime.now(UTC).isoformat(timespec="seconds")))
     return Published(
         public=target,
         audit=record,
@@ -291,34 +309,47 @@ def _canonical(masked: Masked) -> str:
     return json.dumps(dict(masked.audit.spec), sort_keys=True, default=str)
 
 
-def _compared(
-    masked: Masked, root: Path, lineage: Fingerprint, bundle: Bundle, terms: Terms
+def _read_others(book: Book, entry: Entry) -> list[Entry]:
+    """The entries of all other releases; the same bundle once more is no second release."""
+    return [each for each in book.entries() if each.release != entry.release]
+
+
+def _refuse_second(
+    masked: Masked, likenesses: Sequence[tuple[Likeness, Entry]], ledger: Ledger, terms: Terms
 ) -> tuple[Differencing, ...]:
-    """What earlier releases of the same records and this one would tell together; refused unless asked for."""
-    found = earlier_releases(root, lineage, attributes=masked.data.attributes)
-    earlier = [directory for directory in found if directory.name != _record_name(bundle.manifest_sha256)]
-    differencing = tuple(difference(masked, directory, lineage) for directory in earlier)
-    if differencing and not terms.second_release:
+    """What earlier releases of the same records and this one would tell together; refused unless a reason is given."""
+    alarms = [(likeness, entry) for likeness, entry in likenesses if likeness.alarm]
+    found = tuple(difference(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
+    if found and not terms.second_release.strip():
         raise UnsafeRelease(
-            "these records have been released before. " + " ".join(each.sentence for each in differencing),
+            "these records have been released before. " + " ".join(each.sentence for each in found),
             code="second-release",
-            hint="publish the earlier release, or state that a second one is wanted (second_release)",
-            differencing=[each.as_dict() for each in differencing],
+            hint="publish the earlier release, or state why a second one is wanted (second_release)",
+            differencing=[each.as_dict() for each in found],
         )
-    return differencing
+    return found
+
+
+def _remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) -> list[Remark]:
+    """Remarks for the officer: equal identifiers with other contents, and a file with too little content to tell."""
+    found = []
+    names = [each.release for each, _ in likenesses if not each.alarm and each.identifiers >= ALARM_SHARE]
+    if names:
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        told = (
+            f"Most identifiers also occur in {', '.join(names[-3:])}{more}; the contents differ, so this is no alarm."
+        )
+        found.append(warning("equal-identifiers", told))
+    if likenesses and not has_content(entry.original):
+        found.append(warning("little-content", f"These columns are too few or too coarse to compare. {NOT_SEEN}"))
+    return found
 
 
 def _notes(
-    bundle: Bundle,
-    *,
-    findings: Sequence[Finding],
-    remarks: Sequence[Remark],
-    lineage: Fingerprint,
-    differencing: Sequence[Differencing],
+    bundle: Bundle, *, findings: Sequence[Finding], remarks: Sequence[Remark], differencing: Sequence[Differencing]
 ) -> dict[str, Any]:
     return {
         "public_manifest_sha256": bundle.manifest_sha256,
-        "lineage": asdict(lineage),
         "verified": [finding.as_dict() for finding in findings],
         "remarks": [remark.as_dict() for remark in remarks],
         "differencing": [each.as_dict() for each in differencing],

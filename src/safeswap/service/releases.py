@@ -6,12 +6,13 @@
         └──▶ failed         └──reject(reason)──▶ rejected
 
 A bundle is prepared before anybody decides: what is approved is the SHA-256 of its manifest, which holds the SHA-256 of
-every file. The ledger has one place per lineage, that is per file known by its records; a further one is given only to
-an officer who says why, after being shown what comparing the two releases would tell.
+every file. The ledger (:mod:`safeswap.service.ledger`) knows what has left by its content. Records of which it knows
+half or more leave again only if an officer says why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,17 @@ from sqlalchemy import Connection, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from safeswap.io.manifest import MANIFEST, check_files, read_manifest, sum_file
-from safeswap.service import auditlog
+from safeswap.service import auditlog, ledger
 from safeswap.service.asking import touch
 from safeswap.service.callers import Caller
 from safeswap.service.database import new_id, now
 from safeswap.service.problems import Conflict, Forbidden, NotFound
 from safeswap.service.roles import ProjectAccess, Role
 from safeswap.service.state import Service
-from safeswap.service.tables import ledger, releases, results
-from safeswap.service.tasks.release import BUNDLE
+from safeswap.service.tables import releases, results
+from safeswap.service.tasks.release import BUNDLE, ENTRY
+
+_ATTEMPTS = 5
 
 
 def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms: dict[str, Any]) -> str:
@@ -44,14 +47,13 @@ def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms
             "data_version": masking.data_version,
             "tolerance": access.row.tolerance,
             "terms": terms,
-            "earlier": earlier_releases(connection, access.row.fingerprint),
+            "comparable": ledger.comparable(connection, access.id),
         }
         job_id = service.queue.enqueue(
             "release", payload, project_id=access.id, created_by=access.user.id, connection=connection
         )
         row = {"id": release_id, "project_id": access.id, "masking_id": masking.id, "job_id": job_id, "terms": terms}
-        row |= {"state": "preparing", "lineage": access.row.fingerprint}
-        row |= {"requested_by": access.user.id, "requested_at": now()}
+        row |= {"state": "preparing", "requested_by": access.user.id, "requested_at": now()}
         connection.execute(insert(releases).values(**row))
         auditlog.record(connection, access.user.name, "release.request", access.id, release_id, {"masking": masking.id})
     return release_id
@@ -62,22 +64,6 @@ def _refuse_old_data(access: ProjectAccess, masking: Row[Any]) -> None:
         raise Conflict(
             "the data have been replaced since this masking was made", code="old-data", hint="mask the new data"
         )
-    if not access.row.fingerprint:
-        raise Conflict("the data are not known to the ledger", code="no-fingerprint", hint="read the data in again")
-
-
-def earlier_releases(connection: Connection, lineage: str) -> list[dict[str, str]]:
-    """What has left of the same records, and where its confidential record lies, if that is still there."""
-    statement = (
-        select(ledger.c.release_id, releases.c.project_id, releases.c.checks)
-        .outerjoin(releases, releases.c.id == ledger.c.release_id)
-        .where(ledger.c.lineage == lineage)
-        .order_by(ledger.c.number)
-    )
-    return [
-        {"id": row.release_id, "project_id": row.project_id or "", "folder": (row.checks or {}).get("folder", "")}
-        for row in connection.execute(statement)
-    ]
 
 
 def find(connection: Connection, access: ProjectAccess, release_id: str) -> Row[Any]:
@@ -102,27 +88,69 @@ def approve(
             "this is not the manifest that was prepared", code="other-manifest", hint="look at the release again"
         )
     check_bundle(bundle_folder(service, row), manifest_hash)
-    try:
-        with service.database.write() as connection:
-            _decide(
-                connection,
-                access.user,
-                row,
-                state="approved",
-                reason=override_reason,
-                single_user=service.settings.single_user,
-            )
-            number = _enter(connection, access.user, row, override_reason)
-            detail = {"manifest_hash": manifest_hash, "number": number, "override_reason": override_reason}
-            if service.settings.single_user:
-                detail["single_user"] = True
-            auditlog.record(connection, access.user.name, "release.approve", access.id, release_id, detail)
-    except IntegrityError:  # two officers, two releases of the same records, one moment: the primary key decides
+    content = _read_entry(service, row)
+    for _ in range(_ATTEMPTS):
+        try:
+            _approve_now(service, access, row, content, override_reason)
+        except IntegrityError:  # another release took the place at the same moment: compare with it, then try again
+            continue
+        return
+    raise Conflict("other releases are being approved at this moment", code="ledger-busy", hint="try again")
+
+
+def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content: bytes, override_reason: str) -> None:
+    with service.database.read() as connection:
+        last = _refuse_released_since(service, connection, row, content)
+        mine = ledger.memberships(connection, access.user.id)
+    _refuse_second(access.user, mine, row, override_reason)
+    reason = override_reason if ledger.alarms(row) else ""
+    with service.database.write() as connection:
+        alone = service.settings.single_user
+        _decide(connection, access.user, row, state="approved", reason=override_reason, single_user=alone)
+        ledger.enter(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
+        detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": override_reason}
+        if alone:
+            detail["single_user"] = True
+        auditlog.record(connection, access.user.name, "release.approve", access.id, row.id, detail)
+
+
+def _read_entry(service: Service, row: Row[Any]) -> bytes:
+    """The sealed entry that was prepared with the bundle."""
+    path = bundle_folder(service, row).parent / ENTRY
+    if not path.is_file():
         raise Conflict(
-            "another release of these records was approved at the same moment",
-            code="second-release",
-            hint="look at the release again",
-        ) from None
+            "this bundle was prepared before the ledger of content", code="not-prepared", hint="request it again"
+        )
+    return path.read_bytes()
+
+
+def _refuse_released_since(service: Service, connection: Connection, row: Row[Any], content: bytes) -> int:
+    """Compare with what was approved since the bundle was prepared; the number of the newest entry."""
+    entry = ledger.open_entry(service.vault, row.id, content)
+    last = int(row.checks.get("compared", 0))
+    file, alarm_share = (row.project_id, int(row.checks["data_version"])), service.settings.ledger_alarm
+    for earlier in ledger.entries_after(connection, service.vault, last):
+        last = earlier.number
+        alike = ledger.find_alike(entry, earlier, file=file, alarm_share=alarm_share)
+        if alike is not None and alike.alarm:
+            raise Conflict(
+                "these records have been released since this bundle was prepared",
+                code="differencing-unknown",
+                hint="request the release again: what comparing the two would tell has to be known first",
+            )
+    return last
+
+
+def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], override_reason: str) -> None:
+    if not ledger.alarms(row) or override_reason.strip():
+        return
+    seen = [each["sentence"] for each in ledger.visible(caller, mine, row) if each["alarm"]]
+    raise Conflict(
+        " ".join([ledger.sentence(caller, mine, row), *seen]),
+        code="second-release",
+        hint="reject it, or approve it with override_reason",
+        differencing=seen,
+    )
 
 
 def reject(service: Service, access: ProjectAccess, release_id: str, *, reason: str) -> None:
@@ -165,32 +193,6 @@ def _decide(
     }
     if connection.execute(update(releases).where(undecided).values(**values, version=row.version + 1)).rowcount != 1:
         raise Conflict("somebody else has decided at the same moment", code="not-requested")
-
-
-def _enter(connection: Connection, caller: Caller, row: Row[Any], override_reason: str) -> int:
-    """Take the next place of this lineage in the ledger, if it may be taken."""
-    before = [each["id"] for each in earlier_releases(connection, row.lineage)]
-    shown = {each["release_id"]: each["sentence"] for each in row.differencing or ()}
-    if set(before) - set(shown):
-        raise Conflict(
-            "these records have been released since this bundle was prepared",
-            code="differencing-unknown",
-            hint="request the release again: what comparing the two would tell has to be known first",
-        )
-    if before and not override_reason.strip():
-        raise Conflict(
-            "these records have been released before. " + " ".join(shown[each] for each in before),
-            code="second-release",
-            hint="reject it, or approve it with override_reason",
-            differencing=[shown[each] for each in before],
-        )
-    # The place after those that were looked at, not after those that are there by now: where somebody has taken it
-    # since, the primary key refuses.
-    number = len(before) + 1
-    entry = {"lineage": row.lineage, "number": number, "release_id": row.id, "manifest_hash": row.manifest_hash}
-    entry |= {"approved_by": caller.id, "approved_at": now(), "override_reason": override_reason if before else ""}
-    connection.execute(insert(ledger).values(**entry))
-    return number
 
 
 def bundle_folder(service: Service, row: Row[Any]) -> Path:

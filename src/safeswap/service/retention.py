@@ -57,7 +57,7 @@ def sweep(database: Database, store: Store, settings: Settings, *, at: float | N
 
 
 def _emptied(connection: Connection, which: ColumnElement[bool]) -> bool:
-    nothing: dict[str, Any] = {"name": "", "file_name": "", "fingerprint": "", "records": 0}
+    nothing: dict[str, Any] = {"name": "", "file_name": "", "records": 0}
     nothing |= {"description": null(), "recipe": null(), "state": "deleted", "version": projects.c.version + 1}
     return (
         connection.execute(update(projects).where(which, projects.c.state != "deleted").values(nothing)).rowcount == 1

@@ -84,6 +84,9 @@ class Settings(BaseModel):
     analysts_export: bool = Field(default=False, description="Whether analysts may export confidential data.")
     metrics: bool | None = Field(default=None, description="Whether everybody sees /metrics; unset: on loopback only.")
     api_pages: bool | None = Field(default=None, description="Whether everybody sees /api/docs; unset: the same.")
+    ledger_alarm: float = Field(
+        default=0.5, gt=0, le=1, description="Share of records released before from which a release needs a reason."
+    )
     retention_days: int = Field(default=0, ge=0, description="Days after which an idle project is deleted; 0: never.")
     session_minutes: int = Field(default=30, gt=0, description="A log-in ends after this long without use.")
     session_hours: int = Field(default=12, gt=0, description="A log-in ends after this long in any case.")

@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -102,7 +103,6 @@ projects = Table(
     Column("file_name", String(255), nullable=False, default=""),
     Column("data_version", Integer, nullable=False, default=0),  # counts what was read in: names its folder
     Column("records", Integer, nullable=False, default=0),
-    Column("fingerprint", String(128), nullable=False, default=""),  # by what the records are known to the ledger
     Column("description", JSON),  # attributes, kinds, levels, frequencies with small counts hidden
     Column("recipe", JSON),  # the ARGUS steps in force, and those before and after (recipes.py)
     Column("created_by", _ID, ForeignKey("users.id"), nullable=False),
@@ -174,7 +174,6 @@ releases = Table(
     Column("job_id", _ID, ForeignKey("jobs.id"), unique=True),
     Column("state", String(20), nullable=False),  # preparing, requested, approved, rejected, failed
     Column("terms", JSON, nullable=False),
-    Column("lineage", String(128), nullable=False, default=""),
     Column("manifest_hash", _HASH, nullable=False, default=""),
     Column("checks", JSON),
     Column("differencing", JSON),
@@ -189,13 +188,15 @@ releases = Table(
     CheckConstraint("state <> 'approved' OR decided_by <> requested_by OR single_user", name="four_eyes"),
 )
 
-ledger = Table(  # what has left, by lineage; a project's deletion does not take its entries along
+ledger = Table(  # what has left; a project's deletion does not take its entries along
     "ledger",
     metadata,
-    Column("lineage", String(128), primary_key=True),
-    Column("number", Integer, primary_key=True),  # the primary key refuses the same place twice
+    Column("number", Integer, primary_key=True, autoincrement=False),  # the primary key refuses the same place twice
     Column("release_id", _ID, nullable=False, unique=True),
+    Column("project_id", _ID, nullable=False, default=""),
+    Column("data_version", Integer, nullable=False, default=0),
     Column("manifest_hash", _HASH, nullable=False),
+    Column("content", LargeBinary),  # the sealed entry; none for a release from before the ledger of content
     Column("approved_by", _ID, nullable=False),
     Column("approved_at", Float, nullable=False),
     Column("override_reason", Text, nullable=False, default=""),

@@ -135,6 +135,7 @@ class Worker:
     def _order(self, claim: Claim) -> dict[str, Any]:
         def project() -> dict[str, Any]:
             with self._database.read() as connection:
+                hooks.prepare(connection, claim, self._settings, self._packages)
                 row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().first()
                 return dict(row) if row is not None else {}
 

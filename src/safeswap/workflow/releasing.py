@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from safeswap.errors import SpecError
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep
@@ -18,6 +19,8 @@ from safeswap.workflow.recoding import as_recipe
 if TYPE_CHECKING:
     from safeswap.io.publish import Published
     from safeswap.io.scan import Verification
+    from safeswap.model.ledger import Ledger
+    from safeswap.model.microdata import Microdata
 
 
 def release(
@@ -33,8 +36,10 @@ def release(
     date: str = "",
     tolerance: int = 3,
     publish_rate: bool = False,
-    second_release: bool = False,
+    second_release: str = "",
     unmasked: bool = False,
+    ledger: Ledger | None = None,
+    before: Microdata | None = None,
     recipe: Any = None,
     force: bool = False,
 ) -> Published:
@@ -42,8 +47,9 @@ def release(
 
     ``public`` gets the bundle: data in a keyed random order with new identifiers or none, a dictionary rebuilt from the
     released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both appear
-    complete or not at all; if any check fails nothing is written. One file has one release: a second one of the same
-    records is refused unless ``second_release`` says that it is wanted.
+    complete or not at all; if any check fails nothing is written. One file has one release: where at least half of the
+    records were released before, by the agency's ledger, it is refused unless ``second_release`` gives a reason.
+    ``ledger`` is another ledger than that of the configuration, ``before`` the file as it was before any recipe.
 
     A release in which no value was changed is refused unless ``unmasked`` states that it is meant; the report says so.
 
@@ -62,13 +68,17 @@ def release(
     from safeswap import registry
     from safeswap.io.publish import Terms, check_and_write
 
+    if not isinstance(second_release, str):
+        raise SpecError(
+            "second_release is not a text", code="bad-reason", hint='say why, e.g. second_release="corrected weights"'
+        )
     method = registry.method(masked.spec.method)
-    before = masked.original.past or as_recipe(recipe or ()).past
+    past = masked.original.past or as_recipe(recipe or ()).past
     terms = Terms(
         method=method.title,
-        earlier=_titles(before),
-        tell_kept=all(step.method == "recode" for step in before),
-        recoded=tuple(dict.fromkeys(name for step in before for name in step.attributes)),
+        earlier=_titles(past),
+        tell_kept=all(step.method == "recode" for step in past),
+        recoded=tuple(dict.fromkeys(name for step in past for name in step.attributes)),
         data_format=data_format,
         identifiers=identifiers,
         drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
@@ -80,8 +90,16 @@ def release(
         unmasked=unmasked,
         force=force,
     )
-    invariants = method.invariants(masked.original, masked.spec)
-    return check_and_write(masked, public=public, audit=audit, key=key, invariants=invariants, terms=terms)
+    return check_and_write(
+        masked,
+        public=public,
+        audit=audit,
+        key=key,
+        invariants=method.invariants(masked.original, masked.spec),
+        terms=terms,
+        ledger=ledger,
+        before=before,
+    )
 
 
 def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:

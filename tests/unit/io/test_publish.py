@@ -10,7 +10,6 @@ from tests.hand_made import KEY, PROMISES, masked_by, masked_survey, survey, tru
 from safeswap.errors import InputError, OutputError, UnsafeRelease
 from safeswap.io import atomic, bundle, publish
 from safeswap.io.audit import read_audit, read_audit_json
-from safeswap.io.lineage import fingerprint
 from safeswap.io.publish import Published, Terms, check_and_write
 from safeswap.io.scan import verify_bundle
 from safeswap.model.audit import Exchange
@@ -59,7 +58,7 @@ def test_the_public_facts_say_what_is_kept_of_the_released_columns(tmp_path):
 def test_the_rate_is_published_only_by_decision(tmp_path):
     masked = masked_survey()
     assert "rate" not in facts(released(masked, tmp_path))
-    told = facts(released(masked, tmp_path, public="told", audit="other", publish_rate=True))
+    told = facts(released(masked, tmp_path, public="told", audit="other", publish_rate=True, second_release="the rate"))
     assert told["rate"] == pytest.approx(2 * masked.audit.made / 400)
 
 
@@ -131,9 +130,13 @@ def test_a_second_release_of_the_same_records_needs_a_decision(tmp_path):
     races = [m.data.table["Race"].to_pylist() for m in (first, second)]
     assert told["differ"] == sum(a != b for a, b in zip(*races, strict=True)) > 0
     assert told["touched_now"] == 2 * second.audit.made
-    done = released(second, tmp_path, public="second", second_release=True)
+    with pytest.raises(UnsafeRelease):
+        released(second, tmp_path, public="second", second_release="   ")
+    done = released(second, tmp_path, public="second", second_release="a better rate")
     assert done.differencing[0].differ == told["differ"]
-    assert read_audit_json(done.audit)["notes"]["differencing"][0]["differ"] == told["differ"]
+    notes = read_audit_json(done.audit)["notes"]
+    assert notes["differencing"][0]["differ"] == told["differ"]
+    assert notes["terms"]["second_release"] == "a better rate"
     assert verify_bundle(tmp_path / "second").records == 400
 
 
@@ -152,22 +155,6 @@ def test_the_same_records_are_known_in_another_order_and_under_another_key(tmp_p
 def test_other_records_are_other_records(tmp_path):
     released(masked_survey(survey(400)), tmp_path)
     assert released(masked_survey(survey(401)), tmp_path, public="second").differencing == ()
-
-
-def test_records_without_identifiers_are_known_by_their_distributions():
-    data = survey()
-    names = data.attributes[1:]
-    attributes = tuple(data.schema[n] for n in names)
-
-    def of(table: pa.Table) -> str:
-        return fingerprint(Microdata(table.select(list(names)), Schema(attributes=attributes))).records
-
-    order = pa.array(np.random.default_rng(4).permutation(400))
-    assert of(data.table) == of(data.table.take(order))
-    assert of(data.table) != of(survey(400, seed=9).table)
-    ages = data.table["Age"].to_pylist()
-    ages[0] = "<25" if ages[0] != "<25" else ">55"
-    assert of(data.table) != of(data.table.set_column(4, "Age", pa.array(ages)))
 
 
 def test_the_same_release_once_more_is_no_second_one(tmp_path):
@@ -194,8 +181,8 @@ STEPS = [
     (publish, "verify"),
     (publish, "prepare_release"),
     (publish, "fill_bundle"),
-    (publish, "fingerprint"),
-    (publish, "earlier_releases"),
+    (publish, "make_entry"),
+    (publish, "_read_others"),
     (publish, "write_audit"),
     (bundle, "write_data"),
     (bundle, "public_report"),

@@ -41,13 +41,18 @@ class Place:
         common = {"project_id": project, "job_id": job}
         made = {"id": f"r{project[:8]}", "kind": "masking", "data_version": 1, "spec": {}, "summary": {}}
         left = {"id": f"e{project[:8]}", "masking_id": made["id"], "state": "approved", "terms": {}}
+        place = self.count(ledger) + 1
         with self.database.write() as connection:
             connection.execute(insert(members).values(project_id=project, user_id=self.user, added_at=now()))
             connection.execute(insert(results).values(**common, **made, created_by=self.user, created_at=now()))
             connection.execute(insert(releases).values(**common, **left, requested_by=self.user, requested_at=now()))
             connection.execute(
                 insert(ledger).values(
-                    lineage=project, number=1, release_id=left["id"], manifest_hash="0", approved_by="b", approved_at=1
+                    number=place,
+                    release_id=left["id"],
+                    manifest_hash="0",
+                    approved_by="b",
+                    approved_at=1,
                 )
             )
         (self.store.data(project, 1) / "data.parquet").write_text("Rareville")

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from sqlalchemy import Row, select
 
-from safeswap.service import auditlog, releases, tables
+from safeswap.service import auditlog, ledger, releases, tables
 from safeswap.service.archive import zipped
 from safeswap.service.etags import set_etag
 from safeswap.service.headers import REPORT_POLICY
 from safeswap.service.paging import Page, Paged, page_of
 from safeswap.service.problems import Conflict, Forbidden, NotFound
-from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.roles import ProjectAccess, Role, project
 from safeswap.service.schemas.common import moment
 from safeswap.service.schemas.releases import (
     Approval,
@@ -55,12 +55,13 @@ def list_releases(request: Request, access: Reader, paging: Paged) -> Page[Relea
     service = service_of(request)
     statement = _with_names().where(tables.releases.c.project_id == access.id)
     with service.database.read() as connection:
+        mine = ledger.memberships(connection, access.user.id)
         return page_of(
             connection,
             statement,
             order=(tables.releases.c.requested_at, tables.releases.c.id),
             paging=paging,
-            make=lambda row: _shown(service, access, row),
+            make=lambda row: _shown(service, access, row, mine),
         )
 
 
@@ -139,11 +140,12 @@ def _with_names() -> Any:
 def _answer(service: Service, access: ProjectAccess, release_id: str) -> ReleaseAnswer:
     with service.database.read() as connection:
         row = connection.execute(_with_names().where(tables.releases.c.id == release_id)).one()
-    return _shown(service, access, row)
+        mine = ledger.memberships(connection, access.user.id)
+    return _shown(service, access, row, mine)
 
 
-def _shown(service: Service, access: ProjectAccess, row: Row[Any]) -> ReleaseAnswer:
-    checks = row.checks or {}
+def _shown(service: Service, access: ProjectAccess, row: Row[Any], mine: frozenset[str]) -> ReleaseAnswer:
+    checks, decides = row.checks or {}, access.user.role == Role.OFFICER
     return ReleaseAnswer(
         id=row.id,
         project_id=row.project_id,
@@ -156,12 +158,21 @@ def _shown(service: Service, access: ProjectAccess, row: Row[Any]) -> ReleaseAns
         files=[BundleFile(**each) for each in checks.get("files", ())],
         checks=[Check(**each) for each in checks.get("verified", ())],
         remarks=checks.get("remarks", []),
-        differencing=[DifferencingAnswer(**each) for each in row.differencing or ()],
+        ledger=ledger.sentence(access.user, mine, row),
+        needs_reason=decides and bool(ledger.alarms(row)),
+        differencing=[_finding(each) for each in ledger.visible(access.user, mine, row)],
         requested_by=row.asked_by,
         requested_at=moment(row.requested_at),
         decided_by=row.decided_by_name or "",
         decided_at=moment(row.decided_at),
-        reason=row.reason,
+        # The reason of an approval says that there was an alarm.
+        reason=row.reason if decides or row.state != "approved" else "",
         may_approve=releases.may_approve(service, access.user, row),
         may_download=releases.may_download(access.user, row),
+    )
+
+
+def _finding(each: dict[str, Any]) -> DifferencingAnswer:
+    return DifferencingAnswer(
+        release_id=each["release_id"], alarm=each["alarm"], sentence=each["sentence"], differ=each["differ"]
     )

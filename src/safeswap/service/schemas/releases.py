@@ -56,9 +56,10 @@ class Rejection(Wire):
 
 
 class DifferencingAnswer(Wire):
-    """What somebody who holds an earlier release of the same records and this one would see."""
+    """An earlier release with the same records or identifiers, and what comparing the two would tell."""
 
     release_id: str = Field(description="The earlier release.")
+    alarm: bool = Field(description="Whether it holds so many of the records that a reason is needed.")
     sentence: str
     differ: int | None = Field(default=None, description="Records that differ, where that can be counted.")
 
@@ -94,6 +95,8 @@ class ReleaseAnswer(Wire):
             files=[],
             checks=[{"sentence": "Every margin of Race is kept.", "ok": True}],
             remarks=[],
+            ledger="The ledger shows no sign that these records have been released before.",
+            needs_reason=False,
             differencing=[],
             requested_by="ada",
             requested_at="2026-01-01T09:00:00Z",
@@ -116,11 +119,15 @@ class ReleaseAnswer(Wire):
     files: list[BundleFile]
     checks: list[Check]
     remarks: list[str]
-    differencing: list[DifferencingAnswer] = Field(description="Against what has been released before.")
+    ledger: str = Field(description="Whether the records were released before, as far as who asks may know.")
+    needs_reason: bool = Field(description="Whether an approval needs override_reason; officers only.")
+    differencing: list[DifferencingAnswer] = Field(
+        description="Earlier releases, for an officer who is a member of their projects."
+    )
     requested_by: str
     requested_at: datetime | None
     decided_by: str
     decided_at: datetime | None
-    reason: str = Field(description="Of a rejection, a failure, or a second release.")
+    reason: str = Field(description="Of a rejection or a failure; of a second release, for officers.")
     may_approve: bool = Field(description="Whether who asks may approve it now.")
     may_download: bool = Field(description="Whether who asks may download it now.")

@@ -32,6 +32,7 @@ DATA = "data.parquet"
 SCHEMA = "schema.json"
 
 Run: TypeAlias = "Callable[[Context, dict[str, Any]], dict[str, Any]]"
+Prepare: TypeAlias = "Callable[[Connection, Claim, Store], None]"
 Finish: TypeAlias = "Callable[[Connection, JobRow, dict[str, Any], Store], dict[str, Any] | None]"
 Failed: TypeAlias = "Callable[[Connection, JobRow, dict[str, Any], Store], None]"
 
@@ -44,14 +45,17 @@ class Cancelled(Exception):  # noqa: N818  (nothing went wrong)
 class Task:
     """One kind of job.
 
-    ``run`` does it, in a process of its own, and gives what is kept as the job's result. ``finish`` is called by the
-    worker within the transaction that makes the job succeed, ``failed`` within the one that ends it otherwise: rows are
-    changed there. ``clean`` is called when the job has ended for good, whatever came of it: files are erased there.
-    ``limits`` says which limits the process is under; what reads files of strangers is under "parse".
+    ``prepare`` is called by the worker before the process has the job: it lays out, in the folder for temporary files,
+    what the job needs of the database. ``run`` does the job, in a process of its own, and gives what is kept as its
+    result. ``finish`` is called by the worker within the transaction that makes the job succeed, ``failed`` within the
+    one that ends it otherwise: rows are changed there. ``clean`` is called when the job has ended for good, whatever
+    came of it: files are erased there. ``limits`` says which limits the process is under; what reads files of strangers
+    is under "parse".
     """
 
     name: str
     run: Run
+    prepare: Prepare | None = None
     finish: Finish | None = None
     failed: Failed | None = None
     clean: Callable[[Claim, Store], None] | None = None

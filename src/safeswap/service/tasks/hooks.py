@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from safeswap.service.settings import Settings
 
 
+def prepare(connection: Connection, claim: Claim, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
+    """Let the task lay out what a job of its kind needs of the database."""
+    hook = find(claim.kind, packages).prepare
+    if hook is not None:
+        hook(connection, claim, Store(settings))
+
+
 def failed(connection: Connection, job: JobRow, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
     """Let the task know that a job of its kind has failed or was cancelled for good."""
     if job["kind"] not in kinds(packages):

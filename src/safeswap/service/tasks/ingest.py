@@ -54,7 +54,6 @@ def keep(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]
         "part": folder.name,
         "file_name": safe_name(file_name),
         "records": len(data),
-        "fingerprint": _fingerprint(data),
         "description": workflow.describe(data, tolerance=int(context.project["tolerance"])).as_dict(),
     }
 
@@ -118,12 +117,6 @@ def _taken(path: Path, folders: tuple[Path, ...]) -> Path:
     return path
 
 
-def _fingerprint(data: Microdata) -> str:
-    from safeswap.io.lineage import fingerprint
-
-    return fingerprint(data).records
-
-
 def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], store: Store) -> dict[str, Any]:
     """Give the data their number, and the project what was found in them."""
     mine = projects.c.id == job["project_id"]
@@ -135,7 +128,7 @@ def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], store: 
     target = store.data(job["project_id"], number)
     erase(target)  # of an attempt that came this far and was killed before it could be known
     (store.data(job["project_id"], 0) / outcome["part"]).rename(target)
-    found = {name: outcome[name] for name in ("records", "fingerprint", "description")}
+    found = {name: outcome[name] for name in ("records", "description")}
     if outcome["file_name"] and "from_version" not in job["payload"]:
         found["file_name"] = outcome["file_name"]
     connection.execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ from sqlalchemy import Connection, update
 
 from safeswap import workflow
 from safeswap.errors import SpecError
+from safeswap.io.differencing import difference
 from safeswap.io.manifest import read_manifest
-from safeswap.service import auditlog
+from safeswap.model.ledger import Entry, Likeness
+from safeswap.model.masked import Masked
+from safeswap.service import auditlog, ledger
 from safeswap.service.durable import sync_folder
 from safeswap.service.erase import erase
 from safeswap.service.jobs import JobRow
@@ -19,12 +23,9 @@ from safeswap.service.tables import releases
 from safeswap.service.tasks.context import Context, Task
 from safeswap.service.tasks.prepared import masked_data
 
-BUNDLE, AUDIT = "bundle", "audit"
+BUNDLE, AUDIT, ENTRY = "bundle", "audit", "ledger.sealed"
 
-_UNKNOWN = (
-    "These records have been released before; the confidential record of that release cannot be laid beside this one, "
-    "so what comparing the two would tell cannot be counted."
-)
+_LATER = "An officer decides, and is shown what the ledger says."
 
 
 def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     masked = masked_data(context, payload)
     context.progress(0.4, "verifying and writing the bundle")
     folder = _new_folder(context.store.release(context.project_id, payload["release_id"]), context.job.fence)
-    earlier = _open_earlier(context, payload["earlier"])
+    new = ledger.NewEntry(ledger.secret_of(context.vault))
     published = workflow.release(
         masked,
         folder / BUNDLE,
@@ -43,11 +44,17 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         key=context.key(),
         tolerance=payload["tolerance"],
         recipe=payload.get("recipe"),
-        second_release=True,  # not refused here: the officer decides, and is shown what the library finds
+        second_release=_LATER,
+        ledger=new,
+        before=context.data(),
         **payload["terms"],
     )
+    (entry,) = new.entered
+    context.progress(0.8, "comparing with what was released before")
+    compared, alike = _find_alike(context, payload, entry, masked)
     context.progress(0.9, "sealing the confidential record")
     context.vault.seal_folder(published.audit, folder / AUDIT, record_context(payload["release_id"]))
+    (folder / ENTRY).write_bytes(ledger.seal_entry(context.vault, payload["release_id"], entry))
     sync_folder(folder)  # before anybody is told of it
     sums = read_manifest(published.public).files
     return {
@@ -56,6 +63,8 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         "manifest_hash": published.manifest_sha256,
         "checks": {
             "folder": folder.name,
+            "data_version": payload["data_version"],
+            "compared": compared,
             "records": published.records,
             "verified": [{"sentence": each.sentence, "ok": each.ok} for each in published.findings],
             "remarks": [
@@ -65,7 +74,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
             ],
             "files": [{"name": name, "size": size, "sha256": sha} for name, (size, sha) in sorted(sums.items())],
         },
-        "differencing": _told(payload["earlier"], earlier, published.differencing),
+        "differencing": alike,
     }
 
 
@@ -104,41 +113,45 @@ def record_context(release_id: str) -> str:
     return f"release {release_id}"
 
 
-def _open_earlier(context: Context, earlier: list[dict[str, str]]) -> dict[str, str]:
-    """Lay the records of earlier releases where the library looks for them; the release of each folder's name."""
-    opened = {}
-    (context.scratch / AUDIT).mkdir(mode=0o700, exist_ok=True)
-    for each in earlier:
-        sealed = _sealed(context, each)
-        if sealed is not None:
-            name = f"release-{each['id'][:16]}"
-            context.vault.open_folder(sealed, context.scratch / AUDIT / name, record_context(each["id"]))
-            opened[name] = each["id"]
-    return opened
+def _find_alike(
+    context: Context, payload: dict[str, Any], entry: Entry, masked: Masked
+) -> tuple[int, list[dict[str, Any]]]:
+    """The number of the last entry that was compared, and the earlier releases that have records in common."""
+    last, found = 0, []
+    known = {each["id"]: each for each in payload["comparable"]}
+    file, alarm_share = (context.project_id, payload["data_version"]), context.settings.ledger_alarm
+    for earlier in ledger.laid_out(context.scratch, context.vault):
+        last = earlier.number
+        alike = ledger.find_alike(entry, earlier, file=file, alarm_share=alarm_share)
+        if alike is not None:
+            told = _describe(context, known.get(earlier.release_id), alike, earlier.entry, masked)
+            told |= {"release_id": earlier.release_id, "project_id": earlier.project_id, "alarm": alike.alarm}
+            found.append(told)
+    return last, found
 
 
-def _sealed(context: Context, earlier: dict[str, str]) -> Path | None:
-    """The sealed record of an earlier release; None where its project has been deleted."""
-    if not earlier["folder"] or not context.store.exists(earlier["project_id"]):
+def _describe(
+    context: Context, known: dict[str, str] | None, alike: Likeness, earlier: Entry | None, masked: Masked
+) -> dict[str, Any]:
+    """The words and figures for an officer of both projects; where there is none, nothing is computed."""
+    if known is None or earlier is None or not alike.alarm:
+        return {"sentence": alike.sentence, "differ": None}
+    sealed = _find_record(context, known)
+    record = context.scratch / "earlier" / known["id"]
+    if sealed is not None:
+        record.parent.mkdir(mode=0o700, exist_ok=True)
+        context.vault.open_folder(sealed, record, record_context(known["id"]))
+    secret = ledger.secret_of(context.vault)
+    compared = difference(masked, alike, replace(earlier, record=str(record) if sealed else ""), secret=secret)
+    return {"sentence": compared.sentence, "differ": compared.differ}
+
+
+def _find_record(context: Context, known: dict[str, str]) -> Path | None:
+    """The sealed record of an earlier release; None where it is not there any more."""
+    if not known["folder"] or not context.store.exists(known["project_id"]):
         return None
-    folder = context.store.release(earlier["project_id"], earlier["id"]) / earlier["folder"] / AUDIT
+    folder = context.store.release(known["project_id"], known["id"]) / known["folder"] / AUDIT
     return folder if folder.is_dir() else None
-
-
-def _told(earlier: list[dict[str, str]], opened: dict[str, str], found: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """One sentence for every earlier release, whether or not the two could be compared."""
-    known = {opened[each.earlier]: each for each in found if each.earlier in opened}
-    told = []
-    for each in earlier:
-        compared = known.get(each["id"])
-        told.append(
-            {
-                "release_id": each["id"],
-                "sentence": compared.sentence if compared is not None else _UNKNOWN,
-                "differ": compared.differ if compared is not None else None,
-            }
-        )
-    return told
 
 
 def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], _store: Store) -> dict[str, Any]:
@@ -169,4 +182,4 @@ def _settle(connection: Connection, release_id: str, **values: Any) -> None:
     connection.execute(update(releases).where(waiting).values(**values, version=releases.c.version + 1))
 
 
-TASK = Task("release", run, finish=finish, failed=failed)
+TASK = Task("release", run, prepare=ledger.lay_out, finish=finish, failed=failed)

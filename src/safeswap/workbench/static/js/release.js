@@ -62,14 +62,15 @@ async function open(release) {
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Holds: " : "Does not hold: "), name(check.sentence))));
   fill(byId("remarks"), release.remarks.map((text) => el("p", { class: "warning" }, name(text))));
-  fill(byId("differencing"), release.differencing.length ? [el("h3", {}, "These records have been released before"), ...release.differencing.map((each) => el("p", { class: "warning" }, name(each.sentence)))] : null);
+  fill(byId("differencing"), release.ledger ? [el("h3", {}, "Released before?"), el("p", { class: release.needs_reason ? "warning" : "note" }, release.ledger),
+    ...release.differencing.map((each) => el("p", { class: each.alarm ? "warning" : "note" }, name(each.sentence)))] : null);
   fill(byId("files"), release.files.map((file) => el("tr", {}, el("td", {}, name(file.name)), el("td", { class: "n" }, count(file.size)), el("td", { class: "mono", title: file.sha256 }, `${file.sha256.slice(0, 16)}…`))));
   byId("details").hidden = !release.files.length && !release.checks.length;
   byId("hash").textContent = release.manifest_hash || "not yet";
   fill(byId("who-line"), "Asked for by ", name(release.requested_by), release.decided_by ? [", decided by ", name(release.decided_by)] : null, ".",
     release.state === "requested" && !release.may_approve ? " Another person with the role of officer has to look at it." : null);
   byId("decide").hidden = !release.may_approve;
-  byId("override-box").hidden = !release.differencing.length;
+  byId("override-box").hidden = !release.needs_reason;
   byId("looked").checked = false;
   byId("approve").disabled = true;
   byId("download").hidden = !release.may_download;
