@@ -206,7 +206,7 @@ def _explain(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         code, full = getattr(error, "sqlite_errorname", ""), "SQLITE_FULL"
         raise OutputError(
-            f"the ledger {path.name!r} cannot be written: {error}",
+            f"the ledger {path.name!r} cannot be used: {code or 'SQLite refused'}",
             code="disk-full" if code == full else "ledger-busy" if code == "SQLITE_BUSY" else "no-ledger",
             hint="wait until other releases are done, and check the permissions of the file",
             file=str(path),

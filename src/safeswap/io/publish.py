@@ -335,10 +335,8 @@ def _remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) -> list
     found = []
     names = [each.release for each, _ in likenesses if not each.alarm and each.identifiers >= ALARM_SHARE]
     if names:
-        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-        told = (
-            f"Most identifiers also occur in {', '.join(names[-3:])}{more}; the contents differ, so this is no alarm."
-        )
+        others = f"{names[-1]} and {len(names) - 1:,} more" if len(names) > 1 else names[-1]
+        told = f"Most identifiers also occur in {others}; the contents differ, so this is no alarm."
         found.append(warning("equal-identifiers", told))
     if likenesses and not has_content(entry.original):
         found.append(warning("little-content", f"These columns are too few or too coarse to compare. {NOT_SEEN}"))

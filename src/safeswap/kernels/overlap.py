@@ -55,6 +55,7 @@ class Overlap(NamedTuple):
     agreeing: int  # views
     compared: int  # views
     alarm: bool
+    closeness: float  # mean share over the views that could be compared: tells which of two files is nearer
 
 
 def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_SHARE) -> Overlap:
@@ -76,7 +77,8 @@ def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_S
     alarm = _is_alarm(other, agreeing, compared)
     told = agreeing if alarm else np.argsort(-z)[:1]
     estimate = float(np.median(share[told])) if len(told) else 0.0
-    return Overlap(min(max(estimate, 0.0), 1.0), float(z.max(initial=0.0)), len(agreeing), compared, alarm)
+    closeness = float(np.clip(share, 0.0, 1.0).sum()) / max(compared, 1)
+    return Overlap(min(max(estimate, 0.0), 1.0), float(z.max(initial=0.0)), len(agreeing), compared, alarm, closeness)
 
 
 def has_content(sketch: Sketch) -> bool:

@@ -41,7 +41,7 @@ SAMPLE = 4096
 WIDEST = 8  # columns of a view
 
 _MOST_VIEWS, _MOST_TRIED = 384, 4000
-_LARGE, _VIEWS_IF_LARGE = 2_000_000, 128  # a large file needs fewer views, and each costs a pass
+_LARGE, _VIEWS_IF_LARGE = 500_000, 128  # a large file needs fewer views, and each costs a pass
 _WIDE_VIEWS = 16
 _FINE = 200  # cells in the sample from which a view is used; from three times as many no column is added
 _FREQUENT = 8  # records of the sample that a value needs to mark its column

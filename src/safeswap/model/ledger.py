@@ -191,7 +191,7 @@ def compare(now: Entry, earlier: Entry, *, alarm_share: float = ALARM_SHARE) -> 
     sides: list[tuple[Literal["original", "released"], Sketch]]
     sides = [("original", earlier.original), ("released", earlier.released)]
     found = [(side, estimate_overlap(now.original, sketch, alarm_share=alarm_share)) for side, sketch in sides]
-    side, best = max(found, key=lambda each: (each[1].alarm, each[1].share if each[1].alarm else 0.0))
+    side, best = max(found, key=lambda each: (each[1].alarm, each[1].closeness))
     return Likeness(
         release=earlier.name,
         share=best.share,

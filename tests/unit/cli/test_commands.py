@@ -247,7 +247,7 @@ def test_a_second_release_of_the_same_records_is_refused_unless_wanted(safeswap,
     run = safeswap(*place.release)
     assert run.code == 6
     assert "--second-release" in run.stderr
-    assert safeswap(*place.release, "--second-release").code == 0
+    assert safeswap(*place.release, "--second-release", "a better rate").code == 0
 
 
 def test_verify_finds_a_changed_file(safeswap, place):
