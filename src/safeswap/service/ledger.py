@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
+from safeswap.errors import OutputError
 from safeswap.kernels.keyed import derive
 from safeswap.kernels.overlap import ALARM_SHARE
 from safeswap.model.ledger import NOT_SEEN, Entry, Likeness, compare
@@ -98,11 +99,18 @@ class Earlier(NamedTuple):
 
 def lay_out(connection: Connection, claim: Claim, store: Store) -> None:
     """Put the sealed entries where the job finds them, since a job has no database."""
-    folder = store.scratch(claim.id, claim.fence) / ENTRIES
-    folder.mkdir(mode=0o700, exist_ok=True)
-    for row in connection.execute(select(ledger)):
-        name = f"{row.number:08d} {row.data_version} {row.release_id} {row.project_id}"
-        (folder / name).write_bytes(row.content or b"")
+    try:
+        folder = store.scratch(claim.id, claim.fence) / ENTRIES
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for row in connection.execute(select(ledger)):
+            name = f"{row.number:08d} {row.data_version} {row.release_id} {row.project_id}"
+            (folder / name).write_bytes(row.content or b"")
+    except OSError:
+        raise OutputError(
+            "the ledger could not be laid out for the job: the disk is full or cannot be written",
+            code="disk-full",
+            hint="ask the administrator to make room",
+        ) from None
 
 
 def laid_out(folder: Path, vault: Vault) -> Iterator[Earlier]:

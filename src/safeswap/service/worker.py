@@ -125,6 +125,8 @@ class Worker:
             if last is None:
                 return self._stopped(claim, process)
             return self._concluded(claim, process, last)
+        except SafeswapError as error:  # what the job needs could not be laid out
+            return self._failed(claim, error, retry=False)
         except (ValueError, KeyError, TypeError):  # not what a process of ours says: whatever it read has taken it over
             garbled = InternalError("the process that did the job said what makes no sense", code="job-garbled")
             return self._failed(claim, garbled, retry=False)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.runtime.environment import EnvironmentContext
 from sqlalchemy import text
 
 from safeswap.errors import InternalError
+from safeswap.service import migrate
 from safeswap.service.database import open_database
 from safeswap.service.migrate import check, newest, upgrade
 from safeswap.service.tables import metadata
@@ -101,3 +104,22 @@ def test_a_step_that_breaks_leaves_nothing_behind(address, monkeypatch):
         upgrade(database)
     with database.read() as connection:
         assert connection.execute(text("SELECT name FROM sqlite_master")).all() == []
+
+
+def test_releases_from_before_the_ledger_of_content_keep_their_places(address):
+    database, script = open_database(address), migrate._script()
+    with (
+        database.write() as connection,
+        EnvironmentContext(Config(), script, fn=lambda at, _: script._upgrade_revs("0001", at)) as environment,
+    ):
+        environment.configure(connection=connection, target_metadata=metadata)
+        environment.run_migrations()
+        for lineage, number, release, at in (("a", 1, "r1", 1.0), ("a", 2, "r3", 3.0), ("b", 1, "r2", 2.0)):
+            values = {"lineage": lineage, "number": number, "release": release, "at": at}
+            row = ":lineage, :number, :release, 'manifest', 'olga', :at, ''"
+            connection.execute(text(f"INSERT INTO ledger VALUES ({row})"), values)
+    upgrade(database)
+    with database.read() as connection:
+        found = connection.execute(text("SELECT number, release_id, content FROM ledger ORDER BY number")).all()
+    assert [tuple(row) for row in found] == [(1, "r1", None), (2, "r2", None), (3, "r3", None)]
+    assert differences(address) == []
