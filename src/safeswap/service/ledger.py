@@ -69,7 +69,7 @@ def _context(release_id: str) -> str:
 class NewEntry:
     """A ledger that shows nothing and takes down what a release would enter: comparing and deciding come later."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     alarm_share: float = ALARM_SHARE
     entered: list[Entry] = field(default_factory=list)
 
