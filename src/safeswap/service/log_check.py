@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, select, text
 from safeswap.service import auditlog
 from safeswap.service.auditlog import Anchor, Verdict
 from safeswap.service.database import Database
-from safeswap.service.tables import audit_log, releases, users
+from safeswap.service.tables import audit_log, ledger, releases, users
 
 Entries: TypeAlias = "list[Row[Any]]"
 Comparison: TypeAlias = "Callable[[Connection, Entries], str]"
@@ -72,5 +72,18 @@ def compare_releases(connection: Connection, entries: Entries) -> str:
     return ""
 
 
-COMPARISONS: tuple[Comparison, ...] = (compare_releases,)
+def compare_ledger(connection: Connection, entries: Entries) -> str:
+    """Every release in the ledger was approved with that manifest, says the log; and every approval is in the ledger."""
+    logged = {entry.subject: entry for entry in entries if entry.action == "release.approve"}
+    entered = {row.release_id: row.manifest_hash for row in connection.execute(select(ledger))}
+    for release_id, manifest_hash in entered.items():
+        if release_id not in logged:
+            return f"release {release_id} is in the ledger, and the log does not say that it was approved"
+        if json.loads(logged[release_id].detail).get("manifest_hash") != manifest_hash:
+            return f"release {release_id} is in the ledger with another manifest than in the log"
+    missing = next((release_id for release_id in logged if release_id not in entered), "")
+    return f"release {missing} was approved, says the log, and is not in the ledger" if missing else ""
+
+
+COMPARISONS: tuple[Comparison, ...] = (compare_releases, compare_ledger)
 """What is compared with the log; a further table is a further function."""
