@@ -157,7 +157,7 @@ def make_spec(values: Mapping[str, Any]) -> MaskSpec:
             code="bad-spec",
             hint="add method = one of: " + ", ".join(method_names()),
         )
-    return method(name).spec_type(**{key: value for key, value in values.items() if key != "method"})
+    return method(name).spec_type(**{str(key): value for key, value in values.items() if key != "method"})
 
 
 def _declared(group: str) -> dict[str, EntryPoint]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 
 if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
@@ -46,6 +47,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
+@checked
 @lru_cache(maxsize=4)
 def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
     """So many enterprises: division, region, size class, employees, turnover, expenditure on innovation.
@@ -62,6 +64,8 @@ def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
 
     if not 1 <= n <= _MOST:
         raise SpecError(f"n lies between 1 and {_MOST:,}", code="bad-size", hint="synthetic_enterprises(10_000)")
+    if not -(2**63) <= seed < 2**63:
+        raise SpecError("the seed is a whole number of at most 63 bits", code="bad-seed", hint="seed=1")
     division, region = _divisions(n, seed), _level(_drawn(seed, n, 1), np.linspace(1.9, 0.1, len(_REGIONS)))
     employees = _employees(n, seed)
     turnover = _turnover(n, seed, division, employees)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from safeswap.errors import OutputError, SafeswapError
 from safeswap.io.leftovers import ASIDE, claimed, sweep
+from safeswap.model.checked import checked
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
@@ -27,6 +28,7 @@ _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
+@checked
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> Iterator[Path]:
     """Give a temporary path to write to, and move it to ``path`` when the block ends without an error.
@@ -57,6 +59,7 @@ def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int
             part.unlink(missing_ok=True)
 
 
+@checked
 @contextmanager
 def atomic_directory(
     path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None, mode: int = PRIVATE_DIRECTORY

@@ -59,10 +59,14 @@ def _check_names(names: list[str], file: str) -> None:
 
 
 def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values behind an extension type."""
-    if not isinstance(column.type, pa.BaseExtensionType):
+    """The values behind an extension type, also where they are categories."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
+    if not pa.types.is_dictionary(column.type) or not isinstance(column.type.value_type, pa.BaseExtensionType):
         return column
-    return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
+    parts = [pa.DictionaryArray.from_arrays(c.indices, c.dictionary.storage, c.type.ordered) for c in column.chunks]
+    kind = pa.dictionary(column.type.index_type, column.type.value_type.storage_type, column.type.ordered)
+    return pa.chunked_array(parts, type=kind)
 
 
 def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:

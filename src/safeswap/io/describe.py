@@ -20,6 +20,7 @@ from safeswap.model.schema import Attribute
 
 _MANY_RECORDS = 1_000_000
 _MOST_CODES = 1 << 62
+MOST_TOLERANCE = 1_000_000
 
 
 def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None = None) -> Description:
@@ -36,9 +37,12 @@ def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None 
     >>> [(level.level, level.count) for level in description["Race"].levels]
     [('White', 41762), ('Non-White', 7080)]
     """
-    if tolerance < 1:
+    if not 1 <= tolerance <= MOST_TOLERANCE:
         raise SpecError(
-            "the tolerance must be at least 1", code="bad-tolerance", hint="3 is usual", parameter="tolerance"
+            f"the tolerance must be from 1 to {MOST_TOLERANCE:,}",
+            code="bad-tolerance",
+            hint="3 is usual",
+            parameter="tolerance",
         )
     names = data.schema.categorical if keys is None else tuple(keys)
     attributes = tuple(_summary(data, attribute, tolerance) for attribute in data.schema.attributes)

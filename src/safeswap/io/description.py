@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 from safeswap.model.schema import Kind
 from safeswap.model.several import several
 
@@ -107,8 +109,17 @@ class Description:
     cells: CellSummary
     warnings: tuple[str, ...]
 
+    @checked
     def __getitem__(self, name: str) -> AttributeSummary:
-        return next(a for a in self.attributes if a.name == name)
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise SpecError(
+            f"there is no attribute {name!r}",
+            code="unknown-attribute",
+            hint="the attributes are: " + ", ".join(shown(a.name) for a in self.attributes[:20]),
+            attribute=name,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for ``--json``."""

@@ -84,7 +84,14 @@ class _Pandas:
 
     def _column(self, frame: Any, position: int, name: str) -> Any:
         try:
-            return pa.array(frame.iloc[:, position], from_pandas=True)
+            return pa.array(_without_intervals(frame.iloc[:, position]), from_pandas=True)
+        except UnicodeEncodeError:
+            raise InputError(
+                f"column {name!r} holds text with half of a character (a lone surrogate)",
+                code="wrong-encoding",
+                hint="correct the text where it was read, for example by its encoding",
+                column=name,
+            ) from None
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise _mixed(name) from None
 
@@ -102,6 +109,17 @@ class _Pandas:
             values = column.to_pandas().array
             result.isetitem(position, pd.Series(values, index=frame.index))
         return result
+
+
+def _without_intervals(series: Any) -> Any:
+    """A column as Arrow can hold it: the intervals that ``pandas.cut`` makes become their text, in their order."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.IntervalDtype):
+        return series.astype(object).where(series.isna(), series.astype(str))
+    if isinstance(series.dtype, pd.CategoricalDtype) and isinstance(series.cat.categories.dtype, pd.IntervalDtype):
+        return series.cat.rename_categories(str)
+    return series
 
 
 class _Polars:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from safeswap.errors import OutputError, UnsafeRelease
+from safeswap.errors import OutputError, SpecError, UnsafeRelease
 from safeswap.io.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.io.audit import AUDIT, write_audit
 from safeswap.io.bundle import Bundle, fill_bundle, public_directory
@@ -130,6 +130,7 @@ def check_and_write(
     """
     _refuse_stamped(masked, key)
     check_format(terms.data_format)
+    _check_tolerance(terms.tolerance)
     names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
     refuse_if_any(name_remarks(names))
     target, root = Path(public), Path(audit)
@@ -187,6 +188,13 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
             f"before it was masked, the file had been masked by {insecure[0]!r} in a way that anyone can undo",
             code="not-for-release",
             hint="begin with the original file, and mask every time with a secret key (`safeswap keygen`)",
+        )
+
+
+def _check_tolerance(tolerance: int) -> None:
+    if tolerance < 1:
+        raise SpecError(
+            "the tolerance must be at least 1", code="bad-tolerance", hint="3 is usual", parameter="tolerance"
         )
 
 

@@ -21,6 +21,7 @@ from safeswap.io.limits import DEFAULT_LIMITS, Limits
 from safeswap.io.parquet import read_arrow, read_parquet
 from safeswap.io.schema_file import read_schema
 from safeswap.io.sources import Format, existing_file, format_of
+from safeswap.model.checked import checked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
@@ -38,6 +39,7 @@ class _Loaded:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
+@checked
 def read(
     source: Any,
     *,

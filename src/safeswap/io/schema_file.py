@@ -8,9 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from safeswap.errors import InputError
+from safeswap.errors import InputError, SpecError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.sources import existing_file, unreadable
 from safeswap.model.schema import Attribute, Schema
@@ -82,10 +80,15 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     stated = content.pop("format", FORMAT)
     if stated != FORMAT:
         raise _bad(file, f"the format is not {FORMAT!r}", line=1)
+    blocks = content.pop("attributes", ())
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        raise _bad(file, "the attributes are not [[attributes]] blocks", line=1)
+    attributes: list[Attribute] = []
     try:
-        return Schema.model_validate(content)
-    except ValidationError as error:
-        raise _invalid(file, text, error) from None
+        attributes.extend(Attribute(**block) for block in blocks)
+        return Schema(**content, attributes=tuple(attributes))
+    except SpecError as error:
+        raise _invalid(file, text, error, after=len(attributes), within=len(attributes) < len(blocks)) from None
 
 
 def _text(file: Path) -> str:
@@ -107,18 +110,14 @@ def _bad_toml(file: Path, message: str) -> InputError:
     return _bad(file, f"line {line} of {file.name!r} is not valid TOML", line=line, column=column)
 
 
-def _invalid(file: Path, text: str, error: ValidationError) -> InputError:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = first["loc"]
-    line, place = 1, ""
-    if where[:1] == ("attributes",) and len(where) > 1:
-        number = int(where[1])
-        line = _line_of_attribute(text, number)
-        place = ", ".join([f", attribute {number + 1}", *(str(part) for part in where[2:3])])
-    else:
-        place = "".join(f", {part}" for part in where[:1])
-    what = first["msg"].removeprefix("Value error, ")
-    return _bad(file, f"line {line} of {file.name!r}{place}: {what}", line=line)
+def _invalid(file: Path, text: str, error: SpecError, *, after: int, within: bool) -> InputError:
+    """The first problem of the attribute that follows ``after`` others, or of the file as a whole."""
+    first = error.fields["problems"][0]
+    line = _line_of_attribute(text, after) if within else 1
+    place = [f"attribute {after + 1}"] if within else []
+    place += [part for part in first["parameter"].split(".")[:1] if part]
+    where = "".join(f", {part}" for part in place)
+    return _bad(file, f"line {line} of {file.name!r}{where}: {first['problem']}", line=line)
 
 
 def _line_of_attribute(text: str, number: int) -> int:

@@ -8,10 +8,12 @@ import secrets
 from dataclasses import dataclass, field
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked, checked_values
 
 KEY_BYTES = 32
 
 
+@checked_values
 @dataclass(frozen=True)
 class Key:
     """A 256-bit secret key. It never shows itself: ``repr`` gives its public identifier only.
@@ -40,6 +42,7 @@ class Key:
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
+    @checked
     def insecure(cls, *, seed: int) -> Key:
         """A key from a small number, for teaching and tests: what it makes is stamped *not for release*."""
         return cls(hashlib.sha256(b"safeswap insecure seed " + str(int(seed)).encode()).digest(), releasable=False)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.errors import InternalError
+from safeswap.errors import InternalError, SpecError
+from safeswap.model.checked import checked, checked_values
 from safeswap.model.schema import Schema
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
@@ -57,6 +58,7 @@ class PastStep:
     releasable: bool = True
 
 
+@checked_values
 @dataclass(frozen=True, eq=False)
 class Microdata:
     """N records by v attributes, as an Arrow table with its schema. Treated as immutable.
@@ -73,7 +75,11 @@ class Microdata:
 
     def __post_init__(self) -> None:
         if tuple(self.table.column_names) != self.schema.names:
-            raise InternalError("table and schema name different columns", code="schema-mismatch")
+            raise InternalError(
+                "table and schema name different columns",
+                code="schema-mismatch",
+                hint="describe the columns of the table, in their order",
+            )
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -83,6 +89,7 @@ class Microdata:
         """The attribute names in column order."""
         return self.schema.names
 
+    @checked
     def coded(self, name: str) -> Coded:
         """The column as small integers; computed once and kept."""
         if name not in self._coded:
@@ -90,23 +97,32 @@ class Microdata:
             self._coded[name] = code_column(self.table.column(name))
         return self._coded[name]
 
+    @checked
     def coded_columns(self, names: Sequence[str]) -> tuple[list[Codes], list[int]]:
         """Codes and cardinalities of several columns, as the kernels take them."""
         columns = [self.coded(name) for name in names]
         return [c.codes for c in columns], [c.cardinality for c in columns]
 
+    @checked
     def is_constant(self, name: str) -> bool:
         """Whether all records have the same value; levels that do not occur play no part."""
         codes = self.coded(name).codes
         return bool((codes == codes[:1]).all())
 
+    @checked
     def codes_at(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[Codes, int]:
         """Codes of some rows and their cardinality; a column that nobody has coded yet is not coded as a whole."""
+        if rows.dtype.kind not in "iu":
+            raise SpecError(
+                "rows are whole numbers", code="bad-argument", hint="give an array of them", argument="rows"
+            )
         if name in self._coded:
             return self._coded[name].codes[rows], self._coded[name].cardinality
+        self.schema[name]
         some = code_column(self.table.column(name).take(pa.array(rows)))
         return some.codes, some.cardinality
 
+    @checked
     def with_columns(self, columns: Mapping[str, pa.ChunkedArray], coded: Mapping[str, Coded]) -> Microdata:
         """A copy in which some columns are replaced; the others are shared, not copied."""
         table = self.table

@@ -381,14 +381,14 @@ def as_step(values: Step | Mapping[str, Any]) -> Step:
     """
     if isinstance(values, Step):
         return values
-    name = values.get("step")
+    name = values.get("step") if isinstance(values, Mapping) else None
     if not isinstance(name, str) or name not in STEPS:
         raise SpecError(
             "a step names what it does" if name is None else "there is no such step",
             code="unknown-step",
             hint="the steps are: " + ", ".join(STEPS),
         )
-    return STEPS[name](**values)
+    return STEPS[name](**{str(field): value for field, value in values.items()})
 
 
 def _numbered(number: int, what: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
+from safeswap.model.spec import spec_error
 
 
 class Kind(StrEnum):
@@ -51,6 +53,12 @@ class Attribute(BaseModel):
     geography_level: Annotated[int, Field(ge=0)] | None = None
     inferred: bool = False
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error("the attribute", error) from None
+
     @model_validator(mode="after")
     def _levels_are_distinct(self) -> Attribute:
         if len(set(self.levels)) != len(self.levels):
@@ -70,6 +78,12 @@ class Schema(BaseModel):
 
     name: str = ""
     attributes: tuple[Attribute, ...]
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error("the schema", error) from None
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Schema:
@@ -99,22 +113,24 @@ class Schema(BaseModel):
         return {attribute.name: attribute for attribute in self.attributes}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._by_name
+        return isinstance(name, str) and name in self._by_name
 
     def __getitem__(self, name: str) -> Attribute:
-        if name in self._by_name:
+        if isinstance(name, str) and name in self._by_name:
             return self._by_name[name]
         raise SpecError(
-            f"there is no attribute {name!r}",
+            f"there is no attribute {name!r}" if isinstance(name, str | int) else "an attribute is called by its name",
             code="unknown-attribute",
-            hint="the attributes are: " + ", ".join(self.names[:20]) + (" …" if len(self.names) > 20 else ""),
-            attribute=name,
+            hint=_names_known(name, self.names),
+            attribute=name if isinstance(name, str) else type(name).__name__,
         )
 
+    @checked
     def iter_kind(self, kind: Kind) -> Iterator[Attribute]:
         """The attributes of one kind, in column order."""
         return (a for a in self.attributes if a.kind is kind)
 
+    @checked
     def replace(self, *attributes: Attribute, name: str | None = None) -> Schema:
         """A copy in which the named attributes are described anew."""
         new = {a.name: a for a in attributes}
@@ -124,3 +140,9 @@ class Schema(BaseModel):
             name=self.name if name is None else name,
             attributes=tuple(new.get(a.name, a) for a in self.attributes),
         )
+
+
+def _names_known(name: object, names: tuple[str, ...]) -> str:
+    if isinstance(name, int) and str(name) in names:
+        return f"names are text, also those of numbered columns: write {str(name)!r}"
+    return "the attributes are: " + ", ".join(names[:20]) + (" …" if len(names) > 20 else "")

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 
 Names = tuple[str, ...]
 
@@ -91,8 +92,8 @@ class MaskSpec(Strict):
 def spec_error(title: str, error: ValidationError) -> SpecError:
     """Turn pydantic's report into one plain sentence per problem."""
     problems = [
-        (".".join(str(part) for part in item["loc"]), item["msg"].removeprefix("Value error, "))
-        for item in error.errors(include_url=False, include_context=False, include_input=False)
+        (".".join(str(part) for part in item["loc"]), _in_words(item))
+        for item in error.errors(include_url=False, include_context=False)
     ]
     text = "; ".join(f"{where}: {what}" if where else what for where, what in problems)
     return SpecError(
@@ -101,6 +102,16 @@ def spec_error(title: str, error: ValidationError) -> SpecError:
         hint="see the reference page of the method for its parameters",
         problems=[{"parameter": where, "problem": what} for where, what in problems],
     )
+
+
+def _in_words(problem: Any) -> str:
+    """One problem without the value that was given, except for the two mistakes that a name makes plain."""
+    given = problem["input"]
+    if problem["type"] == "tuple_type" and isinstance(given, str):
+        return f"give a list, even of one: [{given!r}]"
+    if problem["type"] == "string_type" and isinstance(given, int):
+        return f"names are text, also those of numbered columns: write {str(given)!r}"
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 class Targeting(Strict):
@@ -177,6 +188,7 @@ class SwapSpec(MaskSpec):
             raise ValueError("give either rate or pairs")
         return self
 
+    @checked
     def role(self, name: str) -> Role:
         """The role of an attribute; those not named are Other."""
         if name in self.swap:
@@ -185,6 +197,7 @@ class SwapSpec(MaskSpec):
             return Role.FIXED
         return Role.DIFFER if name in self.differ else Role.OTHER
 
+    @checked
     def pairs_for(self, records: int) -> int:
         """How many pairs are asked for in a file of so many records."""
         if self.pairs is not None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 from safeswap.model.spec import Names, Strict, SwapSpec, spec_error
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -144,6 +145,7 @@ class StudySpec(Strict):
         """All measures asked for, risk first, each once."""
         return tuple(dict.fromkeys((*self.risk, *self.distortion)))
 
+    @checked
     def groups(self, attributes: Names) -> Iterator[tuple[Names, ConstraintSet]]:
         """The choices of swap attributes and constraints; an attribute that is constrained is not swapped."""
         for constraint in self.constraints:
@@ -152,6 +154,7 @@ class StudySpec(Strict):
                 for names in combinations(free, size):
                     yield names, constraint
 
+    @checked
     def number_of_groups(self, attributes: Names) -> int:
         """How many choices there are, without making them."""
         total = 0
@@ -160,10 +163,12 @@ class StudySpec(Strict):
             total += sum(comb(free, size) for size in range(1, min(self.up_to, free) + 1))
         return total
 
+    @checked
     def number_of_candidates(self, attributes: Names) -> int:
         """How many candidates the study has, known before it runs."""
         return (self.number_of_groups(attributes) * len(self.rates) + len(self.others)) * self.replicates
 
+    @checked
     def swap_spec(self, names: Names, constraint: ConstraintSet, rate: float) -> SwapSpec:
         """The specification of one candidate, ready to run."""
         return SwapSpec(

@@ -20,8 +20,9 @@ from safeswap.model.combination import Combinations, KeyCombination, as_combinat
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.recipe import History, Recipe, RecipeStep, at_step, recoded, sentence_of
-from safeswap.model.recode_steps import Step
+from safeswap.model.recode_steps import Step, as_step
 from safeswap.model.score import Comparison
+from safeswap.model.spec import MaskSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,15 +126,15 @@ class ArgusSession:
 
     def do(self, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
         """With a step more."""
-        return self.edit(self.recipe + step)
+        return self.edit(self.recipe + as_recipe_step(step))
 
     def replace(self, position: int, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
         """With another step in that place; only what comes from there on is worked out again."""
-        return self.edit(self.recipe.replace(position, step))
+        return self.edit(self.recipe.replace(position, as_recipe_step(step)))
 
     def insert(self, position: int, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
         """With a step more, before the one in that place."""
-        return self.edit(self.recipe.insert(position, step))
+        return self.edit(self.recipe.insert(position, as_recipe_step(step)))
 
     def remove(self, position: int) -> ArgusSession:
         """Without the step in that place."""
@@ -175,6 +176,17 @@ def combinations_left(asked: Combinations, data: Microdata) -> Combinations | No
     shrunk = ((tuple(name for name in keys if name not in gone), tolerance) for keys, tolerance in asked.stated())
     left = tuple(KeyCombination(keys=keys, tolerance=tolerance) for keys, tolerance in shrunk if keys)
     return Combinations(combinations=left, missing=asked.missing, weight=asked.weight) if left else None
+
+
+def as_recipe_step(step: Any) -> RecipeStep:
+    """A step of any kind from plain values: a recode by its ``step``, a masking by its ``method``.
+
+    >>> as_recipe_step({"method": "pram", "attributes": ["Race"], "keep": 0.9}).method
+    'pram'
+    """
+    if isinstance(step, MaskSpec):
+        return step
+    return registry.make_spec(step) if isinstance(step, Mapping) and "method" in step else as_step(step)
 
 
 def made(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from safeswap.errors import SafeswapError, SpecError
 Floats = npt.NDArray[np.float64]
 
 
+@runtime_checkable
 class Objective(Protocol):
     """The cost of each point, infinite where it is not allowed."""
 

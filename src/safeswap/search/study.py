@@ -15,6 +15,7 @@ from safeswap.errors import SpecError
 from safeswap.kernels import dominance
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
 from safeswap.measures.base import compared
+from safeswap.model.checked import checked
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 from safeswap.search.objective import Objective, as_objective
@@ -46,6 +47,7 @@ class Study:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    @checked
     def scores(self, measure: str) -> Floats:
         """The figures of one measure with their signs, a number per candidate; not a number where it was rejected."""
         if measure not in self.spec.measures:
@@ -57,6 +59,7 @@ class Study:
         values: Floats = self.table.column(measure).to_numpy().astype(np.float64, copy=False)
         return values
 
+    @checked
     def axes(self, risk: str | None = None, distortion: str | None = None) -> tuple[Floats, Floats]:
         """Risk and distortion of every candidate, as they are compared; by default the first measure of each kind.
 
@@ -66,6 +69,7 @@ class Study:
         y, x = (compared(registry.measure(name), self.scores(name)) for name in names)
         return y, x
 
+    @checked
     def frontier(
         self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None
     ) -> Integers:
@@ -91,6 +95,7 @@ class Study:
         bad = self.table.filter(pc.equal(self.table.column("outcome"), "rejected"))
         return bad.select(["candidate", "label", "constraint", "rate", "replicate", "reason"])
 
+    @checked
     def summary(self, *, risk: str | None = None, distortion: str | None = None) -> pa.Table:
         """One row per specification: mean and spread over its replicates, and how often it is on the frontier."""
         y, x = (values.reshape(-1, len(self.specs)) for values in self.axes(risk, distortion))
@@ -111,6 +116,7 @@ class Study:
             {name: pa.array(c, from_pandas=True) if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         )
 
+    @checked
     def choose(
         self,
         objective: str | Objective | Callable[[float, float], float] | None = None,
@@ -129,6 +135,7 @@ class Study:
         rule = as_objective(self.spec.objective if objective is None else objective)
         return chosen(self, rule, risk=risk, distortion=distortion)
 
+    @checked
     def distortion_table(self, number: int, measure: str) -> pa.Table | None:
         """The 2-way distortion tables of one candidate: attribute a, attribute b, value. None where none were kept."""
         if measure not in TABLE_MEASURES:
@@ -149,6 +156,7 @@ class Study:
         a, b = zip(*self.table_pairs, strict=True) if self.table_pairs else ((), ())
         return pa.table({"a": list(a), "b": list(b), measure: values.astype(np.float64)})
 
+    @checked
     def to_frame(self, part: Literal["candidates", "summary", "frontier", "rejected"] = "candidates") -> Any:
         """A part of the study as a dataframe of the type that the data came in; an Arrow table if from a file.
 

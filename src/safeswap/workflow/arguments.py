@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from safeswap.engines.base import Engine
 
 
+@checked
 def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
     """A specification from plain values, or itself."""
     from safeswap import registry
@@ -22,9 +24,16 @@ def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
     return spec if isinstance(spec, MaskSpec) else registry.make_spec(spec)
 
 
+@checked
 def as_key(key: Key | None, insecure_seed: int | None) -> Key:
     """The one source of randomness that was stated."""
-    if (key is None) == (insecure_seed is None):
+    if key is not None and insecure_seed is not None:
+        raise SpecError(
+            "give a key or an insecure seed, not both",
+            code="two-keys",
+            hint="leave out insecure_seed= for a release; it is for teaching and tests only",
+        )
+    if key is None and insecure_seed is None:
         raise SpecError(
             "give a key",
             code="no-key",
@@ -34,6 +43,7 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
     return key if key is not None else Key.insecure(seed=insecure_seed or 0)
 
 
+@checked
 def find_engine(name: str) -> Engine:
     """The engine of that name."""
     from safeswap.engines.capabilities import CAPABILITIES, ENGINES, not_supported
@@ -49,6 +59,7 @@ def find_engine(name: str) -> Engine:
     return MemoryEngine()
 
 
+@checked
 def as_study_spec(
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
 ) -> StudySpec:

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.workflow.reading import _frame_type, read
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from safeswap.engines.risky_tables import Part
 
 
+@checked
 def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
     """Every combination of keys that too few records share.
 
@@ -56,6 +58,7 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
     return replace(find(source, asked), frame_type=_frame_type(source))
 
 
+@checked
 def write_risky(found: Risky, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
     """Write a part of a list of unsafe combinations, as csv or parquet; only its owner can read it.
 

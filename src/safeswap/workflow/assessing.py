@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from safeswap.errors import InputError, SpecError
+from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison, CountedCells, LeftOut, Score
@@ -22,6 +23,7 @@ Match = Literal["auto", "position"]
 """How records of two files are found to be the same: by identifier where both have one, or by position as stated."""
 
 
+@checked
 def assess(
     before: Any,
     after: Any = None,
@@ -108,6 +110,7 @@ def _says_less(comparison: Comparison) -> bool:
     return any(name in after and before[name] != after[name] for name in before.names)
 
 
+@checked
 def assess_file(
     before: str | PathLike[str],
     after: str | PathLike[str],
@@ -199,6 +202,7 @@ def _counted(
     return count_files(*files, attributes=attributes, limit=limit, reading=reading)
 
 
+@checked
 def compare(
     before: Any,
     after: Any = None,

@@ -10,6 +10,7 @@ from typing import Any
 
 from safeswap.errors import SpecError
 from safeswap.model.audit import Audit
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.masked_file import MaskedFile
@@ -23,6 +24,7 @@ from safeswap.workflow.reading import read
 from safeswap.workflow.recoding import as_recipe
 
 
+@checked
 def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory") -> Plan:
     """What a specification would do to these data, and whether it can: from counts alone.
 
@@ -36,6 +38,7 @@ def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory
     return registry.method(spec.method).plan(read(data), spec, engine=find_engine(engine))
 
 
+@checked
 def mask(
     data: Any,
     spec: MaskSpec | Mapping[str, Any],
@@ -62,6 +65,7 @@ def mask(
     return method.apply(read(data), spec, key=secret, engine=find_engine(engine), replicate=number)
 
 
+@checked
 def mask_file(
     source: str | PathLike[str],
     target: str | PathLike[str],
@@ -147,6 +151,7 @@ def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     return engine if by_counts or engine == "spark" else "memory"
 
 
+@checked
 def swap(
     data: Any,
     spec: SwapSpec | None = None,
@@ -169,6 +174,7 @@ def swap(
     return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate, engine=engine)
 
 
+@checked
 def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Microdata:
     """The original file from the masked one and its audit record, exactly.
 
@@ -192,6 +198,7 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     return replace(found, schema=described) if described.names == found.attributes else found
 
 
+@checked
 def keep(
     masked: Masked,
     output: str | PathLike[str],
@@ -212,6 +219,7 @@ def keep(
     return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, source=read_from, force=force)
 
 
+@checked
 def recall(
     original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str], recipe: Any = None
 ) -> Masked:

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from safeswap.model.policy import Policy
 
 
+@checked
 def confidentiality(
     original: Any,
     released: Any = None,
-    keys: Sequence[str] = (),
+    keys: str | Sequence[str] = (),
     *,
     linkage: Literal["auto", "distance", "fellegi_sunter", "frequency"] = "auto",
     archive: Any = None,
@@ -55,6 +57,7 @@ def confidentiality(
     return make_plot(before, after, keys, linkage=linkage, only=only, **stated, **options)
 
 
+@checked
 def confidentiality_by_keys(
     original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
 ) -> Any:
@@ -65,6 +68,7 @@ def confidentiality_by_keys(
     return plots_by_keys(before, after, key_sets, **options)
 
 
+@checked
 def write_confidentiality(
     plot: ConfidentialityPlot,
     path: str | PathLike[str],

@@ -5,11 +5,13 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
+from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.safe_result import SafeTables
 
 
+@checked
 def read(source: Any, **options: Any) -> Microdata:
     """Read a file or take a dataframe. See :func:`safeswap.io.read.read` for the options.
 
@@ -22,6 +24,7 @@ def read(source: Any, **options: Any) -> Microdata:
     return source if isinstance(source, Microdata) and not options else read_source(source, **options)
 
 
+@checked
 def describe(data: Any, *, tolerance: int = 3) -> Any:
     """Attributes, levels and small cells of a file; no record.
 
@@ -34,6 +37,7 @@ def describe(data: Any, *, tolerance: int = 3) -> Any:
     return describe_data(read(data), tolerance=tolerance)
 
 
+@checked
 def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     """The data as a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
 
@@ -50,6 +54,7 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     return as_frame(data, like=like)
 
 
+@checked
 def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write a file that stays inside, in the format of its ending. It appears complete or not at all."""
     from safeswap.io.write import write as write_file

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.recipe import Recipe
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 
 
+@checked
 def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     """The file after these steps: a :class:`Recipe`, a list of steps, one step, or a TOML file that holds a recipe.
 
@@ -43,6 +45,7 @@ def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     return found
 
 
+@checked
 def as_recipe(steps: Steps) -> Recipe:
     """A recipe from steps, plain values (maskings by their ``method`` too), or a TOML file."""
     if isinstance(steps, str | PathLike):
@@ -51,14 +54,13 @@ def as_recipe(steps: Steps) -> Recipe:
         return as_recipe([steps])
     if isinstance(steps, Recipe):
         return steps
-    from safeswap import registry
+    from safeswap.search.argus_session import as_recipe_step
 
-    plain = [steps] if hasattr(steps, "as_dict") else list(steps)
-    return Recipe.of(
-        registry.make_spec(each) if isinstance(each, Mapping) and "method" in each else each for each in plain
-    )
+    one = not isinstance(steps, Iterable) or hasattr(steps, "as_dict")
+    return Recipe.of(as_recipe_step(each) for each in ([steps] if one else steps))
 
 
+@checked
 def read_recipe(path: str | PathLike[str]) -> Recipe:
     """A recipe from a TOML file."""
     from safeswap.io.recipe_toml import read_recipe as read_toml
@@ -66,6 +68,7 @@ def read_recipe(path: str | PathLike[str]) -> Recipe:
     return read_toml(path)
 
 
+@checked
 def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, force: bool = False) -> None:
     """Write a recipe as TOML. Given the ``data``, what it takes from them is written down: breaks, labels of ranges."""
     from safeswap.io.recipe_toml import write_recipe as write_toml
@@ -74,6 +77,7 @@ def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, 
     write_toml(found if data is None else found.pinned(read(data)), path, force=force)
 
 
+@checked
 def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> GlobalRecode:
     """The recode file of ARGUS as a step on an attribute; see :func:`safeswap.io.argus_files.read_grc`."""
     from safeswap.io.argus_files import read_grc as read_file
@@ -81,6 +85,7 @@ def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> Globa
     return read_file(path, attribute, **options)
 
 
+@checked
 def read_hierarchy(path: str | PathLike[str]) -> Hierarchy:
     """A tree of codes from an indented file of ARGUS or a CSV file of levels."""
     from safeswap.io.argus_files import read_hierarchy as read_file
@@ -88,6 +93,7 @@ def read_hierarchy(path: str | PathLike[str]) -> Hierarchy:
     return read_file(path)
 
 
+@checked
 def advice(
     data: Any, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
 ) -> AdviceList:
@@ -107,6 +113,7 @@ def advice(
     return find(read(data), combinations, candidates=candidates, most=most)
 
 
+@checked
 def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, key: Key | None = None) -> ArgusSession:
     """A sitting with a file: each step shows what became of the unsafe combinations, and can be undone and edited.
 
@@ -121,6 +128,7 @@ def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, 
     return ArgusSession.start(read(data), combinations, recipe=None if recipe is None else as_recipe(recipe), key=key)
 
 
+@checked
 def risky_after(recipe: Steps, data: Any, combinations: Any, *, key: Key | None = None) -> list[dict[str, Any]]:
     """What became of the unsafe combinations after each step of a recipe: totals, the file as it is first."""
     return [stage.as_dict() for stage in argus_session(data, combinations, recipe=recipe, key=key).stages]

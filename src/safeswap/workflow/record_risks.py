@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from safeswap.model.combination import Missing
 
 
+@checked
 def file_risk(
     data: Any,
     keys: Sequence[str],
@@ -56,6 +58,7 @@ def file_risk(
     return Assessment(scores=tuple(measure.score(seen) for measure in measures))
 
 
+@checked
 def record_risk(
     data: Any,
     keys: Sequence[str],
@@ -83,6 +86,7 @@ def record_risk(
     return _by_record(found.table(), source)
 
 
+@checked
 def suda(
     data: Any,
     keys: Sequence[str],
@@ -110,6 +114,7 @@ def suda(
     return _by_record(found.table(contributions=contributions), source)
 
 
+@checked
 def special_uniques(
     data: Any,
     keys: Sequence[str],
@@ -130,6 +135,7 @@ def special_uniques(
     return find(_read(data), keys, most=max_size, sampling_fraction=sampling_fraction, scoring=scoring, missing=missing)
 
 
+@checked
 def write_record_risks(
     data: Any,
     path: str | PathLike[str],

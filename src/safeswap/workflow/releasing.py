@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from safeswap.errors import SpecError
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
 
 
+@checked
 def release(
     masked: Masked,
     public: str | PathLike[str],
@@ -68,12 +69,8 @@ def release(
     from safeswap import registry
     from safeswap.io.publish import Terms, check_and_write
 
-    if not isinstance(second_release, str):
-        raise SpecError(
-            "second_release is not a text", code="bad-reason", hint='say why, e.g. second_release="corrected weights"'
-        )
     method = registry.method(masked.spec.method)
-    past = masked.original.past or as_recipe(recipe or ()).past
+    past = masked.original.past or as_recipe(() if recipe is None else recipe).past
     terms = Terms(
         method=method.title,
         earlier=_titles(past),
@@ -114,6 +111,7 @@ def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
     return tuple(title for title, _ in groupby(titles))
 
 
+@checked
 def verify(bundle: str | PathLike[str]) -> Verification:
     """Check a public bundle from outside, with nothing confidential at hand."""
     from safeswap.io.scan import verify_bundle
@@ -121,6 +119,7 @@ def verify(bundle: str | PathLike[str]) -> Verification:
     return verify_bundle(bundle)
 
 
+@checked
 def report(
     masked: Masked,
     path: str | PathLike[str],
@@ -158,6 +157,7 @@ def report(
     )
 
 
+@checked
 def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
     """Make a secret key and keep it in a file that only its owner can read.
 
@@ -173,6 +173,7 @@ def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
     return key
 
 
+@checked
 def read_key(path: str | PathLike[str]) -> Key:
     """The key in a key file; refused if others can read the file."""
     from safeswap.io.keyfile import read_key as read_key_file

@@ -8,12 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.safe_result import SafeTables
 from safeswap.model.table_check import TableCheck
 
 
+@checked
 def safe_table(
     counts: Any,
     tolerance: int = 3,
@@ -68,6 +70,7 @@ def safe_table(
     return replace(safe_programme(programme, problems, terms), origin=origin)
 
 
+@checked
 def safe_records(
     data: Any,
     tables: Any,
@@ -110,6 +113,7 @@ def safe_records(
     return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate)
 
 
+@checked
 def check_tables(
     data: Any,
     tables: Any = None,
@@ -139,6 +143,7 @@ def check_tables(
     return check_programme(programme, tolerance=tolerance, margins=margins)
 
 
+@checked
 def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write the small cells of checked tables in rows, as csv or parquet; only its owner can read it.
 
@@ -156,6 +161,7 @@ def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool =
     write(pa.concat_tables(plain, promote_options="default"), path, force=force)
 
 
+@checked
 def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: int = 0, force: bool = False) -> Path:
     """Write one of the tables that were made safe, in rows, as csv or parquet."""
     from safeswap.io.long_tables import to_long
@@ -165,6 +171,7 @@ def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: 
     return Path(path)
 
 
+@checked
 def safe_table_report(result: SafeTables, path: str | PathLike[str], *, force: bool = False) -> Path:
     """Write the tables before and after, the cells that changed marked, as a self-contained page for inside.
 

@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safeswap.io.checkpoint import CheckpointDirectory
+from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import StudySpec
@@ -15,11 +17,11 @@ from safeswap.workflow.arguments import as_key, as_study_spec
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
-    from safeswap.io.checkpoint import CheckpointDirectory
     from safeswap.search.choice import Choice
     from safeswap.search.study import Study
 
 
+@checked
 def study(
     data: Any,
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
@@ -50,6 +52,7 @@ def study(
     return replace(found, frame_type=_frame_type(data))
 
 
+@checked
 def number_of_candidates(
     data: Any, spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
 ) -> int:
@@ -66,6 +69,7 @@ def number_of_candidates(
     return question.number_of_candidates(swap_attributes(data, question))
 
 
+@checked
 def search(
     data: Any,
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,
@@ -93,6 +97,7 @@ def search(
     return replace(found, frame_type=_frame_type(data))
 
 
+@checked
 def save_study(
     study: Study,
     path: str | PathLike[str],
@@ -121,6 +126,7 @@ def save_study(
             _write_pages(study, choice, known, folder, publish_figures=publish_figures)
 
 
+@checked
 def load_study(path: str | PathLike[str]) -> Study:
     """A study that was saved.
 
@@ -170,6 +176,4 @@ def _write_pages(
 
 
 def _checkpoint(path: str | PathLike[str] | CheckpointDirectory | None) -> CheckpointDirectory | None:
-    from safeswap.io.checkpoint import CheckpointDirectory
-
     return CheckpointDirectory(path) if isinstance(path, (str, PathLike)) else path

@@ -1,0 +1,228 @@
+"""Arguments checked at the door: each is of the type that its annotation states, or is refused by name.
+
+One decorator does it for every public function, so that a wrong type ends in a :class:`SpecError` with the name of the
+argument, and never in an error from the depths of the program. A message names types, not values.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections import abc
+from collections.abc import Callable, Mapping
+from functools import wraps
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from safeswap.errors import SpecError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_WORDS: dict[Any, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    NoneType: "None",
+    os.PathLike: "a path",
+    abc.Callable: "a function",
+}
+_LISTS = (abc.Sequence, abc.Iterable, tuple, list)
+_HINTS = {
+    "Key": "key=Key.generate(), or read_key(path) of a file made by `safeswap keygen`",
+    "Masked": "mask the data first, with swap() or mask(), and give what that returns",
+    "Microdata": "read(source) makes microdata from a file or a dataframe",
+}
+
+
+class _MisfitError(Exception):
+    """The value is not of the type."""
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """The function behind a door that refuses arguments of another type than the signature says.
+
+    Whole numbers and truth values of NumPy become Python's own. Annotations are looked at on the first call; names
+    that only a type checker knows are not checked.
+
+    >>> @checked
+    ... def repeat(text: str, *, times: int = 2) -> str:
+    ...     return text * times
+    >>> repeat("ab", times=3)
+    'ababab'
+    >>> repeat("ab", times="3")
+    Traceback (most recent call last):
+    safeswap.errors.SpecError: repeat: 'times' takes a whole number, not str
+    """
+    hints: dict[str, Any] = {}
+    positional: list[str] = []
+    rest: list[str] = []
+
+    def look() -> None:
+        for name, parameter in inspect.signature(function).parameters.items():
+            hints[name] = _evaluated(parameter.annotation, function)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                rest.append(name)
+            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                positional.append(name)
+
+    @wraps(function)
+    def door(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not hints:
+            look()
+        names = positional + rest * max(0, len(args) - len(positional))
+        given = [_taken(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
+        given += args[len(given) :]  # more than there are parameters: Python's own error follows
+        named = {name: _taken(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
+        return function(*given, **named)  # type: ignore[arg-type]  (the same arguments, of the same types)
+
+    return door
+
+
+def checked_values(cls: type[T]) -> type[T]:
+    """The class, made from values of the types that its fields state or not at all."""
+    cls.__init__ = checked(cls.__init__)  # type: ignore[misc]
+    return cls
+
+
+def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return Any
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, inspect.unwrap(function).__globals__)  # noqa: S307  (an annotation of our own source)
+    except NameError:
+        return Any
+
+
+def _taken(function: Callable[..., Any], name: str, value: Any, hint: Any) -> Any:
+    try:
+        return _fitted(value, hint)
+    except _MisfitError:
+        wanted, found = in_words(hint), type(value).__name__
+        classes = [each.__name__ for each in (hint, *get_args(hint)) if isinstance(each, type)]
+        hints = [_HINTS[each] for each in classes if each in _HINTS]
+        raise SpecError(
+            f"{function.__name__}: {name!r} takes {wanted}, not {'None' if value is None else found}",
+            code="bad-argument",
+            hint=hints[0] if hints else f"give {wanted} as {name}",
+            argument=name,
+        ) from None
+
+
+def _fitted(value: Any, hint: Any) -> Any:
+    """The value, if it is of the type; numbers as Python's own."""
+    origin = get_origin(hint)
+    if hint is Any or hint is object:
+        return value
+    if origin in _FORMS:
+        return _FORMS[origin](value, get_args(hint))
+    if hint in _NUMBERS:
+        return _NUMBERS[hint](value)
+    kind = origin or (NoneType if hint is None else hint)
+    return _if(not isinstance(kind, type) or isinstance(value, kind), value)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    try:
+        _fitted(value, hint)
+    except _MisfitError:
+        return False
+    return True
+
+
+def _if(fits: bool, value: T) -> T:  # noqa: FBT001  (reads as a sentence)
+    if not fits:
+        raise _MisfitError
+    return value
+
+
+def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
+    if any((get_origin(hint) or hint) is os.PathLike for hint in hints) and isinstance(value, (str, os.PathLike)):
+        return _path(value)
+    for hint in hints:
+        if _fits(value, hint):
+            return _fitted(value, hint)
+    raise _MisfitError
+
+
+def _list(value: Any, hints: tuple[Any, ...]) -> Any:
+    flat = isinstance(value, abc.Collection) and not isinstance(value, (str, bytes, Mapping))
+    flat = flat and getattr(value, "ndim", 1) == 1  # not a dataframe, which lists its columns
+    return _if(flat and all(_fits(each, hints[0]) for each in value), value)
+
+
+def _mapping(value: Any, hints: tuple[Any, ...]) -> Any:
+    return _if(isinstance(value, Mapping) and all(_fits(each, hints[0]) for each in value), value)
+
+
+def _path(value: Any) -> Any:
+    text = os.fspath(value)
+    return _if(isinstance(text, str) and "\0" not in text and _is_whole(text), value)
+
+
+def _text(value: Any) -> Any:
+    return _if(isinstance(value, str) and _is_whole(value), value)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether the text can be written down: half of a character, a lone surrogate, cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _whole_number(value: Any) -> int:
+    return int(_if(isinstance(value, Integral) and not isinstance(value, bool), value))
+
+
+def _number(value: Any) -> Any:
+    return _if(isinstance(value, Real) and not isinstance(value, bool), value)
+
+
+def _truth(value: Any) -> bool:
+    return bool(
+        _if(
+            isinstance(value, bool)
+            or (
+                type(value).__module__ == "numpy"
+                and getattr(getattr(value, "dtype", None), "kind", "") == "b"
+                and not value.ndim
+            ),
+            value,
+        )
+    )
+
+
+_NUMBERS: Mapping[Any, Callable[[Any], Any]] = {str: _text, int: _whole_number, float: _number, bool: _truth}
+_FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
+    Annotated: lambda value, hints: _fitted(value, hints[0]),
+    Union: _one_of,
+    UnionType: _one_of,
+    Literal: lambda value, words: _if(isinstance(value, str) and value in words, value),
+    abc.Callable: lambda value, _: _if(callable(value), value),
+    **dict.fromkeys(_LISTS, _list),
+    **dict.fromkeys((abc.Mapping, dict), _mapping),
+}
+
+
+def in_words(hint: Any) -> str:
+    """A type as one says it.
+
+    >>> in_words(int | None), in_words(Literal["new", "none"]), in_words(tuple[str, ...])
+    ('a whole number or None', '"new" or "none"', 'a list of text')
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return in_words(inner[0])
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(in_words(each) for each in inner))
+    if origin is Literal:
+        return " or ".join(f'"{each}"' for each in inner)
+    if origin in _LISTS:
+        return f"a list of {in_words(inner[0])}"
+    if origin is abc.Mapping or origin is dict:
+        return "a mapping"
+    kind = origin or (NoneType if hint is None else hint)
+    return _WORDS.get(kind) or f"a {getattr(kind, '__name__', 'value')}"
