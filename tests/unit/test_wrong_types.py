@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -49,7 +49,7 @@ NASTY: Mapping[str, Any] = {
     "array": np.zeros((2, 2)),
     "interval": pd.Interval(0, 1),
     "na": pd.NA,
-    "date": datetime.date(2026, 1, 1),
+    "date": dt.date(2026, 1, 1),
     "frame": pd.DataFrame({"a": [1, 2]}),
     "empty frame": pd.DataFrame(),
     "intervals": pd.DataFrame({"a": pd.cut(pd.Series([1, 2, 3]), 2)}),
@@ -86,9 +86,8 @@ class World:
         workflow.write_recipe(DROP, self.recipe)
         self.parquet, self.kept = folder / "toy.parquet", folder / "kept.parquet"
         workflow.write(self.data, self.parquet)
-        self.kept_audit = workflow.keep(
-            ss.swap(ss.read(self.parquet), self.spec, key=self.key), self.kept, audit=folder / "kept"
-        )
+        self.kept_audit = folder / "kept"
+        workflow.keep(ss.swap(ss.read(self.parquet), self.spec, key=self.key), self.kept, audit=self.kept_audit)
         self.grc, self.hierarchy = folder / "a.grc", folder / "a.hrc"
         self.grc.write_text("1: a-b\n")
         self.hierarchy.write_text("c\n@a\n@b\n")
@@ -294,16 +293,14 @@ WORKFLOW: Calls = {
     "safe_table": lambda w: {
         "counts": [[4, 9], [9, 9]],
         "tolerance": 5,
-        "keep": None,
         "objective": "total",
         "weights": None,
-        "bounds": None,
-        "structural_zeros": None,
         "soft": False,
         "solver": "auto",
         "time_limit": 5.0,
         "attributes": None,
         "names": None,
+        "count": "count",
     },
     "safe_table_report": lambda w: {"result": w.safe, "path": w.new(), "force": False},
     "save_study": lambda w: {
@@ -317,7 +314,7 @@ WORKFLOW: Calls = {
     "search": lambda w: {
         "data": w.data,
         "spec": None,
-        "budget": 2,
+        "budget": 4,
         "key": None,
         "insecure_seed": 1,
         "progress": None,
@@ -436,6 +433,8 @@ METHODS: Calls = {
 }
 
 
+# Arrays in the shape of the table: how they are checked is tested with the method.
+UNTRIED = {"safe_table": {"keep", "bounds", "structural_zeros"}}
 CALLS: Calls = {**FUNCTIONS, **WORKFLOW, **METHODS}
 
 
@@ -471,7 +470,7 @@ def test_every_public_function_and_method_is_tried(world: World) -> None:
         stated = {parameter.removeprefix("*") for parameter in good(world)}
         parameters = inspect.signature(function_of(name, world)).parameters.values()
         known = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD and not p.name.startswith("_")}
-        assert known <= stated, f"{name} has parameters that are not tried"
+        assert known - UNTRIED.get(name, set()) == stated & known, f"{name} has parameters that are not tried"
 
 
 def function_of(name: str, world: World) -> Callable[..., Any]:
@@ -510,7 +509,8 @@ def test_a_wrong_type_ends_in_an_error_of_our_own(
             try:
                 call(function_of(name, world), {**good(world), parameter: value})
             except SafeswapError as error:
-                assert error.code and (error.hint or error.code == "no")
+                if not ((error.code and error.hint) or error.code == "no"):
+                    wrong.append(f"{name}({parameter}={told}): no hint: {error}")
             except Exception as error:  # noqa: BLE001  (this is what is looked for)
                 wrong.append(f"{name}({parameter}={told}): {type(error).__name__}: {error}")
     assert not wrong, "\n".join(wrong)

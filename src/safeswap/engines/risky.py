@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.engines.key_classes import key_classes
-from safeswap.engines.risky_tables import Part, table_of
+from safeswap.engines.risky_tables import table_of
 from safeswap.errors import SpecError
 from safeswap.kernels.combinations import (
     Classes,
@@ -26,6 +26,7 @@ from safeswap.model.combination import Combinations, Missing, as_combinations, c
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.several import several
+from safeswap.model.words import Part
 
 Names = tuple[str, ...]
 Rows = npt.NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from safeswap.errors import SpecError
 from safeswap.model.levels import level_texts
+from safeswap.model.words import Part
 
 if TYPE_CHECKING:
     from safeswap.engines.risky import Risky
 
 Rows = npt.NDArray[np.int64]
-Part = Literal["dimensions", "keys", "combinations", "unsafe", "records"]
 INSIDE: tuple[Part, ...] = ("unsafe", "records")
 """The parts that show values or records, and so stay inside."""
 

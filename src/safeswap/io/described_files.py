@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from safeswap.io.parquet_files import ParquetFiles
+from safeswap.model.checked import checked
 from safeswap.model.schema import Schema
 
 
+@checked
 def described_files(
     files: ParquetFiles,
     *,

@@ -86,6 +86,13 @@ def to_long(result: SafeTables, *, number: int = 0, like: Any = None) -> Any:
     >>> to_long(safe_table(rows, 5))["count"].to_pylist()
     [5, 8, 8, 10]
     """
+    if not 0 <= number < len(result.tables):
+        raise SpecError(
+            f"there is no table {number}",
+            code="no-such-table",
+            hint="tables are numbered from 0",
+            tables=len(result.tables),
+        )
     changed = result.tables[number]
     origin = result.origin[number] if result.origin else None
     if origin is None:

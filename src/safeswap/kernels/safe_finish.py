@@ -105,7 +105,7 @@ def fewest_changes(counts: Int64s, tolerance: int) -> int:
     """
     small = counts[(counts > 0) & (counts < tolerance)].astype(np.float64)
     best = 0.0
-    for n in range(1, tolerance):
+    for n in np.unique(small):  # the sum is concave in λ and bends at these only
         share = (tolerance - n) / tolerance
         best = max(best, float(np.minimum(share * small, (1 - share) * (tolerance - small)).sum()))
     return int(np.ceil(best - 1e-9))

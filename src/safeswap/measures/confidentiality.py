@@ -26,6 +26,7 @@ from safeswap.kernels import kd_tree, keyed, neighbours, order, pair_distances
 from safeswap.measures.key_points import DISTANCES, SCALES, Distance, Floats, Scale, check_numeric, key_values, metric
 from safeswap.measures.rank_links import rank_links
 from safeswap.measures.record_match import Rows, match_rows, record_labels
+from safeswap.model.checked import checked
 from safeswap.model.confidentiality import ConfidentialityPlot, KeyPoints
 from safeswap.model.microdata import Microdata
 from safeswap.model.policy import Policy
@@ -43,6 +44,7 @@ PUBLIC_KEY = bytes(32)
 _BINS = 80
 
 
+@checked
 def confidentiality_plot(
     original: Microdata,
     released: Microdata,

@@ -20,6 +20,7 @@ import pyarrow as pa
 from safeswap.errors import EngineError, SpecError
 from safeswap.measures.confidentiality import check_request
 from safeswap.measures.record_match import Rows, match_rows, record_labels
+from safeswap.model.checked import checked
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
@@ -39,6 +40,7 @@ MOST_PAIRS = 25_000_000
 """Every pair is weighed; more of them than this are refused."""
 
 
+@checked
 def fellegi_sunter_plot(
     original: Microdata,
     released: Microdata,

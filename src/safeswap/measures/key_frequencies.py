@@ -20,6 +20,7 @@ from safeswap.kernels import cells
 from safeswap.measures.confidentiality import check_request
 from safeswap.measures.recoded_keys import Coded, coded_alike
 from safeswap.measures.record_match import match_rows, record_labels
+from safeswap.model.checked import checked
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.microdata import Microdata
 from safeswap.model.policy import Policy
@@ -30,6 +31,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
+@checked
 def frequency_plot(
     original: Microdata,
     released: Microdata,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,9 @@ from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.value_order import numbers
+from safeswap.model.words import RiskModel
 
 Floats = npt.NDArray[np.float64]
-
-RiskModel = Literal["franconi-polettini", "inverse"]
-"""How weights become a risk: the expectation of 1/F given the sample, or one over the estimated F."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

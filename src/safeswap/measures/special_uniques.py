@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, prod
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,12 @@ from safeswap.kernels.combinations import positions
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
+from safeswap.model.words import Scoring
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 MOST_SETS = 100_000
-Scoring = Literal["elliot", "ihsn"]
-"""What a minimal unique of k of v keys, looked for up to size M, adds to the score of its record.
-
-``elliot``: (v − k)(v − k − 1) … (v − M), M at most v − 1. ``ihsn``: (2^(v − k) − 1) k! (v − k)! / v!.
-"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,6 +6,7 @@ argument, and never in an error from the depths of the program. A message names 
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import os
 from collections import abc
@@ -28,8 +29,9 @@ _WORDS: dict[Any, str] = {
     NoneType: "None",
     os.PathLike: "a path",
     abc.Callable: "a function",
+    abc.Iterable: "a list",
 }
-_LISTS = (abc.Sequence, abc.Iterable, tuple, list)
+_LISTS = (abc.Sequence, tuple, list)
 _HINTS = {
     "Key": "key=Key.generate(), or read_key(path) of a file made by `safeswap keygen`",
     "Masked": "mask the data first, with swap() or mask(), and give what that returns",
@@ -44,8 +46,8 @@ class _MisfitError(Exception):
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """The function behind a door that refuses arguments of another type than the signature says.
 
-    Whole numbers and truth values of NumPy become Python's own. Annotations are looked at on the first call; names
-    that only a type checker knows are not checked.
+    Whole numbers and truth values of NumPy become Python's own. Annotations are looked at on the first call; a class
+    that is imported for type checkers only is known by its name.
 
     >>> @checked
     ... def repeat(text: str, *, times: int = 2) -> str:
@@ -87,14 +89,26 @@ def checked_values(cls: type[T]) -> type[T]:
     return cls
 
 
+class _Known:
+    """The base of classes that stand for one of the same name, which is imported for type checkers only."""
+
+
+class _Names(dict[str, Any]):
+    """The names that an annotation may use."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name) if hasattr(builtins, name) else type(name, (_Known,), {})
+
+
 def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
     if not isinstance(annotation, str):
         return annotation
+    names = _Names(inspect.unwrap(function).__globals__)
     try:
-        return eval(annotation, inspect.unwrap(function).__globals__)  # noqa: S307  (an annotation of our own source)
-    except NameError:
+        return eval(annotation, {}, names)  # noqa: S307  (an annotation of our own source)
+    except (AttributeError, TypeError):  # a part of a module that only a type checker knows
         return Any
 
 
@@ -123,6 +137,8 @@ def _fitted(value: Any, hint: Any) -> Any:
     if hint in _NUMBERS:
         return _NUMBERS[hint](value)
     kind = origin or (NoneType if hint is None else hint)
+    if isinstance(kind, type) and issubclass(kind, _Known):
+        return _if(kind.__name__ in {each.__name__ for each in type(value).__mro__}, value)
     return _if(not isinstance(kind, type) or isinstance(value, kind), value)
 
 
@@ -202,6 +218,7 @@ _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
     UnionType: _one_of,
     Literal: lambda value, words: _if(isinstance(value, str) and value in words, value),
     abc.Callable: lambda value, _: _if(callable(value), value),
+    abc.Iterable: lambda value, _: _if(isinstance(value, abc.Iterable) and not isinstance(value, (str, bytes)), value),
     **dict.fromkeys(_LISTS, _list),
     **dict.fromkeys((abc.Mapping, dict), _mapping),
 }

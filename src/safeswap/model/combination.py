@@ -251,7 +251,9 @@ def as_combinations(value: Any) -> Combinations:
             code="bad-spec",
             hint='e.g. [("Age", "Sex")] or {"keys": ["Age", "Sex", "Town"], "up_to": 2}',
         )
-    return Combinations(**value) if isinstance(value, Mapping) else Combinations(combinations=tuple(value))
+    if isinstance(value, Mapping):
+        return Combinations(**{str(name): each for name, each in value.items()})
+    return Combinations(combinations=tuple(value))
 
 
 def check_combinations(asked: CombinationFields, schema: Schema, *, records: int) -> tuple[tuple[Names, float], ...]:

@@ -231,9 +231,9 @@ def check_table_names(data: Microdata, names: Sequence[str]) -> None:
 
 def check_tolerance(tolerance: Any) -> None:
     """Refuse a tolerance under which every count would be safe."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, np.integer)) or tolerance < 2:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, np.integer)) or not 2 <= tolerance < 2**53:
         raise SpecError(
-            "the tolerance is a whole number of at least 2: the smallest count above 0 that may be published",
+            "the tolerance is a whole number from 2 to 2**53: the smallest count above 0 that may be published",
             code="bad-tolerance",
             hint="3 is common; below 2 every count would be safe",
         )

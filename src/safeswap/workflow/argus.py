@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
+from safeswap.model.words import Part
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
     from safeswap.engines.risky import Risky
-    from safeswap.engines.risky_tables import Part
 
 
 @checked

@@ -10,16 +10,17 @@ from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.recipe import Recipe
+from safeswap.model.recode_steps import Step
+from safeswap.model.spec import MaskSpec
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
     from safeswap.model.hierarchy import Hierarchy
-    from safeswap.model.recode_steps import GlobalRecode, Step
-    from safeswap.model.spec import MaskSpec
+    from safeswap.model.recode_steps import GlobalRecode
     from safeswap.search.argus_session import ArgusSession
     from safeswap.search.recode_advice import AdviceList
 
-    Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
+Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 
 
 @checked

@@ -7,14 +7,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from safeswap.model.checked import checked
+from safeswap.model.combination import Missing
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison
+from safeswap.model.words import RiskModel, Scoring
 
 if TYPE_CHECKING:
-    from safeswap.measures.record_risks import RiskModel
-    from safeswap.measures.special_uniques import Scoring, SpecialUniques
-    from safeswap.model.combination import Missing
+    from safeswap.measures.special_uniques import SpecialUniques
 
 
 @checked

@@ -14,6 +14,8 @@ from safeswap.model.masked import Masked
 from safeswap.model.safe_result import SafeTables
 from safeswap.model.table_check import TableCheck
 
+Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence[str]]
+
 
 @checked
 def safe_table(
@@ -73,10 +75,10 @@ def safe_table(
 @checked
 def safe_records(
     data: Any,
-    tables: Any,
+    tables: Tables,
     tolerance: int = 3,
     *,
-    keep: Any = (),
+    keep: Tables = (),
     search: Literal["thorough", "quick"] = "thorough",
     time_limit: float = 600.0,
     key: Key | None = None,
@@ -116,7 +118,7 @@ def safe_records(
 @checked
 def check_tables(
     data: Any,
-    tables: Any = None,
+    tables: Tables | None = None,
     tolerance: int = 3,
     *,
     margins: bool = True,

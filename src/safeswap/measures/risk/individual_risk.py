@@ -7,11 +7,12 @@ from typing import Annotated, ClassVar
 import pyarrow as pa
 from pydantic import Field
 
-from safeswap.measures.record_risks import RiskModel, record_risks
+from safeswap.measures.record_risks import record_risks
 from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, over
 from safeswap.model.combination import Missing
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.several import several
+from safeswap.model.words import RiskModel
 
 
 class IndividualRisk(KeyMeasure):

@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from safeswap.measures.risk.key_measure import KeyMeasure
-from safeswap.measures.special_uniques import Scoring, special_uniques
+from safeswap.measures.special_uniques import special_uniques
 from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.words import Scoring
 
 
 class Suda2(KeyMeasure):

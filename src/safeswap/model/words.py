@@ -1,0 +1,17 @@
+"""The words that options take, where functions of several rooms take the same."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RiskModel = Literal["franconi-polettini", "inverse"]
+"""How weights become a risk: the expectation of 1/F given the sample, or one over the estimated F."""
+
+Scoring = Literal["elliot", "ihsn"]
+"""What a minimal unique of k of v keys, looked for up to size M, adds to the score of its record.
+
+``elliot``: (v − k)(v − k − 1) … (v − M), M at most v − 1. ``ihsn``: (2^(v − k) − 1) k! (v − k)! / v!.
+"""
+
+Part = Literal["dimensions", "keys", "combinations", "unsafe", "records"]
+"""What is asked of the unsafe combinations."""
