@@ -76,6 +76,7 @@ def recode(
     steps_made = stated_recipe(recipe, grc or ())
     recodes = _recodes(steps_made) if audit is not None else []
     record: Path | None = None
+    lost: tuple[str, ...] = ()
     secret = None if key is None else workflow.read_key(key)
     with console.steps(3) as steps:
         steps.at("reading")
@@ -94,7 +95,9 @@ def recode(
                 workflow.report(masked, report, force=force)
             record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=force)
         elif output is not None:
-            workflow.write(stages[-1].data, output, force=force)
+            lost = workflow.write(stages[-1].data, output, force=force)
+    for what in lost:
+        console.warn(f"! the file does not keep {visible(what)}")
     console.say(stage_table(stages, risk=bool(parameters)))
     places = {"recoded file": output, "audit record": record, "report": report, "recipe": write_recipe}
     places["schema"] = write_schema

@@ -35,6 +35,8 @@ def undo(
         steps.at("restoring")
         original = workflow.undo(workflow.read(masked, **reading), record)
         steps.at("writing")
-        workflow.write(original, output, force=force)
+        lost = workflow.write(original, output, force=force)
+    for what in lost:
+        console.warn(f"! the file does not keep {visible(what)}")
     console.say(f"Restored {len(original):,} records to {visible(str(output))}. They stay inside.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

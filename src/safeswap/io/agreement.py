@@ -11,6 +11,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.io.identifiers import Lines, positions_of, positions_told
 from safeswap.io.infer import infer_schema
 from safeswap.io.ranges import order_of_levels
+from safeswap.model.dates import is_date_format
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -53,7 +54,8 @@ def _merged(guess: Attribute, own: Attribute) -> Attribute:
     """What a labelled file says; its silence about the kind is filled by the guess."""
     if not own.inferred:
         return own
-    return own.model_copy(update={"kind": guess.kind, "levels": guess.levels})
+    periods = guess.kind is Kind.NUMERIC and is_date_format(own.display)  # months as numbers are no quantity either
+    return own.model_copy(update={"kind": Kind.NOMINAL if periods else guess.kind, "levels": guess.levels})
 
 
 def _aligned(schema: Schema, names: Sequence[str], name: str, file: str) -> Schema:
@@ -70,7 +72,7 @@ def _aligned(schema: Schema, names: Sequence[str], name: str, file: str) -> Sche
             not_in_data=absent[:20],
             not_in_schema=unknown[:20],
         )
-    return Schema(name=name, attributes=tuple(schema[n] for n in names))
+    return Schema(name=name, label=schema.label, attributes=tuple(schema[n] for n in names))
 
 
 def _identified(schema: Schema, identifier: str) -> Schema:

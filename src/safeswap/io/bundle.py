@@ -14,10 +14,11 @@ from typing import Any
 
 from safeswap.io.atomic import atomic_directory
 from safeswap.io.dictionary import data_dictionary, dictionary_csv, dictionary_json
+from safeswap.io.labelled_write import not_kept
 from safeswap.io.manifest import MANIFEST, Manifest, allowed_files, sum_file
 from safeswap.io.public_data import check_format, write_data
 from safeswap.io.public_report import public_report
-from safeswap.io.remarks import Remark, name_remarks, refuse_if_any
+from safeswap.io.remarks import Remark, name_remarks, refuse_if_any, warning
 from safeswap.io.scan import scan_bundle
 from safeswap.model.release import Release
 
@@ -84,5 +85,7 @@ def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundl
     (directory / MANIFEST).write_bytes(manifest.to_bytes())
     for path in directory.iterdir():
         path.chmod(PUBLIC_FILE)
-    remarks = refuse_if_any(scan_bundle(directory, release))
+    lost = not_kept(release.table, f".{data_format}", schema=release.schema)
+    told = (warning("not-kept", f"a {data_format} file does not keep {what}") for what in lost)
+    remarks = (*refuse_if_any(scan_bundle(directory, release)), *told)
     return Bundle(directory=directory, manifest_sha256=sum_file(directory / MANIFEST)[1], remarks=remarks)

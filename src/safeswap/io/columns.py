@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.errors import InputError
+from safeswap.errors import InputError, OutputError
 from safeswap.model.microdata import code_column, with_one_dictionary
+from safeswap.model.several import several
 
 _MANY_RECORDS = 1_000_000
 _RUN = 1 << 16
@@ -125,6 +126,28 @@ def _is_valid(array: pa.Array) -> bool:
     except pa.ArrowException:
         return False
     return True
+
+
+def refuse_nul(table: pa.Table) -> None:
+    """Refuse texts with NUL characters, at which readers of text files, Stata and SPSS stop or stumble.
+
+    >>> refuse_nul(pa.table({"a": ["x\\0"]}))
+    Traceback (most recent call last):
+    safeswap.errors.OutputError: column 'a' holds NUL characters in 1 text
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            continue
+        chunks = [c.dictionary if isinstance(c, pa.DictionaryArray) else c for c in column.chunks]
+        number = sum(pc.sum(pc.match_substring(chunk, "\0")).as_py() or 0 for chunk in chunks)
+        if number:
+            raise OutputError(
+                f"column {name!r} holds NUL characters in {several(number, 'text')}",
+                code="not-representable",
+                hint="take them out before masking, or write Parquet",
+                column=name,
+            )
 
 
 def distinct_count(column: pa.ChunkedArray) -> int:

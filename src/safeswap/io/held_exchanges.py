@@ -30,7 +30,7 @@ Names = tuple[str, ...]
 
 def part_of(schema: Schema, names: Sequence[str]) -> Schema:
     """The schema of some columns."""
-    return Schema(name=schema.name, attributes=tuple(schema[name] for name in names))
+    return Schema(name=schema.name, label=schema.label, attributes=tuple(schema[name] for name in names))
 
 
 def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:

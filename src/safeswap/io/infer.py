@@ -11,10 +11,11 @@ Each column is looked at in a sample of at most 100,000 records, ten runs spread
 4. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are no fractions.
 5. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
    ``25-55``, ``65+``) and not all plain numbers. The order is put down in ``levels``.
-6. *numeric*: all values are numbers or dates, and there are more than 20 different ones, or fractions among them, or
-   they hardly repeat, or there is only one: a constant tells no categories apart, and may be a weight. Numbers with
+6. *numeric*: all values are numbers, and there are more than 20 different ones, or fractions among them, or they
+   hardly repeat, or there is only one: a constant tells no categories apart, and may be a weight. Numbers with
    leading zeros are codes.
-7. *nominal*: everything else. In particular a number with few values: it may well be a code without an order.
+7. *nominal*: everything else. In particular a number with few values: it may well be a code without an order. Dates
+   and times are here too, whether a file has them as text or by type: they are no quantities to add noise to.
 
 A guess is marked ``inferred`` until somebody confirms it. Look at it with ``describe`` and correct it with ``kinds=``
 or in the schema file.
@@ -176,7 +177,7 @@ def _facts(coded: Coded, records: int) -> _Facts:
         codes = any(_CODE.fullmatch(text) for text in texts)
     else:
         is_number = _is_numeric(kind)
-        numbers = [float(v) for v in levels.to_pylist()] if is_number and not pa.types.is_temporal(kind) else []
+        numbers = [float(v) for v in levels.to_pylist()] if is_number else []
     return _Facts(
         distinct=len(levels),
         constant=len(set(numbers)) == 1,
@@ -191,7 +192,7 @@ def _facts(coded: Coded, records: int) -> _Facts:
 
 def _is_numeric(kind: pa.DataType) -> bool:
     types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_temporal(kind))
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def _order(column: pa.ChunkedArray, sampled: Coded) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""Stata, SPSS and SAS files: values as they are stored, labels and missing codes in the schema.
+"""Stata, SPSS and SAS files: values as they are stored, labels, display formats and missing codes in the schema.
 
-Nothing is translated. A value label stays in the schema (``labels``), a number of days stays a number, a code that is
-declared missing stays a value and is listed under ``missing``. Stata and SAS know tagged missing values (``.a`` to
-``.z``): a column in which they occur is read as text, the tags written with their dot.
+A value label stays in the schema (``labels``), the display format too (``display``), a code that is declared missing
+stays a value and is listed under ``missing``. Dates and times, which these programs keep as numbers, become dates and
+times, unless a number among them is none to the last digit (see :mod:`safeswap.model.dates`). Stata and SAS know tagged
+missing values (``.a`` to ``.z``): a column in which they occur is read as text, the tags written with their dot.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ import pyarrow as pa
 from safeswap.errors import InputError
 from safeswap.io.limits import Limits
 from safeswap.io.sources import Format, corrupt
+from safeswap.model.dates import Clock, Program, clock_of, is_date_format
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import code_column
 from safeswap.model.schema import Attribute, Kind
 
+_PROGRAMS: dict[Format, Program] = {
+    Format.SPSS: "spss",
+    Format.STATA: "stata",
+    Format.SAS: "sas",
+    Format.SAS_TRANSPORT: "sas",
+}
 _MEASURES = {"nominal": Kind.NOMINAL, "ordinal": Kind.ORDINAL, "scale": Kind.NUMERIC}
 
 
@@ -58,13 +66,17 @@ def read_labelled(path: Path, *, found: Format, encoding: str | None, limits: Li
         limits.check(file=str(path), records=declared.number_rows, decoded_bytes=size)
     columns, facts = _read(reader, path, found, output_format="dict", disable_datetime_conversion=True, **options)
     tagged = {name: list(tags) for name, tags in (facts.missing_user_values or {}).items()}
-    arrays = {name: _array(values, name, tagged.get(name, []), path) for name, values in columns.items()}
+    formats = {name: display or "" for name, display in (facts.original_variable_types or {}).items()}
+    clocks = {name: clock_of(formats.get(name, ""), _PROGRAMS[found]) for name in columns if not tagged.get(name)}
+    arrays = {n: _array(values, n, tagged.get(n, []), path, clocks.get(n)) for n, values in columns.items()}
     table = pa.table(list(arrays.values()), names=list(arrays))
-    return Labelled(
-        table=table,
-        title=facts.file_label or "",
-        attributes={name: _attribute(name, table.column(name), facts, tagged.get(name, [])) for name in arrays},
-    )
+    attributes = {}
+    for name, array in arrays.items():
+        clock = clocks.get(name) if pa.types.is_temporal(array.type) else None
+        attributes[name] = _attribute(
+            name, table.column(name), facts, tagged.get(name, []), display=formats.get(name, ""), clock=clock
+        )
+    return Labelled(table=table, title=facts.file_label or "", attributes=attributes)
 
 
 def _reader(found: Format) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -97,7 +109,10 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
     return values, facts
 
 
-def _array(values: list[Any], name: str, tags: list[str], path: Path) -> pa.Array:
+def _array(values: list[Any], name: str, tags: list[str], path: Path, clock: Clock | None) -> pa.Array:
+    dates = None if clock is None else clock.read(values)
+    if dates is not None and dates.null_count < len(dates):
+        return dates
     if tags:
         known = set(tags)
         return pa.array(
@@ -119,12 +134,16 @@ def _number_text(value: Any) -> str | None:
     return None if value is None else repr(value).removesuffix(".0")
 
 
-def _attribute(name: str, column: pa.ChunkedArray, facts: Any, tags: list[str]) -> Attribute:
+def _attribute(
+    name: str, column: pa.ChunkedArray, facts: Any, tags: list[str], *, display: str, clock: Clock | None
+) -> Attribute:
     labels = (facts.variable_value_labels or {}).get(name) or {}
-    texts = {_label_key(value, tags): str(label) for value, label in labels.items()}
+    texts = {_code_text(value, clock) or _label_key(value, tags): str(label) for value, label in labels.items()}
     kind = _MEASURES.get((facts.variable_measure or {}).get(name) or "")
+    if kind is Kind.NUMERIC and is_date_format(display):
+        kind = Kind.NOMINAL  # a scale to these programs, and no quantity
     declared = (facts.missing_ranges or {}).get(name) or []
-    missing = (*(f".{tag}" for tag in tags), *_codes_within(column, declared))
+    missing = (*(f".{tag}" for tag in tags), *_codes_within(column, declared, clock))
     if kind is None and texts and set(texts) - set(missing):
         kind = Kind.NOMINAL
     return Attribute(
@@ -134,8 +153,15 @@ def _attribute(name: str, column: pa.ChunkedArray, facts: Any, tags: list[str]) 
         labels=texts,
         missing=tuple(dict.fromkeys(missing)),
         levels=_ascending(column, missing) if kind is Kind.ORDINAL else (),
+        display=display,
         inferred=kind is None,
     )
+
+
+def _code_text(value: Any, clock: Clock | None) -> str:
+    """A code of a column of dates as text; nothing where it is none."""
+    dates = clock.read([value]) if clock is not None and isinstance(value, (int, float)) else None
+    return level_texts(dates)[0] if dates is not None else ""
 
 
 def _label_key(value: Any, tags: list[str]) -> str:
@@ -144,13 +170,18 @@ def _label_key(value: Any, tags: list[str]) -> str:
     return _number_text(value) or ""
 
 
-def _codes_within(column: pa.ChunkedArray, declared: Iterable[Any]) -> list[str]:
+def _codes_within(column: pa.ChunkedArray, declared: Iterable[Any], clock: Clock | None = None) -> list[str]:
     """The declared missing codes: single ones as they are, ranges as the values of the column that lie in them."""
     codes: list[str] = []
     for item in declared:
         low, high = (item["lo"], item["hi"]) if isinstance(item, dict) else (item, item)
         if low == high:
-            codes += level_texts(pa.array([low]))
+            codes += [_code_text(low, clock)] if clock is not None else level_texts(pa.array([low]))
+        elif clock is not None:
+            bounds = clock.read([low, high])
+            inside = () if bounds is None else sorted(v for v in column.unique().to_pylist() if v is not None)
+            first, last = (None, None) if bounds is None else bounds.to_pylist()
+            codes += level_texts(pa.array([v for v in inside if first <= v <= last], type=column.type))
         else:
             values = [v for v in column.unique().to_pylist() if v is not None and low <= v <= high]
             codes += level_texts(pa.array(sorted(values), type=column.type))

@@ -1,8 +1,10 @@
 """Stata and SPSS files with labels, from a table and its schema.
 
-What these formats cannot hold is refused, never bent: a whole number above 2**53 (they know floating point or 32 bits
-only), a name they do not allow, a text that is too long. Two losses are theirs: neither tells a missing text from an
-empty one, and SPSS drops spaces at the end of a text.
+What these formats cannot hold is refused before anything is written, never bent: a whole number above 2**53 (they know
+floating point or 32 bits only), a name they do not allow, a text or a label that is too long, a text with spaces at its
+end in SPSS, which would drop them. Dates and times are written as such, in the display format that they had or the
+usual one. One loss is theirs: neither tells a missing text from an empty one. What else gets lost, :func:`not_kept`
+lists: display formats of another program that have no counterpart, labels of fractions and of texts in Stata.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,25 @@ import pyarrow.compute as pc
 
 from safeswap.errors import OutputError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
+from safeswap.io.columns import refuse_nul
 from safeswap.io.write import Writable, as_table
+from safeswap.model.dates import Program, clock_for, is_date_format
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.several import several
 
 _TAG = re.compile(r"\.[a-z]", re.ASCII)
 _LARGEST_EXACT = 2**53
 _LARGEST_STATA_LONG = 2_147_483_620
 _MOST_SPSS_CODES = 3
+_LONGEST: dict[Program, dict[str, int]] = {  # labels: of the file, of a variable, of a value
+    "stata": {"file": 80, "variable": 80, "value": 32_000},
+    "spss": {"file": 64, "variable": 256, "value": 120},
+}
+_SPSS_NUMBER = re.compile(r"(?:F|COMMA|DOT|DOLLAR|PCT|E|N|CC[A-E])(\d+)(?:\.(\d+))?")
+_STATA_NUMBER = re.compile(r"%-?0?(\d+)(?:[.,](\d+))?[fgec]c?")
+_PLAIN_FORMAT = re.compile(r"F\d+(\.\d+)?|%-?\d+(\.\d+)?[fg]")
+_TEXT_FORMAT = re.compile(r"A\d+|%-?\d+s")
 _MEASURES = {Kind.NOMINAL: "nominal", Kind.GEOGRAPHY: "nominal", Kind.ORDINAL: "ordinal", Kind.NUMERIC: "scale"}
 
 
@@ -53,19 +66,26 @@ def write_dta(
     import pyreadstat
 
     schema = schema or _schema_of(data)
-    columns = {a.name: _values(as_table(data).column(a.name), a, tagged=True) for a in schema.attributes}
+    _check_labels(schema, "stata")
+    refuse_nul(as_table(data))
+    columns = {a.name: _values(as_table(data).column(a.name), a, "stata") for a in schema.attributes}
     tags = {a.name: [m[1:] for m in a.missing if _TAG.fullmatch(m)] for a in schema.attributes}
     tags = {name: found for name, found in tags.items() if found and columns[name].dtype == object}
-    labels = {a.name: _stata_labels(a, tags.get(a.name, []), columns[a.name]) for a in schema.attributes}
+    kinds = {name: as_table(data).column(name).type for name in columns}
+    labels = {
+        a.name: _stata_labels(_in_numbers(a, kinds[a.name], "stata"), tags.get(a.name, []), columns[a.name])
+        for a in schema.attributes
+    }
     with atomic_write(path, force=force, mode=mode) as part:
         _hand_over(
             pyreadstat.write_dta,
             columns,
             part,
-            file_label=schema.name[:80],
-            column_labels={a.name: a.label[:80] for a in schema.attributes if a.label},
+            file_label=schema.label,
+            column_labels={a.name: a.label for a in schema.attributes if a.label},
             variable_value_labels={name: found for name, found in labels.items() if found},
             missing_user_values=tags or None,
+            variable_format=_formats(schema, kinds, columns, "stata"),
         )
 
 
@@ -91,24 +111,135 @@ def write_sav(
     import pyreadstat
 
     schema = schema or _schema_of(data)
-    columns = {a.name: _values(as_table(data).column(a.name), a, tagged=False) for a in schema.attributes}
+    _check_labels(schema, "spss")
+    refuse_nul(as_table(data))
+    kinds = {a.name: as_table(data).column(a.name).type for a in schema.attributes}
+    columns = {a.name: _values(as_table(data).column(a.name), a, "spss") for a in schema.attributes}
+    stated = [_in_numbers(a, kinds[a.name], "spss") for a in schema.attributes]
     # SPSS has one type of number, and the writer wants labels and codes to be of the column's type.
     columns = {n: v if v.dtype == object else v.astype(np.float64) for n, v in columns.items()}
     numeric = {name: values.dtype != object for name, values in columns.items()}
-    labels = {a.name: _keyed(a.labels, numeric=numeric[a.name]) for a in schema.attributes}
-    missing = {a.name: _spss_missing(a, columns[a.name], numeric=numeric[a.name]) for a in schema.attributes}
+    labels = {a.name: _keyed(a.labels, numeric=numeric[a.name]) for a in stated}
+    missing = {a.name: _spss_missing(a, columns[a.name], numeric=numeric[a.name]) for a in stated}
     with atomic_write(path, force=force, mode=mode) as part:
         _hand_over(
             pyreadstat.write_sav,
             columns,
             part,
             compress=Path(path).suffix.lower() == ".zsav",
-            file_label=schema.name[:60],
-            column_labels={a.name: a.label[:120] for a in schema.attributes if a.label},
+            file_label=schema.label,
+            column_labels={a.name: a.label for a in schema.attributes if a.label},
             variable_value_labels={name: found for name, found in labels.items() if found},
             missing_ranges={name: found for name, found in missing.items() if found} or None,
             variable_measure={a.name: _MEASURES[a.kind] for a in schema.attributes if a.kind in _MEASURES},
+            variable_format=_formats(schema, kinds, columns, "spss"),
         )
+
+
+def not_kept(data: Writable, suffix: str, *, schema: Schema | None = None) -> tuple[str, ...]:
+    """What a file with this suffix would not keep of the description of the data, a sentence each.
+
+    What would bend a value or cut a label is not listed here but refused. Plain formats of numbers and of dates have
+    counterparts and count as kept.
+
+    >>> attribute = Attribute(name="pay", display="DOLLAR8.2")
+    >>> not_kept(Microdata(pa.table({"pay": [1.0]}), Schema(attributes=(attribute,))), ".dta")
+    ('pay: the display format DOLLAR8.2 becomes %8.2f',)
+    """
+    schema, table = schema or _schema_of(data), as_table(data)
+    program = _PROGRAMS.get(suffix.lower())
+    if program is None:
+        shown = sum(bool(a.display) and not _TEXT_FORMAT.fullmatch(a.display) for a in schema.attributes)
+        lost = ["the label of the file"] if schema.label else []
+        return (*lost, f"the display formats of {several(shown, 'column')}") if shown else tuple(lost)
+    return tuple(
+        f"{a.name}: {what}" for a in schema.attributes for what in _lost(a, table.column(a.name).type, program)
+    )
+
+
+_PROGRAMS: dict[str, Program] = {".dta": "stata", ".sav": "spss", ".zsav": "spss"}
+
+
+def _lost(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator[str]:
+    """What a program does not keep of the description of one column."""
+    display, written = attribute.display, _format(attribute, kind, program)
+    plain = _is_text(kind) or clock_for(kind, display, program) or _PLAIN_FORMAT.fullmatch(display)
+    if display and display != written and not plain:
+        yield f"the display format {display}" + (f" becomes {written}" if written else "")
+    if program != "stata":
+        return
+    tags = [code for code in attribute.missing if _TAG.fullmatch(code)]
+    if len(tags) < len(attribute.missing):
+        yield "which codes are missing values: Stata knows .a to .z only"
+    labels = _in_numbers(attribute, kind, program).labels.keys() - set(tags)
+    lost = sum((_is_text(kind) and not tags) or not _is_whole(text) for text in labels)
+    if lost:
+        yield f"the labels of {several(lost, 'value')}: Stata has them for whole numbers only"
+
+
+def _is_whole(text: str) -> bool:
+    number = _number(text)
+    return number is not None and number.is_integer()
+
+
+def _format(attribute: Attribute, kind: pa.DataType, program: Program) -> str:
+    """The display format of a column in the words of a program; nothing where it is left to the program."""
+    if (clock := clock_for(kind, attribute.display, program)) is not None:
+        return clock[1]
+    if _is_text(kind):
+        return ""
+    own, other = (_STATA_NUMBER, _SPSS_NUMBER) if program == "stata" else (_SPSS_NUMBER, _STATA_NUMBER)
+    native = attribute.display.startswith("%") == (program == "stata")
+    if own.fullmatch(attribute.display) or (native and is_date_format(attribute.display)):
+        return attribute.display
+    if (found := other.fullmatch(attribute.display)) is None:
+        return ""
+    width, decimals = found[1], found[2] or "0"
+    return f"%{width}.{decimals}f" if program == "stata" else f"F{width}.{decimals}"
+
+
+def _formats(schema: Schema, kinds: dict[str, Any], columns: dict[str, Any], program: Program) -> dict[str, str]:
+    found = {a.name: _format(a, kinds[a.name], program) for a in schema.attributes if columns[a.name].dtype != object}
+    return {name: display for name, display in found.items() if display}
+
+
+def _check_labels(schema: Schema, program: Program) -> None:
+    """Refuse labels that the format would cut, all of them at once."""
+    longest = _LONGEST[program]
+    size = len if program == "stata" else (lambda text: len(text.encode()))
+    long = [a.name for a in schema.attributes if size(a.label) > longest["variable"]]
+    long += [a.name for a in schema.attributes if any(size(text) > longest["value"] for text in a.labels.values())]
+    if long or size(schema.label) > longest["file"]:
+        where = ", ".join(dict.fromkeys(long[:10])) or "the file"
+        limits = f"{longest['file']} for the file, {longest['variable']} for a variable, {longest['value']} for a value"
+        raise OutputError(
+            f"labels are too long for this format ({limits}): {where}",
+            code="label-too-long",
+            hint="shorten them in the schema, or write CSV or Parquet",
+            columns=list(dict.fromkeys(long)),
+        )
+
+
+def _in_numbers(attribute: Attribute, kind: pa.DataType, program: Program) -> Attribute:
+    """The attribute of a column of dates with labels and missing codes as the numbers that stand for the dates."""
+    clock = clock_for(kind, attribute.display, program)
+    if clock is None or not (attribute.labels or attribute.missing):
+        return attribute
+
+    def number(text: str) -> str:
+        try:
+            found = clock[0].write(pa.array([text]).cast(kind))
+        except pa.ArrowInvalid:
+            return text
+        return text if found is None else repr(float(found[0]))
+
+    labels = {number(text): label for text, label in attribute.labels.items()}
+    return attribute.model_copy(update={"labels": labels, "missing": tuple(map(number, attribute.missing))})
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
 def _schema_of(data: Writable) -> Schema:
@@ -117,8 +248,8 @@ def _schema_of(data: Writable) -> Schema:
     return data.schema if isinstance(data, Microdata) else data.data.schema
 
 
-def _values(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> Any:
-    """The column as the writer takes it: doubles, 32-bit whole numbers, or objects for text, dates and tags."""
+def _values(column: pa.ChunkedArray, attribute: Attribute, program: Program) -> Any:
+    """The column as the writer takes it: doubles, 32-bit whole numbers, or objects for text and tags."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -129,10 +260,26 @@ def _values(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> A
     if pa.types.is_floating(kind):
         return column.cast(pa.float64()).to_numpy()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(column, attribute, tagged=tagged)
-    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return np.array(column.to_pylist(), dtype=object)
-    raise _not_representable(f"column {attribute.name!r} is of a type that the format does not know", attribute.name)
+        if program == "spss":
+            _refuse_trailing_blanks(column, attribute.name)
+        return _texts(column, attribute, tagged=program == "stata")
+    clock = clock_for(kind, attribute.display, program)
+    numbers = None if clock is None else clock[0].write(column)
+    if numbers is not None:
+        return numbers
+    what = "holds times finer than the format knows" if clock else "is of a type that the format does not know"
+    raise _not_representable(f"column {attribute.name!r} {what}", attribute.name)
+
+
+def _refuse_trailing_blanks(column: pa.ChunkedArray, name: str) -> None:
+    number = pc.sum(pc.ends_with(column, " ")).as_py() or 0
+    if number:
+        raise OutputError(
+            f"column {name!r} has spaces at the end of {several(number, 'text')}, which SPSS would drop",
+            code="trailing-blanks",
+            hint="strip the texts before masking, or write Stata, CSV or Parquet",
+            column=name,
+        )
 
 
 def _whole_numbers(column: pa.ChunkedArray, name: str) -> Any:

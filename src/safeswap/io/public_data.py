@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import SpecError, UnsafeRelease
+from safeswap.io.columns import refuse_nul
 from safeswap.io.manifest import DATA_FORMATS
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
@@ -34,6 +35,8 @@ _ROW_GROUP = 1 << 18
 def write_data(release: Release, path: Path, data_format: str) -> None:
     """Write the released records; same release, same bytes."""
     table = storable(release.table, data_format)
+    if data_format != "parquet":
+        refuse_nul(table)
     if data_format == "csv":
         _write_csv(table, path)
     elif data_format == "parquet":
@@ -50,7 +53,7 @@ def storable(table: pa.Table, data_format: str) -> pa.Table:
     >>> storable(table, "csv").to_pydict()
     {'t': ['12:30:00.000000'], 'n': [1], 'b': [True]}
     >>> storable(table, "dta").to_pydict()
-    {'t': ['12:30:00.000000'], 'n': [1], 'b': ['true']}
+    {'t': [datetime.time(12, 30)], 'n': [1], 'b': ['true']}
     """
     for position, each in enumerate(table.schema):
         if _is_bytes(each.type):
@@ -69,7 +72,7 @@ def storable(table: pa.Table, data_format: str) -> pa.Table:
 def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
     """A table as Stata or SPSS give it back: numbers are doubles, NaN is missing, a missing text is an empty one.
 
-    >>> as_labelled(pa.table({"n": [1, None], "t": ["a ", None]}), "sav").to_pydict()
+    >>> as_labelled(pa.table({"n": [1, None], "t": ["a", None]}), "sav").to_pydict()
     {'n': [1.0, None], 't': ['a', '']}
     """
     columns = []
@@ -78,9 +81,10 @@ def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
         if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
             numbers = plain.cast(pa.float64())
             columns.append(pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers))
+        elif pa.types.is_temporal(plain.type):
+            columns.append(plain)
         else:
-            texts = plain.cast(pa.string()).fill_null("")
-            columns.append(pc.utf8_rtrim(texts, characters=" ") if data_format == "sav" else texts)
+            columns.append(plain.cast(pa.string()).fill_null(""))
     return pa.table(columns, names=table.column_names)
 
 
@@ -99,7 +103,18 @@ def _held_type(kind: pa.DataType, data_format: str) -> pa.DataType:
     """The type in which a format holds such values exactly: its own, a near one, or text."""
     if _is_plain(kind) or (data_format == "csv" and _is_simple(kind)):
         return kind
+    if data_format in ("dta", "sav") and (held := _labelled_time(kind)) is not None:
+        return held
     return _parquet_type(kind) if data_format == "parquet" else pa.string()
+
+
+def _labelled_time(kind: pa.DataType) -> pa.DataType | None:
+    """The type of dates and times as Stata and SPSS give them back; a time zone they do not know."""
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return pa.timestamp("us")
+    return pa.time64("us") if pa.types.is_time(kind) else None
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -36,6 +36,7 @@ class _Loaded:
     name: str = ""
     file: str = ""
     lines: Lines | None = None
+    label: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
@@ -90,6 +91,8 @@ def read(
         name=loaded.name if name is None else name,
         file=loaded.file,
     )
+    if loaded.label and not described_as.label:
+        described_as = described_as.model_copy(update={"label": loaded.label})
     data = Microdata(table, described_as, source if is_frame(source) else None)
     own = described_as.identifier
     if own is not None and not (own.inferred and not own.missing):  # a guessed one has been checked to be guessed
@@ -118,7 +121,8 @@ def _load(path: Path, limits: Limits, **stated: str | None) -> _Loaded:
     if found in (Format.ARROW, Format.ARROW_STREAM):
         return _Loaded(table=read_arrow(path, found=found, limits=limits), name=name, file=file)
     labelled = read_labelled(path, found=found, encoding=stated["encoding"], limits=limits)
-    return _Loaded(table=labelled.table, name=name, file=file, attributes=labelled.attributes)
+    own = {"label": labelled.title, "attributes": labelled.attributes}
+    return _Loaded(table=labelled.table, name=name, file=file, **own)
 
 
 def _refuse_text_options(found: Format, stated: Mapping[str, str | None]) -> None:

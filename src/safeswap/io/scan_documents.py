@@ -105,14 +105,14 @@ def _label_remarks(dictionary: Mapping[str, Any]) -> Iterable[Remark]:
 
 def labelled_remarks(labelled: Labelled, dictionary: Mapping[str, Any], *, file: str) -> Iterable[Remark]:
     """Where a Stata or SPSS file says more about its columns than the data dictionary does."""
-    if labelled.title and not dictionary.get("title", "").startswith(labelled.title):
+    if labelled.title and dictionary.get("title", "") != labelled.title:
         yield refusal("foreign-text", "the file has a title that is not the released one", file=file)
     for column in dictionary["columns"]:
         name, found = column["name"], labelled.attributes[column["name"]]
         known = {value["value"]: value.get("label", "") for value in column.get("values", ())}
         labels_fit = all(value in known and known[value] == label for value, label in found.labels.items())
         missing_fit = set(found.missing) <= set(column.get("missing_codes", ()))
-        if not (labels_fit and missing_fit and column.get("label", "").startswith(found.label)):
+        if not (labels_fit and missing_fit and column.get("label", "") == found.label):
             yield refusal("foreign-text", f"the file labels {name!r} otherwise than released", column=name, file=file)
 
 

@@ -43,7 +43,8 @@ def write_schema(
     """
     import tomli_w
 
-    head = tomli_w.dumps({"format": FORMAT, "name": schema.name})
+    label = {"label": schema.label} if schema.label else {}
+    head = tomli_w.dumps({"format": FORMAT, "name": schema.name, **label})
     # One block per attribute, also where the writer would put short ones on a single line: people edit this.
     blocks = (tomli_w.dumps({"attributes": _plain(attribute)}) for attribute in schema.attributes)
     body = "" if schema.attributes else "attributes = []\n"

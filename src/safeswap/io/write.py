@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from safeswap.errors import OutputError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
-from safeswap.io.columns import without_unused_levels
+from safeswap.io.columns import refuse_nul, without_unused_levels
 from safeswap.io.dialect import default_delimiter
 from safeswap.model.microdata import Microdata
 
@@ -130,4 +130,5 @@ def _writable_as_text(table: pa.Table) -> pa.Table:
                 hint="write Parquet instead",
                 column=field.name,
             )
+    refuse_nul(table)
     return table

@@ -204,7 +204,7 @@ def _without(data: Microdata, step: Drop) -> Microdata:
         raise SpecError("every attribute would be dropped", code="nothing-left", hint="keep at least one")
     names = [attribute.name for attribute in left]
     coded = {name: found for name, found in data._coded.items() if name in names}
-    schema = Schema(name=data.schema.name, attributes=tuple(left))
+    schema = Schema(name=data.schema.name, label=data.schema.label, attributes=tuple(left))
     return Microdata(data.table.select(names), schema, data.origin, coded, data.past)
 
 

@@ -121,7 +121,7 @@ def prepare_release(
         released = partial(_released, index=index, key=key, context=context)
         columns = list(threads.map(released, (data.schema[n] for n in names), (data.table.column(n) for n in names)))
     table = pa.table([c.values for c in columns], names=list(names))
-    schema = Schema(name=facts.title, attributes=tuple(c.attribute for c in columns))
+    schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
     return Release(table=table, schema=schema, facts=facts), rows
 
 

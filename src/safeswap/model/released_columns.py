@@ -111,6 +111,7 @@ def _described(attribute: Attribute, levels: pa.Array) -> Attribute:
         kind=attribute.kind,
         label=attribute.label,
         letter=attribute.letter,
+        display=attribute.display,
         levels=tuple(texts) if listed else (),
         labels={text: label for text, label in attribute.labels.items() if text in texts},
         missing=tuple(text for text in attribute.missing if text in texts),

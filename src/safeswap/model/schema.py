@@ -36,7 +36,8 @@ class Attribute(BaseModel):
 
     ``levels`` are the values as text, in their order where the attribute is ordinal; empty means "those that occur".
     ``missing`` lists the codes that stand for "no answer". ``hierarchy`` gives, from fine to coarse, a map from each
-    level to its parent. ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a
+    level to its parent. ``display`` is the format in which Stata, SPSS or SAS show the column (``F8.2``, ``%td``).
+    ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a
     kind that was guessed from the data and that nobody has confirmed yet.
     """
 
@@ -51,6 +52,7 @@ class Attribute(BaseModel):
     missing: tuple[str, ...] = ()
     hierarchy: tuple[dict[str, str], ...] = ()
     geography_level: Annotated[int, Field(ge=0)] | None = None
+    display: str = ""
     inferred: bool = False
 
     def __init__(self, **values: Any) -> None:
@@ -67,7 +69,7 @@ class Attribute(BaseModel):
 
 
 class Schema(BaseModel):
-    """The attributes of a file, in column order, and the name of the data set.
+    """The attributes of a file, in column order, the name of the data set and the label of a Stata or SPSS file.
 
     >>> schema = Schema(name="toy", attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
     >>> schema.names, schema.identifier.name, schema["Sex"].kind.value
@@ -77,6 +79,7 @@ class Schema(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
+    label: str = ""
     attributes: tuple[Attribute, ...]
 
     def __init__(self, **values: Any) -> None:
@@ -138,6 +141,7 @@ class Schema(BaseModel):
             self[unknown]
         return Schema(
             name=self.name if name is None else name,
+            label=self.label,
             attributes=tuple(new.get(a.name, a) for a in self.attributes),
         )
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import SpecError
+from safeswap.model.dates import is_date_format
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, Codes, Microdata, smallest_code_type
 from safeswap.model.schema import Attribute
@@ -77,6 +78,8 @@ def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     """
     attribute = data.schema[name]
     column = data.table.column(name)
+    if is_date_format(attribute.display):
+        raise _not_numeric(name)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         plain: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
         for text in attribute.missing:
@@ -88,14 +91,18 @@ def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
         levels = pc.if_else(known, coded.levels, pa.scalar(None, coded.levels.type))
         values = pc.cast(levels, pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise SpecError(
-            f"{name!r} does not hold numbers",
-            code="not-numeric",
-            hint="name a numeric attribute, or describe the codes that stand for a missing value",
-            attribute=name,
-        ) from None
+        raise _not_numeric(name) from None
     found: npt.NDArray[np.float64] = np.append(values, np.nan)[coded.codes]
     return found
+
+
+def _not_numeric(name: str) -> SpecError:
+    return SpecError(
+        f"{name!r} does not hold numbers",
+        code="not-numeric",
+        hint="name a numeric attribute, or describe the codes that stand for a missing value; dates are no numbers",
+        attribute=name,
+    )
 
 
 def _number(text: str) -> float:

@@ -73,7 +73,7 @@ def compare_releases(connection: Connection, entries: Entries) -> str:
 
 
 def compare_ledger(connection: Connection, entries: Entries) -> str:
-    """Every release in the ledger was approved with that manifest, says the log; and every approval is in the ledger."""
+    """Every release in the ledger was approved with that manifest, by the log; every approval is in the ledger."""
     logged = {entry.subject: entry for entry in entries if entry.action == "release.approve"}
     entered = {row.release_id: row.manifest_hash for row in connection.execute(select(ledger))}
     for release_id, manifest_hash in entered.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
+from pathlib import PurePath
 from typing import Any
 
 from safeswap.model.checked import checked
@@ -55,11 +56,16 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
 
 
 @checked
-def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> None:
-    """Write a file that stays inside, in the format of its ending. It appears complete or not at all."""
+def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> tuple[str, ...]:
+    """Write a file that stays inside, in the format of its ending; what of its description the format does not keep.
+
+    The file appears complete or not at all. What would bend a value or cut a label is refused.
+    """
+    from safeswap.io.labelled_write import not_kept
     from safeswap.io.write import write as write_file
 
     write_file(data, path, force=force)
+    return not_kept(data, PurePath(path).suffix)
 
 
 def _frame_type(data: Microdata) -> str:

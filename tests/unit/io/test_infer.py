@@ -60,7 +60,7 @@ SEX = ["F", "M"] * (N // 2)
         ("Income", ["lots", *(str(i) for i in range(N - 1))], Kind.NOMINAL),
         ("Sex", SEX, Kind.NOMINAL),
         ("Flag", [True, False] * (N // 2), Kind.NOMINAL),
-        ("Day", pd.date_range("2020-01-01", periods=N).to_pydatetime().tolist(), Kind.NUMERIC),
+        ("Day", pd.date_range("2020-01-01", periods=N).to_pydatetime().tolist(), Kind.NOMINAL),
         ("Nothing", [None] * N, Kind.NOMINAL),
         ("Name", [f"name {i * i}" for i in range(N)], Kind.NOMINAL),
     ],

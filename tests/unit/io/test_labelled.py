@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.errors import OutputError
-from safeswap.io.labelled_write import write_dta, write_sav
+from safeswap import workflow
+from safeswap.errors import OutputError, SpecError
+from safeswap.io.labelled_write import not_kept, write_dta, write_sav
 from safeswap.io.read import read
+from safeswap.io.write import write as write_file
+from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
@@ -151,3 +155,188 @@ def test_numbers_and_texts_survive(
     assert [repr(v) for v in again["f"].to_pylist()] == [repr(v) for v in table["f"].to_pylist()]
     for name in ("i", "s", "t"):
         assert again[name].to_pylist() == table[name].to_pylist()
+
+
+DAYS = st.none() | st.dates(dt.date(1600, 1, 1), dt.date(2200, 12, 31))
+MOMENTS = st.none() | st.datetimes(dt.datetime(1600, 1, 1), dt.datetime(2200, 12, 31)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+)
+TIMES = st.none() | st.times().map(lambda time: time.replace(microsecond=time.microsecond // 1000 * 1000))
+
+
+@given(
+    days=st.lists(DAYS, min_size=3, max_size=3),
+    moments=st.lists(MOMENTS, min_size=3, max_size=3),
+    times=st.lists(TIMES, min_size=3, max_size=3),
+    formats=st.sampled_from(("sav", "dta")),
+)
+def test_dates_and_times_survive(
+    tmp_path_factory: pytest.TempPathFactory,
+    days: list[dt.date | None],
+    moments: list[dt.datetime | None],
+    times: list[dt.time | None],
+    formats: str,
+) -> None:
+    # One value is never missing: a column of nothing has no type.
+    days, moments, times = [dt.date(2000, 1, 1), *days], [dt.datetime(2000, 1, 1), *moments], [dt.time(1), *times]  # noqa: DTZ001
+    table = pa.table(
+        {
+            "d": pa.array(days, pa.date32()),
+            "m": pa.array(moments, pa.timestamp("us")),
+            "t": pa.array(times, pa.time64("us")),
+        }
+    )
+    path = tmp_path_factory.mktemp("dates") / f"x.{formats}"
+    (write_sav if formats == "sav" else write_dta)(table, path)
+    again = read(path)
+    assert again.table.equals(table)
+    assert {a.kind for a in again.schema.attributes} == {Kind.NOMINAL}
+    values, _ = getattr(pyreadstat, f"read_{formats}")(path)  # as another program sees them
+    assert [None if pd.isna(v) else v for v in values["d"]] == days
+
+
+def dated(path: Path) -> Microdata:
+    """A file with everything that used to get lost."""
+    frame = pd.DataFrame(
+        {
+            "born": pd.Series([dt.date(1980 + i, 1 + i % 12, 3) for i in range(40)], dtype=object),
+            "edate": [13_000_003_200.0 + 86_400 * i for i in range(40)],
+            "span": [float(90_000 * i) for i in range(40)],
+            "pay": [1.5 * i for i in range(40)],
+            "sex": [1.0, 2.0] * 20,
+        }
+    )
+    pyreadstat.write_sav(
+        frame,
+        path,
+        file_label="Survey of 2026",
+        column_labels={"pay": "p" * 256},
+        variable_format={"edate": "EDATE10", "span": "DTIME10", "pay": "DOLLAR12.2"},
+        missing_ranges={"edate": [13_000_003_200.0]},
+        variable_measure=dict.fromkeys(frame.columns, "scale"),
+    )
+    return read(path, kinds={"sex": "nominal"})
+
+
+def test_nothing_of_a_labelled_file_gets_lost_on_the_way(tmp_path: Path) -> None:
+    data = dated(tmp_path / "a.sav")
+    assert data.table["born"].type == pa.date32()
+    assert data.schema["edate"].missing == ("1994-09-27",)
+    kinds = {a.name: a.kind.value for a in data.schema.attributes}
+    assert kinds == {"born": "nominal", "edate": "nominal", "span": "nominal", "pay": "numeric", "sex": "nominal"}
+    write_sav(data, tmp_path / "b.sav")
+    again = read(tmp_path / "b.sav", kinds={"sex": "nominal"})
+    assert again.table.equals(data.table)
+    assert again.schema == data.schema.replace(name="b")
+    assert again.schema.label == "Survey of 2026"
+    assert not_kept(data, ".sav") == ()
+    assert not_kept(data, ".dta") == (
+        "edate: which codes are missing values: Stata knows .a to .z only",
+        "span: the display format DTIME10",
+        "pay: the display format DOLLAR12.2 becomes %12.2f",
+    )
+    assert not_kept(data, ".csv") == ("the label of the file", "the display formats of 5 columns")
+
+
+@pytest.mark.parametrize("name", ["born", "edate", "span"])
+@pytest.mark.parametrize("kind", [None, "numeric"])
+def test_dates_are_not_masked_as_numbers(tmp_path: Path, name: str, kind: str | None) -> None:
+    data = dated(tmp_path / "a.sav")
+    if kind is not None:
+        data = read(tmp_path / "a.sav", kinds={name: kind, "sex": "nominal"})
+    for spec in (
+        {"method": "noise", "attributes": [name]},
+        {"method": "microaggregation", "attributes": [name]},
+        {"method": "rank_swap", "attributes": [name]},
+    ):
+        with pytest.raises(SpecError):
+            workflow.mask(data, spec, insecure_seed=1)
+
+
+@pytest.mark.parametrize("data_format", ["sav", "dta", "csv", "parquet"])
+def test_dates_are_released_as_dates(tmp_path: Path, data_format: str) -> None:
+    key = Key.generate()
+    data = dated(tmp_path / "a.sav")
+    short = data.schema.replace(data.schema["pay"].model_copy(update={"label": "pay"}))
+    masked = workflow.swap(Microdata(data.table, short), swap=["sex"], pairs=4, key=key)
+    done = workflow.release(
+        masked, tmp_path / "public", audit=tmp_path / "audit", key=key, data_format=data_format, title="Public file"
+    )
+    found = read(tmp_path / "public" / f"data.{data_format}", kinds={"sex": "nominal"})
+    expected = sorted(str(value) for value in data.table["born"].to_pylist())
+    assert sorted(str(value) for value in found.table["born"].to_pylist()) == expected
+    if data_format != "csv":
+        assert found.table["born"].type == pa.date32()
+    if data_format == "sav":
+        assert (found.schema["edate"].display, found.schema["pay"].display) == ("EDATE10", "DOLLAR12.2")
+        assert found.schema.label == "Public file"
+    assert any(remark.code == "not-kept" for remark in done.remarks) == (data_format != "sav")
+    assert workflow.verify(tmp_path / "public").ok
+
+
+@pytest.mark.parametrize(
+    ("write", "longest"),
+    [
+        (write_sav, {"file": 64, "variable": 256, "value": 120}),
+        (write_dta, {"file": 80, "variable": 80, "value": 32_000}),
+    ],
+)
+@pytest.mark.parametrize("where", ["file", "variable", "value"])
+def test_labels_are_kept_whole_or_refused(tmp_path: Path, write, longest, where: str) -> None:  # type: ignore[no-untyped-def]
+    def labelled(size: int) -> Microdata:
+        texts = {place: "x" * size if place == where else "" for place in longest}
+        labels = {"1": texts["value"]} if texts["value"] else {}
+        attribute = Attribute(name="a", label=texts["variable"], labels=labels)
+        return Microdata(pa.table({"a": [1.0]}), Schema(label=texts["file"], attributes=(attribute,)))
+
+    suffix = "sav" if write is write_sav else "dta"
+    data = labelled(longest[where])
+    write(data, tmp_path / f"a.{suffix}")
+    again = read(tmp_path / f"a.{suffix}").schema
+    assert (again.label, again["a"].label, again["a"].labels) == (
+        data.schema.label,
+        data.schema["a"].label,
+        data.schema["a"].labels,
+    )
+    with pytest.raises(OutputError) as caught:
+        write(labelled(longest[where] + 1), tmp_path / f"b.{suffix}")
+    assert caught.value.code == "label-too-long"
+    assert not (tmp_path / f"b.{suffix}").exists()
+
+
+def test_a_stata_month_stays_a_number_and_is_no_quantity(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"month": [float(i) for i in range(600, 650)]})
+    pyreadstat.write_dta(frame, tmp_path / "a.dta", variable_format={"month": "%tm"})
+    data = read(tmp_path / "a.dta")
+    assert data.table["month"].to_pylist() == frame["month"].tolist()
+    assert (data.schema["month"].kind, data.schema["month"].display) == (Kind.NOMINAL, "%tm")
+    write_dta(data, tmp_path / "b.dta")
+    assert read(tmp_path / "b.dta").schema["month"].display == "%tm"
+
+
+@pytest.mark.parametrize("numbers", [[13_000_003_200.5, 1.0], [1e300, 0.0], [-1e18, 2.0]])
+def test_a_number_that_is_no_date_stays_a_number(tmp_path: Path, numbers: list[float]) -> None:
+    pyreadstat.write_sav(pd.DataFrame({"d": numbers}), tmp_path / "a.sav", variable_format={"d": "DATE11"})
+    data = read(tmp_path / "a.sav")
+    assert data.table["d"].to_pylist() == numbers
+    assert (data.schema["d"].kind, data.schema["d"].display) == (Kind.NOMINAL, "DATE11")
+
+
+def test_spss_refuses_texts_that_end_in_spaces(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="2 texts") as caught:
+        write_sav(pa.table({"t": ["a ", "b  ", "c"]}), tmp_path / "a.sav")
+    assert caught.value.code == "trailing-blanks"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "dta", "sav"])
+def test_nul_characters_are_refused(tmp_path: Path, suffix: str) -> None:
+    for column in (pa.array(["a\0b", "c"]), pa.array(["a\0b", "c"]).dictionary_encode()):
+        with pytest.raises(OutputError) as caught:
+            write_file(pa.table({"t": column}), tmp_path / f"a.{suffix}")
+        assert caught.value.code == "not-representable"
+    key = Key.generate()
+    masked = workflow.swap(pa.table({"t": ["a\0b", "c"] * 9}), swap=["t"], pairs=1, key=key)
+    with pytest.raises(OutputError):
+        workflow.release(masked, tmp_path / "public", audit=tmp_path / "audit", key=key, data_format=suffix)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,162 @@
+"""Dates and times of Stata, SPSS and SAS files: numbers on disk, dates from reading to writing.
+
+These programs keep a date as a number and say in its display format that it is one. A column is read as dates only if
+every value comes back to the same number; otherwise it stays as it is, with its display format. So do periods (months
+and quarters of Stata) and lengths of time, for which there is no type; :func:`is_date_format` tells that they are no
+quantities.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Program = Literal["spss", "stata", "sas"]
+Floats = npt.NDArray[np.float64]
+
+_DAY = 86_400_000_000  # microseconds, in which all is reckoned
+_EPOCH = {"spss": dt.date(1582, 10, 14), "stata": dt.date(1960, 1, 1), "sas": dt.date(1960, 1, 1)}
+_EARLIEST, _LATEST = ((dt.date(year, 1, 1) - dt.date(1970, 1, 1)).days * _DAY for year in (1000, 9999))
+
+_STATA_TIME = r"%-?tc[Hh]{1,2}:?MM(:?SS(\.s+)?)?(\s?[AaPp]\.?[Mm]\.?)?"
+_SAS_DATES = r"DATE|(DDMMYY|MMDDYY|YYMMDD)[BCDNPS]?|[EB]8601DA|WORDDAT[EX]|WEEKDAT[EX]|JULIAN"
+_TYPES: dict[Program, tuple[tuple[str, str, int], ...]] = {  # pattern of the format, type, microseconds of a unit
+    "spss": (
+        (r"([AESJ]?DATE|QYR|MOYR|WKYR)\d*", "date", 1_000_000),
+        (r"(DATETIME|YMDHMS)\d*(\.\d+)?", "timestamp", 1_000_000),
+        (r"TIME\d*(\.\d+)?", "time", 1_000_000),
+    ),
+    "stata": (
+        (_STATA_TIME, "time", 1_000),
+        (r"%-?tc.*", "timestamp", 1_000),
+        (r"%-?t?d.*", "date", _DAY),
+    ),
+    "sas": (
+        (r"(" + _SAS_DATES + r")\d*", "date", _DAY),
+        (r"(DATETIME|E8601DT|B8601DT)\d*(\.\d+)?", "timestamp", 1_000_000),
+        (r"(TIME|TOD|HHMM|E8601TM|B8601TM)\d*(\.\d+)?", "time", 1_000_000),
+    ),
+}
+_FORMATS: dict[Program, dict[str, str]] = {
+    "spss": {"date": "DATE11", "timestamp": "DATETIME23.3", "time": "TIME12.3"},
+    "stata": {"date": "%td", "timestamp": "%tc", "time": "%tcHH:MM:SS"},
+}
+_PERIODS = re.compile(r"%-?t[Cwmqhy].*|(DTIME|MTIME|WKDAY|MONTH)\d*(\.\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """How a program keeps one sort of dates or times as numbers.
+
+    >>> clock = clock_of("%td", "stata")
+    >>> clock.read([0.0, None]).to_pylist()
+    [datetime.date(1960, 1, 1), None]
+    >>> clock.write(clock.read([10_959.0])).tolist()
+    [10959.0]
+    """
+
+    program: Program
+    sort: str
+    unit: int
+
+    def read(self, values: Iterable[float | None]) -> pa.Array | None:
+        """The numbers as dates or times; None where they are not all such, to the last digit."""
+        try:
+            numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        except (TypeError, ValueError):
+            return None
+        missing = np.isnan(numbers)
+        micro = np.where(missing, 0.0, np.where(missing, 0.0, numbers) * self.unit + self._origin)
+        if not (np.isfinite(micro).all() and ((micro >= self._bounds[0]) & (micro < self._bounds[1]))[~missing].all()):
+            return None
+        whole = _rounded(numbers, missing, self.unit) + self._origin * ~missing
+        if (whole % self._step).any() or (self._numbers(whole) != numbers)[~missing].any():
+            return None
+        types = {"date": pa.timestamp("us"), "timestamp": pa.timestamp("us"), "time": pa.time64("us")}
+        found = pa.array(whole, type=pa.int64(), mask=missing).cast(types[self.sort])
+        return found.cast(pa.date32()) if self.sort == "date" else found
+
+    def write(self, column: pa.Array | pa.ChunkedArray) -> Floats | None:
+        """The numbers for a column of dates or times; None where they cannot hold it to the last digit."""
+        whole = _microseconds(column)
+        if whole is None:
+            return None
+        numbers = self._numbers(whole)
+        numbers[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        again = self.read(numbers)
+        return numbers if again is not None and np.array_equal(_microseconds(again), whole) else None
+
+    def _numbers(self, whole: npt.NDArray[np.int64]) -> Floats:
+        return np.asarray((whole - self._origin) / self.unit, dtype=np.float64)
+
+    @property
+    def _origin(self) -> int:
+        return 0 if self.sort == "time" else (_EPOCH[self.program] - dt.date(1970, 1, 1)).days * _DAY
+
+    @property
+    def _step(self) -> int:
+        return _DAY if self.sort == "date" else 1
+
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        return (0, _DAY) if self.sort == "time" else (_EARLIEST, _LATEST)
+
+
+def clock_of(display: str, program: Program) -> Clock | None:
+    """What the display format of a column says about dates in it, if anything."""
+    for pattern, sort, unit in _TYPES[program]:
+        if re.fullmatch(pattern, display):
+            return Clock(program=program, sort=sort, unit=unit)
+    return None
+
+
+def clock_for(kind: pa.DataType, display: str, program: Program) -> tuple[Clock, str] | None:
+    """How to write a column of this type, and in which format: its own where it is one of the program, for the type."""
+    sort = next((name for name, is_sort in _SORTS.items() if is_sort(kind)), None)
+    if sort is None or (sort == "timestamp" and kind.tz is not None):
+        return None
+    own = clock_of(display, program)
+    if own is not None and own.sort == sort:
+        return own, display
+    wanted = _FORMATS[program][sort]
+    clock = clock_of(wanted, program)
+    return None if clock is None else (clock, wanted)
+
+
+_SORTS = {"date": pa.types.is_date, "timestamp": pa.types.is_timestamp, "time": pa.types.is_time}
+
+
+def is_date_format(display: str) -> bool:
+    """Whether a display format shows numbers as dates, times, periods or lengths of time.
+
+    >>> [is_date_format(each) for each in ("%tm", "DTIME10", "EDATE10", "F8.2", "%9.0g", "")]
+    [True, True, True, False, False, False]
+    """
+    programs: tuple[Program, ...] = ("spss", "stata", "sas")
+    return bool(_PERIODS.fullmatch(display)) or any(clock_of(display, program) for program in programs)
+
+
+def _rounded(numbers: Floats, missing: npt.NDArray[np.bool_], unit: int) -> npt.NDArray[np.int64]:
+    """Microseconds: to the millisecond where that gives the same number back, since a number can be that fine only."""
+    known = np.where(missing, 0.0, numbers)
+    fine = np.round(known * unit).astype(np.int64)
+    coarse = np.round(known * unit / 1000).astype(np.int64) * 1000
+    return np.where(coarse / unit == known, coarse, fine)
+
+
+def _microseconds(column: Any) -> npt.NDArray[np.int64] | None:
+    """A column of dates or times as whole microseconds, missing as 0; None where it is finer than that."""
+    kind = column.type
+    try:
+        plain = column.cast(pa.time64("us") if pa.types.is_time(kind) else pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return None
+    found: npt.NDArray[np.int64] = plain.cast(pa.int64()).fill_null(0).to_numpy()
+    return found
