@@ -85,7 +85,8 @@ def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundl
     (directory / MANIFEST).write_bytes(manifest.to_bytes())
     for path in directory.iterdir():
         path.chmod(PUBLIC_FILE)
-    lost = not_kept(release.table, f".{data_format}", schema=release.schema)
+    described = release.schema.model_copy(update={"label": ""})  # the title stands in the dictionary
+    lost = not_kept(release.table, f".{data_format}", schema=described)
     told = (warning("not-kept", f"a {data_format} file does not keep {what}") for what in lost)
     remarks = (*refuse_if_any(scan_bundle(directory, release)), *told)
     return Bundle(directory=directory, manifest_sha256=sum_file(directory / MANIFEST)[1], remarks=remarks)

@@ -158,7 +158,7 @@ def check_and_write(
         earlier = _read_others(book, entry)
         likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
         differencing = _refuse_second(masked, likenesses, ledger, terms)
-        remarks = (*looked, *bundle.remarks, *_remarks(entry, likenesses))
+        remarks = (*looked, *bundle.remarks, *_unpublished_label(masked, terms), *_remarks(entry, likenesses))
         notes = _notes(bundle, findings=findings, remarks=remarks, differencing=differencing)
         notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         _write_record(masked, record, rows, notes)
@@ -188,6 +188,13 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
             f"before it was masked, the file had been masked by {insecure[0]!r} in a way that anyone can undo",
             code="not-for-release",
             hint="begin with the original file, and mask every time with a secret key (`safeswap keygen`)",
+        )
+
+
+def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
+    if masked.data.schema.label and masked.data.schema.label != terms.title:
+        yield warning(
+            "not-kept", "the label of the original file is not published; state it as the title if it is to be"
         )
 
 
