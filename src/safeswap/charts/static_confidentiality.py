@@ -16,6 +16,7 @@ from safeswap.charts.plot_payload import MOST_POINTS, across_title, bin_steps, d
 from safeswap.charts.theme import LIGHT
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.policy import Policy
+from safeswap.model.several import several
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +156,7 @@ def _furnish(axes: Axes, plot: ConfidentialityPlot, shown: list[float], *, versi
     axes.spines[["top", "right"]].set_visible(False)
     unsafe = int(np.count_nonzero(plot.unsafe))
     keys: list[Any] = [
-        Patch(color=LIGHT.gain, alpha=0.15, label=f"unsafe: {unsafe:,} records ({plot.unsafe_share:.1%})")
+        Patch(color=LIGHT.gain, alpha=0.15, label=f"unsafe: {several(unsafe, 'record')} ({plot.unsafe_share:.1%})")
     ]
     if version == "internal" and plot.kind != "categorical":
         none: Any = {"linestyle": "none"}

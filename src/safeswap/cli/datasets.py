@@ -11,6 +11,7 @@ from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, Force, command
 from safeswap.cli.outputs import check_outputs
 from safeswap.errors import SpecError
+from safeswap.model.several import several
 
 datasets = typer.Typer(
     help="The data sets that come with safeswap.",
@@ -67,7 +68,9 @@ def write(
     workflow.write(data, path, force=force)
     if write_schema:
         write_schema_file(data.schema, write_schema, force=force)
-    console.say(f"Wrote {visible(str(path))}: {len(data):,} records, {len(data.attributes)} attributes.")
+    console.say(
+        f"Wrote {visible(str(path))}: {several(len(data), 'record')}, {several(len(data.attributes), 'attribute')}."
+    )
     schema = str(write_schema) if write_schema else None
     console.result({"command": "datasets", "name": name, "output": str(path), "records": len(data), "schema": schema})
 

@@ -10,6 +10,7 @@ import typer
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, Force, command, reading_options
 from safeswap.cli.outputs import check_outputs
+from safeswap.model.several import several
 
 
 @command
@@ -44,7 +45,8 @@ def describe(
         description = workflow.describe(data, tolerance=tolerance)
     if write_schema is not None:
         write(data.schema, write_schema, force=force)
-    title = f"{description.name}: {description.records:,} records, {len(description.attributes):,} attributes"
+    size = f"{several(description.records, 'record')}, {several(len(description.attributes), 'attribute')}"
+    title = f"{description.name}: {size}"
     columns = ["attribute", "kind", "levels", "missing", "records per level"]
     console.say(visible(title))
     console.say("")

@@ -14,6 +14,7 @@ from safeswap.cli.options import OUTPUT, RANDOMNESS, randomness
 from safeswap.cli.outputs import check_outputs
 from safeswap.cli.scores import say_left_out, score_table
 from safeswap.cli.wording import as_options
+from safeswap.model.several import several
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
@@ -166,8 +167,8 @@ def tell(console: Console, masked: Masked) -> None:
     audit = masked.audit
     touched = int(audit.touched().sum())
     console.say(masked.plan.sentence + ".")
-    share = f"{touched:,} of {audit.records:,} records took part ({touched / max(audit.records, 1):.2%})"
-    console.say(f"{audit.made:,} pairs exchanged: {share}." if audit.exchanges else f"{share}.")
+    share = f"{touched:,} of {several(audit.records, 'record')} took part ({touched / max(audit.records, 1):.2%})"
+    console.say(f"{several(audit.made, 'pair')} exchanged: {share}." if audit.exchanges else f"{share}.")
     found = {name: value for name, value in audit.facts.items() if name != "unit"}  # the line above has said it
     facts = [(name.replace("_", " "), told(value)) for name, value in found.items() if told(value)]
     if facts:

@@ -11,6 +11,7 @@ from safeswap.cli.console import Console, table
 from safeswap.cli.options import randomness
 from safeswap.cli.outputs import check_outputs
 from safeswap.cli.scores import say_left_out, score_table
+from safeswap.model.several import several
 
 if TYPE_CHECKING:
     from safeswap.model.masked_file import MaskedFile
@@ -89,7 +90,8 @@ def _tell(console: Console, masked: MaskedFile) -> None:
 
     asked = "" if masked.made == masked.asked else f" of {masked.asked:,} asked for"
     console.say(
-        f"{masked.made:,} pairs exchanged{asked} in {masked.records:,} records; every promise was checked on disk."
+        f"{several(masked.made, 'pair')} exchanged{asked} in {several(masked.records, 'record')}; "
+        "every promise was checked on disk."
     )
     facts = [(name.replace("_", " "), told(value)) for name, value in masked.facts.items() if told(value)]
     if facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from safeswap.model.combination import Missing
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from safeswap.measures.base import Measure
     from safeswap.measures.special_uniques import SpecialUniques
     from safeswap.model.score import Assessment
 
@@ -105,8 +107,19 @@ def risk(
 def _figures(assessment: Assessment) -> Table:
     from safeswap import registry
 
-    rows = [(registry.measure(s.measure).title, figure(s.value), s.sentence) for s in assessment]
+    measures = [registry.measure(score.measure) for score in assessment]
+    rows = [
+        (_title(each, measures), figure(score.value), score.sentence)
+        for each, score in zip(measures, assessment, strict=True)
+    ]
     return table(["figure", "value", "meaning"], rows, right="lrl")
+
+
+def _title(measure: Measure, others: Sequence[Measure]) -> str:
+    """The title of a measure; of one that is there several times, with the parameters by which it differs."""
+    twins = [each.parameters for each in others if each.title == measure.title]
+    own = [str(value) for name, value in measure.parameters.items() if any(twin[name] != value for twin in twins)]
+    return f"{measure.title} ({', '.join(own)})" if own else measure.title
 
 
 def _by_size(found: SpecialUniques) -> Table:

@@ -10,6 +10,7 @@ import typer
 from safeswap.cli.console import Console, visible
 from safeswap.cli.options import OUTPUT, Force, command, reading_options
 from safeswap.cli.outputs import check_outputs
+from safeswap.model.several import several
 
 
 @command
@@ -38,5 +39,5 @@ def undo(
         lost = workflow.write(original, output, force=force)
     for what in lost:
         console.warn(f"! the file does not keep {visible(what)}")
-    console.say(f"Restored {len(original):,} records to {visible(str(output))}. They stay inside.")
+    console.say(f"Restored {several(len(original), 'record')} to {visible(str(output))}. They stay inside.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

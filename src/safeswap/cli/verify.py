@@ -9,6 +9,7 @@ import typer
 
 from safeswap.cli.console import Console, visible
 from safeswap.cli.options import command
+from safeswap.model.several import several
 
 
 @command
@@ -26,7 +27,9 @@ def verify(
     with console.steps(1) as steps:
         steps.at("checking")
         found = workflow.verify(bundle)
-    console.say(f"{visible(str(bundle))} is whole: {found.records:,} records, {found.columns:,} columns.")
+    console.say(
+        f"{visible(str(bundle))} is whole: {several(found.records, 'record')}, {several(found.columns, 'column')}."
+    )
     for name, value in found.facts.items():
         values = value if isinstance(value, list) else [value]
         for each in values:

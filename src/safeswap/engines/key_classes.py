@@ -9,6 +9,7 @@ from safeswap.errors import InputError
 from safeswap.kernels.combinations import Classes, classes
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Codes, Microdata, smallest_code_type
+from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes, numbers, ranked
 
 
@@ -51,7 +52,8 @@ def _weights(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     wrong = ~(np.isfinite(found) & (found >= 0))
     if wrong.any():
         raise InputError(
-            f"{np.count_nonzero(wrong):,} records have a weight {name!r} that is missing, negative or not a number",
+            f"{several(int(np.count_nonzero(wrong)), 'record has', 'records have')} "
+            f"a weight {name!r} that is missing, negative or not a number",
             code="bad-weight",
             hint="complete the weights first",
             column=name,

@@ -165,7 +165,8 @@ class Description:
             "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *map(str.rjust, row[2:4], widths[2:]), row[4]])
             for row in rows
         ]
-        title = f"{shown(self.name) or 'data'}: {self.records:,} records, {len(self.attributes):,} attributes"
+        size = f"{several(self.records, 'record')}, {several(len(self.attributes), 'attribute')}"
+        title = f"{shown(self.name) or 'data'}: {size}"
         return "\n".join([title, *map(str.rstrip, lines), self.cells.sentence, *(f"! {w}" for w in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -175,7 +176,7 @@ class Description:
             for row in self.rows()
         )
         warnings = "".join(f"<li>{escape(w)}</li>" for w in self.warnings)
-        title = f"{escape(shown(self.name)) or 'data'}: {self.records:,} records"
+        title = f"{escape(shown(self.name)) or 'data'}: {several(self.records, 'record')}"
         return (
             f"<p><b>{title}</b></p><table><tr>{head}</tr>{body}</table>"
             f"<p>{escape(self.cells.sentence)}</p><ul>{warnings}</ul>"

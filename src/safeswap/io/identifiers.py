@@ -55,7 +55,7 @@ def check_identifier(
     shared = np.flatnonzero(counts[codes] > 1)
     first = np.flatnonzero(codes == codes[shared[0]])
     raise InputError(
-        f"{shared.size:,} records share their identifier {name!r} with another, "
+        f"{several(shared.size, 'record shares its', 'records share their')} identifier {name!r} with another, "
         f"the first in {positions_told(first, lines)}",
         code="duplicate-identifier",
         hint="an identifier must be unique; name another column, or none to know records by their position",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safeswap.errors import InputError
+from safeswap.model.several import several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,8 @@ class Limits:
 
 def _above(file: str, found: int, limit: int, what: str) -> InputError:
     words = {
-        "columns": f"the file has {found:,} columns; the limit is {limit:,}",
-        "records": f"the file holds {found:,} records; the limit is {limit:,}",
+        "columns": f"the file has {several(found, 'column')}; the limit is {limit:,}",
+        "records": f"the file holds {several(found, 'record')}; the limit is {limit:,}",
         "decoded_bytes": f"the file would take {found:,} bytes of memory or more; the limit is {limit:,}",
     }
     code = {"columns": "too-many-columns", "records": "too-many-records", "decoded_bytes": "too-large"}

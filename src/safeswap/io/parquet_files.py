@@ -196,7 +196,7 @@ def _opened(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]
         raise InputError(
             f"{path.name!r} is not a Parquet file",
             code="unknown-format",
-            hint="write the data as Parquet first: safeswap.write(safeswap.read(path), 'data.parquet')",
+            hint="write the data as Parquet first: safeswap.workflow.write(safeswap.read(path), 'data.parquet')",
             file=str(path),
         )
     with _reading(path), parquet.ParquetFile(path) as file:

@@ -193,9 +193,7 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
 
 def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
     if masked.data.schema.label and masked.data.schema.label != terms.title:
-        yield warning(
-            "not-kept", "the label of the original file is not published; state it as the title if it is to be"
-        )
+        yield warning("not-kept", "the label of the original file is not published; state it as title if it may be")
 
 
 def _check_tolerance(tolerance: int) -> None:

@@ -115,7 +115,7 @@ def _weights(data: Microdata, name: str) -> Floats:
     bad = int(np.count_nonzero(~(values >= 0)))
     if bad:
         raise InputError(
-            f"the weight {name!r} is missing or negative in {bad:,} records",
+            f"the weight {name!r} is missing or negative in {several(bad, 'record')}",
             code="bad-weight",
             hint="name the survey weight, complete and not negative",
             column=name,

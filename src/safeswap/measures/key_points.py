@@ -12,6 +12,7 @@ from safeswap.kernels import moments
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
+from safeswap.model.several import several
 
 Floats = npt.NDArray[np.float64]
 Scale = Literal["log", "asinh", "linear"]
@@ -54,7 +55,7 @@ def _scaled(values: Floats, name: str, scale: Scale, file: str) -> Floats:
     beyond = int(np.count_nonzero(values <= 0))
     if beyond:
         raise SpecError(
-            f"{name!r} has no logarithm in {beyond:,} records of the {file} file",
+            f"{name!r} has no logarithm in {several(beyond, 'record')} of the {file} file",
             code="no-logarithm",
             hint='scale="asinh", which is like a logarithm and takes every number; or scale="linear"',
             attribute=name,

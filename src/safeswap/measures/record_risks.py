@@ -15,6 +15,7 @@ from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
+from safeswap.model.several import several
 from safeswap.model.value_order import numbers
 from safeswap.model.words import RiskModel
 
@@ -122,7 +123,8 @@ def _weights(data: Microdata, name: str) -> Floats:
     wrong = int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
     if wrong:
         raise InputError(
-            f"{wrong:,} records have a weight {name!r} that is missing, negative or not a number",
+            f"{several(wrong, 'record has', 'records have')} "
+            f"a weight {name!r} that is missing, negative or not a number",
             code="bad-weight",
             hint="complete the weights first",
             column=name,

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.model.several import several
+
 Rows = npt.NDArray[np.int64]
 
 COARSENED = "coarsened"
@@ -99,7 +101,8 @@ class Audit:
 
     def __repr__(self) -> str:
         stamp = "" if self.releasable else ", not for release"
-        return f"<Audit {self.method}: {self.made:,} of {self.asked:,} {self.unit}, {self.records:,} records{stamp}>"
+        made = f"{self.made:,} of {self.asked:,} {self.unit}"
+        return f"<Audit {self.method}: {made}, {several(self.records, 'record')}{stamp}>"
 
 
 def told(value: object) -> str:

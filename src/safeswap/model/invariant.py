@@ -26,6 +26,7 @@ from safeswap.model.audit import Audit, Exchange
 from safeswap.model.equality import Flags, Integers, aligned_columns, different
 from safeswap.model.evidence import Evidence, exchanged
 from safeswap.model.microdata import Microdata
+from safeswap.model.several import several
 from safeswap.model.undo import undo
 
 Names = tuple[str, ...]
@@ -324,7 +325,7 @@ def _changed_by(exchange: Exchange, evidence: Evidence) -> Flags:
 def _changed_columns(evidence: Evidence, names: Names) -> str:
     counts = {name: evidence.changed(name) for name in names}
     changed = {name: int(np.count_nonzero(flags)) for name, flags in counts.items() if flags is not None}
-    return "; ".join(f"{name} has changed in {count:,} records" for name, count in changed.items() if count)
+    return "; ".join(f"{name} has changed in {several(count, 'record')}" for name, count in changed.items() if count)
 
 
 def _equal(codes: Integers, pairs: Integers) -> Flags:

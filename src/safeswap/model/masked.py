@@ -8,6 +8,7 @@ from typing import Any
 from safeswap.model.audit import Audit
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.plan import Plan
+from safeswap.model.several import several
 from safeswap.model.spec import MaskSpec
 
 
@@ -30,8 +31,8 @@ class Masked:
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""
         done = "exchanged" if self.audit.unit == "pairs" else "changed"
-        made = f"{self.audit.made:,} {self.audit.unit} {done}"
-        return f"<Masked by {self.audit.method}: {len(self.data):,} records, {made}{stamp}>"
+        made = f"{several(self.audit.made, self.audit.unit.removesuffix('s'))} {done}"
+        return f"<Masked by {self.audit.method}: {several(len(self.data), 'record')}, {made}{stamp}>"
 
     def as_dict(self) -> dict[str, Any]:
         """Totals only: safe to print inside the building."""

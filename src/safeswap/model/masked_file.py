@@ -9,6 +9,7 @@ from typing import Any
 
 from safeswap.model.invariant import Finding
 from safeswap.model.score import Assessment
+from safeswap.model.several import several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,4 +54,5 @@ class MaskedFile:
 
     def __repr__(self) -> str:
         stamp = f", {self.stamp}" if self.stamp else ""
-        return f"<MaskedFile by {self.method}: {self.records:,} records, {self.made:,} pairs exchanged{stamp}>"
+        made = f"{several(self.made, 'pair')} exchanged"
+        return f"<MaskedFile by {self.method}: {several(self.records, 'record')}, {made}{stamp}>"

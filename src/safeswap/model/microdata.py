@@ -13,6 +13,7 @@ import pyarrow as pa
 from safeswap.errors import InternalError, SpecError
 from safeswap.model.checked import checked, checked_values
 from safeswap.model.schema import Schema
+from safeswap.model.several import several
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -136,7 +137,8 @@ class Microdata:
         # A repr ends up in notebooks and logs: shape and names only, never a record.
         names = ", ".join(self.attributes[:12]) + (", …" if len(self.attributes) > 12 else "")
         title = f" {self.schema.name!r}" if self.schema.name else ""
-        return f"<Microdata{title}: {len(self):,} records × {len(self.attributes)} attributes: {names}>"
+        size = f"{several(len(self), 'record')} × {several(len(self.attributes), 'attribute')}"
+        return f"<Microdata{title}: {size}: {names}>"
 
 
 def code_column(column: pa.ChunkedArray) -> Coded:

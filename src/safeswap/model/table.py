@@ -17,6 +17,7 @@ from safeswap.kernels import cells
 from safeswap.kernels.safe_lines import Axes
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
+from safeswap.model.several import several
 from safeswap.model.value_order import ranked_columns, ranked_levels
 
 Counts = npt.NDArray[np.int64]
@@ -101,7 +102,7 @@ class CountTable:
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{name} ({size})" for name, size in zip(self.names, self.counts.shape, strict=True))
-        return f"<CountTable {sizes}: {self.total:,} records>"
+        return f"<CountTable {sizes}: {several(self.total, 'record')}>"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

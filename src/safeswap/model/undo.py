@@ -11,6 +11,7 @@ import pyarrow as pa
 from safeswap.errors import InputError
 from safeswap.model.audit import Audit, Exchange, Replacement
 from safeswap.model.microdata import Microdata
+from safeswap.model.several import several
 
 
 def undo(after: Microdata, audit: Audit) -> Microdata:
@@ -36,7 +37,7 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
     """
     if audit.records != len(after):
         raise InputError(
-            f"the audit record is of a file of {audit.records:,} records, this one has {len(after):,}",
+            f"the audit record is of a file of {several(audit.records, 'record')}, this one has {len(after):,}",
             code="audit-mismatch",
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )

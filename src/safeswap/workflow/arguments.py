@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from safeswap.errors import SpecError
+from safeswap.errors import EngineError, SpecError
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.spec import MaskSpec
@@ -46,7 +46,7 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
 @checked
 def find_engine(name: str) -> Engine:
     """The engine of that name."""
-    from safeswap.engines.capabilities import CAPABILITIES, ENGINES, not_supported
+    from safeswap.engines.capabilities import ENGINES
     from safeswap.engines.memory import MemoryEngine
 
     if name not in ENGINES:
@@ -54,7 +54,13 @@ def find_engine(name: str) -> Engine:
             f"there is no engine {name!r}", code="unknown-engine", hint="the engines are: " + ", ".join(ENGINES)
         )
     if name != "memory":
-        raise not_supported(name, CAPABILITIES["dataframes"])
+        raise EngineError(
+            f"the engine {name!r} works on Parquet files, not on data in memory",
+            code="not-supported",
+            hint=f'leave out engine=, or mask the file: safeswap.workflow.mask_file(…, engine="{name}")',
+            engine=name,
+            engines=["memory"],
+        )
 
     return MemoryEngine()
 

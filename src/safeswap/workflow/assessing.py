@@ -12,6 +12,7 @@ from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison, CountedCells, LeftOut, Score
+from safeswap.model.several import several
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def _check_alike(before: Microdata, after: Microdata) -> None:
     missing = [name for name in before.attributes if name not in after.schema and name != (own and own.name)]
     if len(before) != len(after) or missing:
         raise InputError(
-            f"the two files do not fit: {len(before):,} records and {len(after):,}"
+            f"the two files do not fit: {several(len(before), 'record')} and {len(after):,}"
             + (f", the second lacks {', '.join(missing[:5])}" if missing else ""),
             code="files-differ",
             hint="give the masked file that stays inside, which has the rows and columns of the original",
