@@ -121,8 +121,8 @@ def _load(path: Path, limits: Limits, **stated: str | None) -> _Loaded:
     if found in (Format.ARROW, Format.ARROW_STREAM):
         return _Loaded(table=read_arrow(path, found=found, limits=limits), name=name, file=file)
     labelled = read_labelled(path, found=found, encoding=stated["encoding"], limits=limits)
-    own = {"label": labelled.title, "attributes": labelled.attributes}
-    return _Loaded(table=labelled.table, name=name, file=file, **own)
+    title, attributes = labelled.title, labelled.attributes
+    return _Loaded(table=labelled.table, name=name, file=file, label=title, attributes=attributes)
 
 
 def _refuse_text_options(found: Format, stated: Mapping[str, str | None]) -> None:

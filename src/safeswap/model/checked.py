@@ -78,14 +78,14 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         given = [_taken(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
         given += args[len(given) :]  # more than there are parameters: Python's own error follows
         named = {name: _taken(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
-        return function(*given, **named)  # type: ignore[arg-type]  (the same arguments, of the same types)
+        return function(*given, **named)  # type: ignore[arg-type]
 
     return door
 
 
 def checked_values(cls: type[T]) -> type[T]:
     """The class, made from values of the types that its fields state or not at all."""
-    cls.__init__ = checked(cls.__init__)  # type: ignore[misc]
+    cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 

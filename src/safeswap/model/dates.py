@@ -91,7 +91,8 @@ class Clock:
         numbers = self._numbers(whole)
         numbers[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
         again = self.read(numbers)
-        return numbers if again is not None and np.array_equal(_microseconds(again), whole) else None
+        exact = None if again is None else _microseconds(again)
+        return numbers if exact is not None and np.array_equal(exact, whole) else None
 
     def _numbers(self, whole: npt.NDArray[np.int64]) -> Floats:
         return np.asarray((whole - self._origin) / self.unit, dtype=np.float64)

@@ -34,7 +34,7 @@ class Recipe:
         """A recipe from steps, plain values, or one step."""
         if isinstance(steps, Recipe):
             return steps
-        listed = [steps] if not isinstance(steps, Iterable) or isinstance(steps, Step | MaskSpec | Mapping) else steps
+        listed: Iterable[Any] = [steps] if isinstance(steps, Step | MaskSpec | Mapping) else steps
         return cls(tuple(_as_recipe_step(step) for step in listed))
 
     def __add__(self, other: Recipe | Step | MaskSpec | Mapping[str, Any]) -> Recipe:

@@ -373,7 +373,7 @@ AnyStep = Annotated[
 ]
 
 
-def as_step(values: Step | Mapping[str, Any]) -> Step:
+def as_step(values: Any) -> Step:
     """A step from plain values, or itself.
 
     >>> as_step({"step": "truncate", "attribute": "NACE", "characters": 2}).characters

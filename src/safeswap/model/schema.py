@@ -118,7 +118,7 @@ class Schema(BaseModel):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._by_name
 
-    def __getitem__(self, name: str) -> Attribute:
+    def __getitem__(self, name: object) -> Attribute:
         if isinstance(name, str) and name in self._by_name:
             return self._by_name[name]
         raise SpecError(

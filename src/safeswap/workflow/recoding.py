@@ -57,8 +57,8 @@ def as_recipe(steps: Steps) -> Recipe:
         return steps
     from safeswap.search.argus_session import as_recipe_step
 
-    one = not isinstance(steps, Iterable) or hasattr(steps, "as_dict")
-    return Recipe.of(as_recipe_step(each) for each in ([steps] if one else steps))
+    several = steps if isinstance(steps, Iterable) and not isinstance(steps, Step | MaskSpec) else [steps]
+    return Recipe.of(as_recipe_step(each) for each in several)
 
 
 @checked

@@ -75,3 +75,16 @@ def test_a_masking_is_a_step_and_needs_a_key() -> None:
 def test_a_key_that_is_not_in_the_file_is_refused_at_once() -> None:
     with pytest.raises(SpecError, match="no attribute"):
         workflow.argus_session(datasets.cps8d(), [("Nowhere",)])
+
+
+def test_a_masking_is_a_step_by_its_method() -> None:
+    data = datasets.cps8d()
+    key = Key.insecure(seed=1)
+    session = ArgusSession.start(data, {"keys": ["Age", "Race"]}, key=key)
+    pram = {"method": "pram", "attributes": ["Race"], "keep": 0.9}
+    drop = {"step": "drop", "attributes": ["Sex"]}
+    assert [step.as_dict()["method"] for step in session.do(pram).recipe] == ["pram"]
+    assert len(session.do(drop).insert(0, pram).recipe) == 2
+    assert session.do(drop).replace(0, pram).recipe == session.do(pram).recipe
+    with pytest.raises(SpecError):
+        session.do({"method": "no such method"})
