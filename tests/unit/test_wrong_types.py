@@ -110,7 +110,7 @@ FUNCTIONS: Calls = {
     "Key": lambda w: {"secret": bytes(32), "releasable": True},
     "Microdata": lambda w: {"table": w.data.table, "schema": w.data.schema, "origin": None},
     "SafeswapError": lambda w: {"message": "no", "code": "no", "hint": ""},
-    "Schema": lambda w: {"name": "", "attributes": w.data.schema.attributes},
+    "Schema": lambda w: {"name": "", "label": "", "attributes": w.data.schema.attributes},
     "StudySpec": lambda w: {**ss.StudySpec(attributes=["A"]).model_dump()},
     "SwapSpec": lambda w: {**w.spec.model_dump(), "targeting": {"keys": ["B"], "n": 3, "weight": 2.0}},
     "assess": lambda w: {"before": w.data, "after": w.masked.data, "measures": ["n_rule"], "attributes": ["A"]},
@@ -314,7 +314,7 @@ WORKFLOW: Calls = {
     "search": lambda w: {
         "data": w.data,
         "spec": None,
-        "budget": 4,
+        "budget": 40,
         "key": None,
         "insecure_seed": 1,
         "progress": None,

@@ -78,7 +78,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         given = [_taken(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
         given += args[len(given) :]  # more than there are parameters: Python's own error follows
         named = {name: _taken(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
-        return function(*given, **named)  # type: ignore[arg-type]
+        return function(*given, **named)
 
     return door
 

@@ -57,7 +57,7 @@ def as_recipe(steps: Steps) -> Recipe:
         return steps
     from safeswap.search.argus_session import as_recipe_step
 
-    several = steps if isinstance(steps, Iterable) and not isinstance(steps, Step | MaskSpec) else [steps]
+    several = [steps] if isinstance(steps, Step | MaskSpec) else steps
     return Recipe.of(as_recipe_step(each) for each in several)
 
 
