@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
@@ -20,7 +20,7 @@ Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence
 @checked
 def safe_table(
     counts: Any,
-    tolerance: int = 3,
+    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
     *,
     keep: Any = None,
     objective: str = "total",
@@ -76,10 +76,10 @@ def safe_table(
 def safe_records(
     data: Any,
     tables: Tables,
-    tolerance: int = 3,
+    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
     *,
     keep: Tables = (),
-    search: Literal["thorough", "quick"] = "thorough",
+    search: str = "thorough",
     time_limit: float = 600.0,
     key: Key | None = None,
     insecure_seed: int | None = None,
@@ -119,7 +119,7 @@ def safe_records(
 def check_tables(
     data: Any,
     tables: Tables | None = None,
-    tolerance: int = 3,
+    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
     *,
     margins: bool = True,
     names: Sequence[str] | None = None,
