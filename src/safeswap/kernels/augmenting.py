@@ -289,7 +289,7 @@ def _end(graph: Graph, forest: Forest, v: int, search: int) -> int:
         if forest.untouched[d] and may_pair(graph.labels, own, d):
             # The unpaired ones stand last among the vertices of their class.
             for i in range(graph.starts[d + 1] - 1, graph.starts[d] - 1, -1):
-                w = graph.members[i]
+                w: int = graph.members[i]
                 if w < graph.paired:
                     break
                 if not forest.reached[w]:

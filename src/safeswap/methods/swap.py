@@ -166,7 +166,7 @@ def check_attributes(data: Records, spec: SwapSpec) -> None:
 
 def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     """Who may be paired with whom when these attributes are exchanged."""
-    each = tuple((name,) for name in names)
+    each: tuple[Names, ...] = tuple((name,) for name in names)
     if spec.true_swap == "any":
         # Where one of them has to differ anyway, the exchange is a true swap.
         each = () if set(names) & set(spec.differ) else (names,)

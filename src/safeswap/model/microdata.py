@@ -236,7 +236,7 @@ def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
     return (first, second) if np.signbit(values[first]) else (second, first)
 
 
-def without_signed_zero(codes: Codes, zeros: tuple[int, int] | None) -> Codes:
+def without_signed_zero(codes: npt.NDArray[Any], zeros: tuple[int, int] | None) -> npt.NDArray[Any]:
     """The codes with that of 0.0 in place of that of −0.0."""
     return codes if zeros is None else np.where(codes == zeros[0], codes.dtype.type(zeros[1]), codes)
 

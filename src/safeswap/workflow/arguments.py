@@ -81,7 +81,7 @@ def as_study_spec(
     return StudySpec(**(parameters if spec is None else spec))
 
 
-def as_replicate(replicate: int) -> int:
+def as_replicate(replicate: Any) -> int:
     """The number of a draw, refused unless it is one."""
     if isinstance(replicate, bool) or not isinstance(replicate, int) or replicate < 0:
         raise SpecError(
