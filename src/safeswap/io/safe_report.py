@@ -49,6 +49,7 @@ def write_safe_report(result: SafeTables, path: str | os.PathLike[str], *, force
         facts=_result_facts(result),
         kept=list(dict.fromkeys(kept)) if not result.violation else [],
         scores=[],
+        left_out=(),
         sections=(*_violations(result), *(grid(table, result.tolerance) for table in result.tables)),
         for_release=True,
         colours=css_variables(),
