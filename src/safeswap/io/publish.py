@@ -153,8 +153,12 @@ def check_and_write(
         pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)
         record = root / _record_name(bundle.manifest_sha256)
-        named = {"release": bundle.manifest_sha256, "record": str(record.resolve()), "reason": terms.second_release}
-        entry = replace(make_entry(masked, ledger.secret, drop=terms.drop, original=before), **named)
+        entry = replace(
+            make_entry(masked, ledger.secret, drop=terms.drop, original=before),
+            release=bundle.manifest_sha256,
+            record=str(record.resolve()),
+            reason=terms.second_release,
+        )
         earlier = _read_others(book, entry)
         likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
         differencing = _refuse_second(masked, likenesses, ledger, terms)
