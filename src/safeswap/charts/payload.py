@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 
 from safeswap.charts import spec_text, theme
 from safeswap.charts.points import column, describe_specifications, figures, mean_and_spread, specification_numbers
-from safeswap.charts.protocol import TABLE_MEASURES, ChoiceLike, Floats, Integers, StudyLike
+from safeswap.charts.protocol import TABLE_MEASURES, ChoiceLike, StudyLike
 from safeswap.kernels import dominance
+from safeswap.kernels.types import Floats, Int64s
 
 MOST_REJECTED = 500
 
@@ -98,7 +99,7 @@ def _axes(study: StudyLike, risk: str | None, distortion: str | None) -> list[in
     return [measures.index(risk or study.spec.risk[0]), measures.index(distortion or study.spec.distortion[0])]
 
 
-def _kept_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room) -> tuple[Integers, list[int]]:
+def _kept_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room) -> tuple[Int64s, list[int]]:
     """The specifications that the page holds, ascending, and those of them that come first where room is short."""
     means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
     best = np.zeros(len(study.specs), dtype=np.bool_)
@@ -110,7 +111,7 @@ def _kept_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room
     return np.union1d(everywhere, np.array(first, dtype=np.int64)), first
 
 
-def _kept_draws(study: StudyLike, kept: Integers, choice: ChoiceLike | None, room: Room) -> dict[str, Integers]:
+def _kept_draws(study: StudyLike, kept: Int64s, choice: ChoiceLike | None, room: Room) -> dict[str, Int64s]:
     """Candidates: those on a frontier of single draws, and whole replicates as long as there is room."""
     best = [study.frontier(risk=r, distortion=d) for r, d in product(study.spec.risk, study.spec.distortion)]
     best.append(np.array([] if choice is None else [choice.candidate], dtype=np.int64))
@@ -121,7 +122,7 @@ def _kept_draws(study: StudyLike, kept: Integers, choice: ChoiceLike | None, roo
     return {"rows": rows, "frontier": frontier}
 
 
-def _specifications(study: StudyLike, kept: Integers, first: list[int], room: Room) -> dict[str, Any]:
+def _specifications(study: StudyLike, kept: Int64s, first: list[int], room: Room) -> dict[str, Any]:
     described = describe_specifications(study).take(pa.array(kept))
     rates = [rate for rate in dict.fromkeys(described["rate"].to_pylist()) if rate is not None]
     constraints = list(dict.fromkeys(described["constraint"].to_pylist()))
@@ -150,7 +151,7 @@ def _specifications(study: StudyLike, kept: Integers, first: list[int], room: Ro
     }
 
 
-def _often(study: StudyLike, kept: Integers) -> dict[str, list[float | None]]:
+def _often(study: StudyLike, kept: Int64s) -> dict[str, list[float | None]]:
     """Per pair of axes, in which share of the replicates each specification is on the frontier."""
     if study.spec.replicates < 2:
         return {}
@@ -171,7 +172,7 @@ def _texts(study: StudyLike, numbers: list[int], room: Room) -> dict[str, list[s
     return _as_room_allows(numbers, texts, room.texts)
 
 
-def _draws(study: StudyLike, kept: Integers, draws: dict[str, Integers]) -> dict[str, Any]:
+def _draws(study: StudyLike, kept: Int64s, draws: dict[str, Int64s]) -> dict[str, Any]:
     rows = draws["rows"]
     number = specification_numbers(study)[rows]
     rows, number = rows[np.isin(number, kept)], number[np.isin(number, kept)]
@@ -185,7 +186,7 @@ def _draws(study: StudyLike, kept: Integers, draws: dict[str, Integers]) -> dict
 
 
 def _tables(
-    study: StudyLike, names: list[str], numbers: list[int], draws: dict[str, Integers], room: Room
+    study: StudyLike, names: list[str], numbers: list[int], draws: dict[str, Int64s], room: Room
 ) -> dict[str, Any] | None:
     """The 2-way distortion tables of the specifications' means and of the frontier's draws."""
     if study.two_way is None or not study.table_pairs:
@@ -212,7 +213,7 @@ def _tables(
     }
 
 
-def _rows_by_specification(study: StudyLike) -> list[Integers]:
+def _rows_by_specification(study: StudyLike) -> list[Int64s]:
     number = specification_numbers(study)
     order = np.argsort(number, kind="stable")
     return np.split(order, np.cumsum(np.bincount(number, minlength=len(study.specs)))[:-1])
@@ -231,12 +232,12 @@ def _rejected(study: StudyLike) -> dict[str, Any]:
     return {"lines": lines, "all": len(counted), "candidates": bad.num_rows}
 
 
-def _chosen(study: StudyLike, kept: Integers, choice: ChoiceLike) -> dict[str, Any]:
+def _chosen(study: StudyLike, kept: Int64s, choice: ChoiceLike) -> dict[str, Any]:
     number = int(specification_numbers(study)[choice.candidate])
     return {"spec": int(np.searchsorted(kept, number)), "candidate": choice.candidate, "sentence": choice.sentence}
 
 
-def _in_order(kept: Integers, first: list[int]) -> list[int]:
+def _in_order(kept: Int64s, first: list[int]) -> list[int]:
     """What matters most first."""
     done = set(first)
     return [*first, *(int(i) for i in kept if int(i) not in done)]

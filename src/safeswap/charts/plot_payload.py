@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.charts import theme
+from safeswap.kernels.types import Floats, Rows
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.policy import Policy
 
@@ -23,9 +23,6 @@ MOST_COUNTED = 60_000
 MOST_NEIGHBOURS = 25
 MOST_DISTANCES = 50_000_000
 MOST_BINS = 96
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
 
 
 def across_title(plot: ConfidentialityPlot) -> str:

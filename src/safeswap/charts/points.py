@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap import registry
-from safeswap.charts.protocol import ChoiceLike, Floats, Integers, StudyLike
+from safeswap.charts.protocol import ChoiceLike, StudyLike
 from safeswap.charts.theme import axis_title
 from safeswap.kernels import dominance
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.measures.base import compared
 
 
@@ -20,7 +21,7 @@ class Cloud:
 
     risk: Floats
     distortion: Floats
-    point: Integers
+    point: Int64s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,13 +41,13 @@ class Points:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def frontier(self, rate: float | None = None) -> Integers:
+    def frontier(self, rate: float | None = None) -> Int64s:
         """The undominated points from least to most distortion, of one rate or of all."""
         rows = np.arange(len(self))
         if rate is not None and self.rates is not None:
             rows = np.flatnonzero(np.isclose(self.rates, rate))
         best = rows[dominance.undominated(self.risk[rows], self.distortion[rows])]
-        ordered: Integers = best[np.lexsort((self.risk[best], self.distortion[best]))]
+        ordered: Int64s = best[np.lexsort((self.risk[best], self.distortion[best]))]
         return ordered
 
     def distinct_rates(self) -> list[float]:
@@ -98,9 +99,9 @@ def figures(study: StudyLike, measure: str) -> Floats:
     return compared(registry.measure(measure), column(study, measure))
 
 
-def specification_numbers(study: StudyLike) -> Integers:
+def specification_numbers(study: StudyLike) -> Int64s:
     """Per candidate, the number of its specification."""
-    numbers: Integers = study.table.column("specification").to_numpy().astype(np.int64)
+    numbers: Int64s = study.table.column("specification").to_numpy().astype(np.int64)
     return numbers
 
 

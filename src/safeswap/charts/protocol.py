@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from safeswap.kernels.types import Int64s
 
 TABLE_MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
 """What a study says of every 2-way table, in the order of the last axis of ``two_way``."""
@@ -49,9 +48,7 @@ class StudyLike(Protocol):
         """The attributes of each 2-way table."""
         ...
 
-    def frontier(
-        self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None
-    ) -> Integers:
+    def frontier(self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None) -> Int64s:
         """The undominated candidates."""
         ...
 

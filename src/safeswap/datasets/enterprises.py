@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.model.checked import checked
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ _DIVISIONS = (
 )
 _REGIONS = tuple(f"R{number:02d}" for number in range(1, 21))
 _SIZES = ("10-49", "50-249", "250+")
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @checked
@@ -95,12 +92,12 @@ def _odds(seed: int, n: int, purpose: int) -> Floats:
     return np.asarray(kept / (1 - kept))
 
 
-def _level(u: Floats, shares: Floats) -> Integers:
+def _level(u: Floats, shares: Floats) -> Int64s:
     upto = np.cumsum(shares)
     return np.searchsorted(upto[:-1] / upto[-1], u, side="right").astype(np.int64)
 
 
-def _divisions(n: int, seed: int) -> Integers:
+def _divisions(n: int, seed: int) -> Int64s:
     """Divisions in their exact shares, dealt out by draws."""
     upto = np.cumsum([share for _, share, _ in _DIVISIONS])
     ends = np.floor(upto / upto[-1] * n + 0.5).astype(np.int64)
@@ -109,13 +106,13 @@ def _divisions(n: int, seed: int) -> Integers:
     return dealt
 
 
-def _employees(n: int, seed: int) -> Integers:
+def _employees(n: int, seed: int) -> Int64s:
     """At least ten; half have no more than 30, a few have thousands."""
     odds = _odds(seed, n, 2)
     return np.asarray(np.floor(10 + 20 * np.sqrt(odds) * np.sqrt(np.sqrt(odds))), dtype=np.int64)
 
 
-def _turnover(n: int, seed: int, division: Integers, employees: Integers) -> Floats:
+def _turnover(n: int, seed: int, division: Int64s, employees: Int64s) -> Floats:
     """Thousands of euros with one decimal: employees times what one earns in the division, give or take."""
     each = np.array([per_head for _, _, per_head in _DIVISIONS])[division]
     return np.asarray(np.round(employees * each * np.sqrt(np.sqrt(_odds(seed, n, 3))) + 0.05, 1))
@@ -127,7 +124,7 @@ def _innovation(n: int, seed: int, turnover: Floats) -> Floats:
     return np.where(some, np.round(0.02 * turnover * np.sqrt(_odds(seed, n, 5)), 1), 0.0)
 
 
-def _category(codes: Integers, levels: Any) -> Any:
+def _category(codes: Int64s, levels: Any) -> Any:
     import pyarrow as pa
 
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(list(levels)))

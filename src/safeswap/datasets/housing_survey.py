@@ -11,7 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+from safeswap.kernels.types import Floats, Int64s
 
 if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
@@ -31,9 +32,6 @@ _YEARS = (1919, 1920, 1930, 1940, 1950, 1960, 1970, 1975, *range(1980, 1994))
 _YEAR_SHARES = (0.105, 0.06, 0.07, 0.085, 0.13, 0.145, 0.115, 0.11, *(0.015,) * 10, *(0.0085,) * 3, 0.0045)
 _BEDROOMS = (0.012, 0.128, 0.282, 0.402, 0.142, 0.027, 0.0068, 0.0022, 0.001, 0.0005, 0.0003)
 _BATHS = (0.012, 0.60, 0.30, 0.072, 0.0125, 0.0026, 0.0009, 0.0004, 0.0002)
-
-Floats = npt.NDArray[np.float64]
-Levels = npt.NDArray[np.int64]
 
 
 @cache
@@ -73,12 +71,12 @@ def _odds(purpose: int) -> Floats:
     return kept / (1 - kept)
 
 
-def _level(u: Floats, shares: tuple[float, ...]) -> Levels:
+def _level(u: Floats, shares: tuple[float, ...]) -> Int64s:
     upto = np.cumsum(shares)
     return np.searchsorted(upto[:-1] / upto[-1], u, side="right")
 
 
-def _dwellings() -> tuple[Levels, ...]:
+def _dwellings() -> tuple[Int64s, ...]:
     """Region, year, bedrooms and baths; large homes have more of both, new ones more baths."""
     region = _level(_drawn(0), (0.20, 0.25, 0.34, 0.21))
     year = _level(_drawn(1), _YEAR_SHARES)
@@ -88,7 +86,7 @@ def _dwellings() -> tuple[Levels, ...]:
     return region, year, beds, _level(_spread(lean), _BATHS)
 
 
-def _rank(beds: Levels) -> Floats:
+def _rank(beds: Int64s) -> Floats:
     shares = np.array(_BEDROOMS)
     middle: Floats = (np.cumsum(shares) - shares / 2) / shares.sum()
     return middle[beds]
@@ -101,7 +99,7 @@ def _spread(lean: Floats) -> Floats:
     return (place + 0.5) / len(lean)
 
 
-def _items(region: Levels, year: Levels, beds: Levels, baths: Levels) -> tuple[Floats, ...]:
+def _items(region: Int64s, year: Int64s, beds: Int64s, baths: Int64s) -> tuple[Floats, ...]:
     """Income, home value, mortgage, maintenance, taxes: each follows the dwelling, and the later ones the value."""
     dwelling = (0.62 + 0.10 * beds + 0.16 * baths) * np.array([1.06, 0.95, 0.92, 1.12])[region]
     dwelling *= 1 + 0.01 * (year - 8)

@@ -9,15 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from safeswap.kernels.types import Counts, Names
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
-
-Counts = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest, Rows
+from safeswap.engines.base import Classes, Constraint, PairRequest
 from safeswap.engines.duckdb_store import Store
 from safeswap.engines.repair import Repair, repair
 from safeswap.engines.stream import RecordStream, dense
 from safeswap.errors import InternalError
 from safeswap.kernels import order
+from safeswap.kernels.types import Counts, Names, Rows
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-import numpy.typing as npt
-
-from safeswap.engines.base import Constraint, Rows
+from safeswap.engines.base import Constraint
 from safeswap.engines.duckdb import StoredPairs, unnamed
 from safeswap.engines.duckdb_store import Store
-
-Codes = npt.NDArray[np.uint32]
+from safeswap.kernels.types import Rows, UInt32s
 
 
 class ChangedTable:
@@ -26,11 +22,11 @@ class ChangedTable:
         self.table = store.new_table(f"r BIGINT{codes}")
 
     @contextmanager
-    def adding(self) -> Iterator[Callable[[Rows, Sequence[Codes], Sequence[Codes], Sequence[Codes]], None]]:
+    def adding(self) -> Iterator[Callable[[Rows, Sequence[UInt32s], Sequence[UInt32s], Sequence[UInt32s]], None]]:
         """A function that puts records down: their rows, the codes before and after, and those of other columns."""
         with self._store.adding(self.table) as put:
 
-            def add(rows: Rows, before: Sequence[Codes], after: Sequence[Codes], others: Sequence[Codes]) -> None:
+            def add(rows: Rows, before: Sequence[UInt32s], after: Sequence[UInt32s], others: Sequence[UInt32s]) -> None:
                 put(unnamed([rows, *before, *after, *others]))
 
             yield add

@@ -15,21 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.engines.base import Counts, Names, Rows
 from safeswap.engines.duckdb import DuckDBEngine, StoredPairs, unnamed
 from safeswap.engines.found_partners import FoundPartners
 from safeswap.engines.identity import column_blocks
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import MISSING, RecordStream, Tally, at_a_time
 from safeswap.kernels import keyed
-from safeswap.kernels.keyed import Words
 from safeswap.kernels.level_counts import Among, LevelCounts, Nesting
 from safeswap.kernels.same_key import pair_groups
 from safeswap.kernels.sampling import RESERVED_FROM, draw_limit
+from safeswap.kernels.types import Counts, Flags, Names, Rows, Words
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.levels import level_texts
-
-Flags = npt.NDArray[np.bool_]
 
 
 class DuckDBHouseholds:

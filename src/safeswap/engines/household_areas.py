@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.engines.base import Names, Rows
 from safeswap.kernels import cells, sampling, sparse
 from safeswap.kernels.geography import parents
 from safeswap.kernels.same_key import Partners, count_moved, find_partners
+from safeswap.kernels.types import Codes, Flags, Identity, Names, Rows
 from safeswap.model.edit_1990_spec import Edit1990Spec
-from safeswap.model.microdata import Codes, Microdata
-
-Flags = npt.NDArray[np.bool_]
+from safeswap.model.microdata import Microdata
 
 _SIMULATED = 1_000_000  # households in all samples from which an average is taken
 _SAMPLES = 100
@@ -85,9 +83,7 @@ def expected_moved(areas: HouseholdAreas, spec: Edit1990Spec) -> float:
     return float(np.mean(moved))
 
 
-def sample_households(
-    areas: HouseholdAreas, spec: Edit1990Spec, identity: sampling.Identity, key: bytes
-) -> sampling.Drawn:
+def sample_households(areas: HouseholdAreas, spec: Edit1990Spec, identity: Identity, key: bytes) -> sampling.Drawn:
     """Draw the sample: each household at the rate of its block."""
     if areas.blocks is None or spec.small_block_rate is None:
         return sampling.draw_sample(identity, key, rate=spec.rate)
@@ -96,7 +92,7 @@ def sample_households(
     )
 
 
-def partners(areas: HouseholdAreas, drawn: sampling.Drawn, identity: sampling.Identity, key: bytes) -> Partners:
+def partners(areas: HouseholdAreas, drawn: sampling.Drawn, identity: Identity, key: bytes) -> Partners:
     """Find partners for the sample."""
     return find_partners(areas.matched, areas.across, drawn, identity, key)
 

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.kernels import keyed
+from safeswap.kernels.types import Words
 from safeswap.model.microdata import Microdata
 
 
-def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | keyed.Words:
+def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
     """Integers, or blocks, one per record. Without an identifier a record is known by its position."""
     attribute = data.schema.identifier
     if attribute is None:
@@ -20,7 +21,7 @@ def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int6
     return column_identity(data.table.column(attribute.name), identity_key)
 
 
-def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | keyed.Words:
+def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
     """Integers, or blocks, one per value: whatever part of a column it is, each value is known alike.
 
     >>> column_identity(pa.chunked_array([[7, 8]]), bytes(32)).tolist()
@@ -34,13 +35,13 @@ def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray
     return _text_blocks(column, identity_key)
 
 
-def column_blocks(column: pa.Array, identity_key: bytes) -> keyed.Words:
+def column_blocks(column: pa.Array, identity_key: bytes) -> Words:
     """The same as blocks throughout, whatever the type of the column."""
     identity: Any = column_identity(pa.chunked_array([column]), identity_key)
     return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
 
 
-def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> keyed.Words:
+def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
     # Bytes need not be text: they are taken as they are. All else is known by how it prints.
     text = column.cast(pa.large_binary() if _is_bytes(column.type) else pa.large_string())
     parts = []

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from safeswap.errors import InputError
 from safeswap.kernels.combinations import Classes, classes
+from safeswap.kernels.types import Codes
 from safeswap.model.combination import Missing
-from safeswap.model.microdata import Codes, Microdata, smallest_code_type
+from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes, numbers, ranked
 

@@ -9,11 +9,10 @@ import numpy.typing as npt
 
 from safeswap.engines.identity import record_identity
 from safeswap.engines.row_labels import RowLabels
-from safeswap.engines.sorted_classes import Flags, Int64s, SortedClasses, Walked
+from safeswap.engines.sorted_classes import SortedClasses, Walked
 from safeswap.kernels import keyed, walk, window
+from safeswap.kernels.types import Flags, Int64s, UInt64s
 from safeswap.model.microdata import Microdata
-
-UInt64s = npt.NDArray[np.uint64]
 
 _WORTH_A_PART = 4  # the surroundings of failing classes are walked alone if they are at most a quarter of the file
 _WORTH_SELECTING = 1 << 17  # in a smaller file all records are sorted sooner than the lowest draws are found

@@ -15,8 +15,7 @@ import pyarrow as pa
 from safeswap.engines.identity import column_blocks
 from safeswap.kernels import keyed
 from safeswap.kernels.integer_codes import IntegerCodes
-
-Places = npt.NDArray[np.uint32]
+from safeswap.kernels.types import UInt32s
 
 
 class KnownLevels(Protocol):
@@ -29,7 +28,7 @@ class KnownLevels(Protocol):
         """The values in the order in which they first came."""
         ...
 
-    def places(self, values: pa.Array) -> Places:
+    def places(self, values: pa.Array) -> UInt32s:
         """The places of values, none of which is missing; new ones take the next places in their order."""
         ...
 
@@ -67,7 +66,7 @@ class _Numbers:
             self._levels = pa.array(numbers.view(np.uint64)) if whole else pa.array(numbers).cast(self._kind)
         return self._levels
 
-    def places(self, values: pa.Array) -> Places:
+    def places(self, values: pa.Array) -> UInt32s:
         numbers = values.to_numpy(zero_copy_only=False)
         return self._numbers.code(numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers)
 
@@ -92,7 +91,7 @@ class _Texts:
             self._parts = [pa.concat_arrays(self._parts)]
         return self._parts[0]
 
-    def places(self, values: pa.Array) -> Places:
+    def places(self, values: pa.Array) -> UInt32s:
         first = self._parts[0]
         if len(values) <= len(first) and values.equals(first.slice(0, len(values))):
             return np.arange(len(values), dtype=np.uint32)  # as mostly, where there are few
@@ -111,11 +110,11 @@ class _Texts:
         self._numbers = IntegerCodes()
         self._second: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
-    def _entered(self, values: pa.Array) -> Places | None:
+    def _entered(self, values: pa.Array) -> UInt32s | None:
         """The places of texts; None if two of all share the first word."""
         words = keyed.encrypt(column_blocks(values, self._key), self._key)
         known = len(self._numbers.levels)
-        places: Places = self._numbers.code(np.ascontiguousarray(words[:, 0]).view(np.int64))
+        places: UInt32s = self._numbers.code(np.ascontiguousarray(words[:, 0]).view(np.int64))
         number = len(self._numbers.levels)
         if number > len(self._second):
             self._second = np.concatenate([self._second, np.zeros(number // 2 + number - known, dtype=np.uint64)])
@@ -133,7 +132,7 @@ class _Values:
     def __len__(self) -> int:
         return len(self.levels)
 
-    def places(self, values: pa.Array) -> Places:
+    def places(self, values: pa.Array) -> UInt32s:
         none = pa.array([], pa.int32())
         every = pa.array(np.arange(len(values), dtype=np.int32))
         both = pa.chunked_array(
@@ -143,5 +142,5 @@ class _Values:
             ]
         ).unify_dictionaries()
         self.levels = both.chunk(0).dictionary
-        places: Places = both.chunk(1).indices.to_numpy(zero_copy_only=False).astype(np.uint32)
+        places: UInt32s = both.chunk(1).indices.to_numpy(zero_copy_only=False).astype(np.uint32)
         return places

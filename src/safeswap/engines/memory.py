@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest, Rows
+from safeswap.engines.base import Classes, Constraint, PairRequest
 from safeswap.engines.identity import record_identity
 from safeswap.kernels import cells, matching, order, pairing
 from safeswap.kernels.threads import run_all
-from safeswap.model.microdata import Coded, Codes, Microdata, signed_zeros, without_signed_zero
+from safeswap.kernels.types import Codes, Counts, Names, Rows, UInt32s
+from safeswap.model.microdata import Coded, Microdata, signed_zeros, without_signed_zero
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
@@ -94,7 +95,7 @@ def _labels(
     return codes, sizes
 
 
-def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[pairing.Labels, int, pairing.Labels]:
+def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[UInt32s, int, UInt32s]:
     """Strata, their number and coordinates of some rows, as :func:`safeswap.kernels.pairing.walk` takes them."""
     codes, sizes = _labels(data, constraint, rows)
     columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
@@ -109,7 +110,7 @@ def _distinct(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Rows, Counts]
     return first, inverse, counts
 
 
-def _narrow(codes: Codes, size: int) -> tuple[pairing.Labels, int]:
+def _narrow(codes: Codes, size: int) -> tuple[UInt32s, int]:
     """Labels as 32-bit integers that can number an array: renumbered where the possible ones are too many."""
     if size <= max(4 * len(codes), 1 << 16) and size <= 1 << 32:
         return codes.astype(np.uint32, copy=False), size

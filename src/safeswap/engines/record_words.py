@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from safeswap.engines.identity import column_blocks
 from safeswap.kernels import keyed, word_cells
+from safeswap.kernels.types import Words
 
 
 def column_keys(key: bytes, columns: int) -> list[bytes]:
@@ -16,7 +17,7 @@ def column_keys(key: bytes, columns: int) -> list[bytes]:
     return [keyed.derive(key, "column", number) for number in range(columns)]
 
 
-def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> keyed.Words:
+def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> Words:
     """The sum without carry, over the columns, of the cipher texts of the values, each column having its own key.
 
     Equal records have equal words. Unequal ones differ in some column, whose two cipher texts are independent of all
@@ -38,7 +39,7 @@ def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> keyed.Wo
     return words
 
 
-def _mix(words: keyed.Words, column: pa.Array, key: bytes) -> None:
+def _mix(words: Words, column: pa.Array, key: bytes) -> None:
     if pa.types.is_dictionary(column.type) and not column.dictionary.null_count:
         # Values are few: each is looked at once, and the one after the last stands for what is missing.
         table = np.append(_texts(column.dictionary, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
@@ -55,7 +56,7 @@ def _mix(words: keyed.Words, column: pa.Array, key: bytes) -> None:
         words ^= _texts(column, key)
 
 
-def _texts(column: pa.Array, key: bytes) -> keyed.Words:
+def _texts(column: pa.Array, key: bytes) -> Words:
     """The cipher text of each value, and nothing for what is missing."""
     texts = keyed.encrypt(column_blocks(column.drop_null(), key), key)
     if not column.null_count:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from safeswap.engines.base import Classes, Counts
+from safeswap.engines.base import Classes
 from safeswap.kernels import matching
+from safeswap.kernels.types import Counts
 
 CountsOfFirst = Callable[[int], Counts]
 """How many records of each class are in the first so many random pairs."""

@@ -21,15 +21,13 @@ from safeswap.kernels.combinations import (
     mask_of,
     small_cells,
 )
+from safeswap.kernels.types import Names, Rows
 from safeswap.kernels.wildcards import matching_sizes, published_sizes
 from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.several import several
 from safeswap.model.words import Part
-
-Names = tuple[str, ...]
-Rows = npt.NDArray[np.int64]
 
 _SHOWN = 8
 

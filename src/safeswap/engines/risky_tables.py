@@ -6,7 +6,6 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
@@ -16,7 +15,6 @@ from safeswap.model.words import Part
 if TYPE_CHECKING:
     from safeswap.engines.risky import Risky
 
-Rows = npt.NDArray[np.int64]
 INSIDE: tuple[Part, ...] = ("unsafe", "records")
 """The parts that show values or records, and so stay inside."""
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from safeswap.engines.sorted_classes import Flags, Int64s, SortedClasses
+from safeswap.engines.sorted_classes import SortedClasses
 from safeswap.kernels import cells, walk
+from safeswap.kernels.types import Flags, Int64s, Integers, UInt64s
 from safeswap.model.microdata import Microdata
-
-UInt64s = npt.NDArray[np.uint64]
-SomeRows = npt.NDArray[np.integer[Any]]
 
 
 class RowLabels(Protocol):
     """A number for each record; two records with the same one would not change by an exchange."""
 
-    def at(self, rows: SomeRows) -> UInt64s:
+    def at(self, rows: Integers) -> UInt64s:
         """The labels of some rows, which can be compared with each other and not with those of another call."""
         ...
 
@@ -40,7 +37,7 @@ class CellLabels:
     def __init__(self, data: Microdata, names: tuple[str, ...]) -> None:
         self._columns, self._sizes = data.coded_columns(names)
 
-    def at(self, rows: SomeRows) -> UInt64s:
+    def at(self, rows: Integers) -> UInt64s:
         """The labels of some rows."""
         return cells.pack([column[rows] for column in self._columns], self._sizes)[0].astype(np.uint64)
 
@@ -55,7 +52,7 @@ class ClassLabels:
     def __init__(self, classes: SortedClasses) -> None:
         self._classes = classes
 
-    def at(self, rows: SomeRows) -> UInt64s:
+    def at(self, rows: Integers) -> UInt64s:
         """The labels of some rows."""
         return self._classes.class_of(rows).view(np.uint64)
 

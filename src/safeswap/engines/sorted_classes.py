@@ -16,12 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.kernels import cells, radix, walk
+from safeswap.kernels.types import Codes, Flags, Int64s, Names, UInt32s
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.value_order import rank_of_code
-
-Int64s = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -34,10 +31,10 @@ class SortedClasses:
 
     starts: Int64s
     strata: Int64s
-    codes: cells.Codes = field(repr=False)  # the cell of each row, ascending from class to class
+    codes: Codes = field(repr=False)  # the cell of each row, ascending from class to class
     possible: int
-    names: cells.Codes  # the cell of each class
-    ties: radix.Rows | None = None
+    names: Codes  # the cell of each class
+    ties: UInt32s | None = None
 
     @property
     def sizes(self) -> Int64s:
@@ -45,7 +42,7 @@ class SortedClasses:
         return np.diff(self.starts)
 
     @cached_property
-    def rows(self) -> radix.Rows:
+    def rows(self) -> UInt32s:
         """The row at each position of the sorted file."""
         return radix.sort_rows(self.codes, self.possible, self.ties)[1]
 
@@ -66,13 +63,13 @@ class SortedClasses:
         found: Int64s = np.repeat(self.starts[chosen] - begins, sizes) + np.arange(sizes.sum())
         return found
 
-    def rows_of(self, chosen: Int64s) -> radix.Rows:
+    def rows_of(self, chosen: Int64s) -> UInt32s:
         """The rows of some classes, which are given in ascending order: ``rows`` at their positions."""
         if not self.is_counted or self.ties is not None or "rows" in self.__dict__:
             return self.rows[self.positions(chosen)]
         return self.grouped(self.codes, chosen, self.sizes[chosen])
 
-    def grouped(self, codes: cells.Codes, chosen: Int64s, sizes: Int64s) -> radix.Rows:
+    def grouped(self, codes: Codes, chosen: Int64s, sizes: Int64s) -> UInt32s:
         """Where records of the chosen classes stand in ``codes``, class by class; ``sizes`` says how many of each."""
         cursor = np.full(self.possible, -1, dtype=np.int32)
         cursor[self.names[chosen]] = np.cumsum(sizes) - sizes
@@ -86,12 +83,12 @@ class Walked:
     pairs: tuple[Int64s, ...]
 
     @classmethod
-    def of(cls, rows: radix.Rows, stages: tuple[Int64s, ...]) -> Walked:
+    def of(cls, rows: UInt32s, stages: tuple[Int64s, ...]) -> Walked:
         """The pairs where ``rows`` tells the row at each position of the stages."""
         return cls(pairs=tuple(rows[stage].astype(np.int64) for stage in stages))
 
 
-def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: radix.Rows | None = None) -> SortedClasses:
+def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: UInt32s | None = None) -> SortedClasses:
     """Sort by ``within``, then by the keys in the order of their values.
 
     Records with equal keys stand in the order of the rows in ``ties``, or in file order.
@@ -121,7 +118,7 @@ def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: radi
     return classes
 
 
-def _counted_classes(packed: cells.Codes, possible: int, inner: int, ties: radix.Rows | None) -> SortedClasses:
+def _counted_classes(packed: Codes, possible: int, inner: int, ties: UInt32s | None) -> SortedClasses:
     """The classes from the counts of all possible cells, ``inner`` of which make up a stratum."""
     counts = cells.dense_counts(packed, possible)
     names = np.flatnonzero(counts)
@@ -153,7 +150,7 @@ def _neighbours(classes: SortedClasses, first: Int64s) -> Int64s:
     return np.stack([edge - 1, edge], axis=1)
 
 
-def identifier_order(data: Microdata) -> radix.Rows | None:
+def identifier_order(data: Microdata) -> UInt32s | None:
     """The rows in the order of their identifiers, whole numbers as numbers; None where the file has that order.
 
     >>> from safeswap.model.schema import Attribute, Schema
@@ -178,5 +175,5 @@ def identifier_order(data: Microdata) -> radix.Rows | None:
     return _text_order(column) if (np.diff(numbers[order]) == 0).any() else order.astype(np.uint32)
 
 
-def _text_order(column: pa.ChunkedArray) -> radix.Rows:
+def _text_order(column: pa.ChunkedArray) -> UInt32s:
     return np.asarray(pc.sort_indices(column).to_numpy(), dtype=np.uint32)

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.engines.base import Classes, Constraint, Counts, Names, PairRequest
+from safeswap.engines.base import Classes, Constraint, PairRequest
 from safeswap.engines.duckdb import canonical
 from safeswap.engines.repair import Repair, repair
 from safeswap.engines.spark_draws import drawing, racing
 from safeswap.errors import InternalError
+from safeswap.kernels.types import Counts, Names
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 

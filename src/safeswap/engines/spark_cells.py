@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from safeswap.engines.base import Names
 from safeswap.engines.spark import SparkRecords, all_of, label
 from safeswap.engines.spark_checks import words_of
 from safeswap.engines.tallied_cells import TalliedCells, tallied
+from safeswap.kernels.types import Names
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

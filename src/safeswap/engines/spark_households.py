@@ -6,14 +6,18 @@ take, by rank, the households of the key with the highest draws elsewhere. The d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from safeswap.engines.base import Names
+import numpy as np
+import pyarrow as pa
+
 from safeswap.engines.found_partners import FoundPartners
 from safeswap.engines.spark import SparkEngine, SparkPairs, SparkRecords, all_of
-from safeswap.engines.spark_draws import drawing, walking
+from safeswap.engines.spark_draws import Batches, drawing
+from safeswap.kernels.same_key import pair_groups
 from safeswap.kernels.sampling import RESERVED_FROM, draw_limit
+from safeswap.kernels.types import Int64s, Names
 from safeswap.model.edit_1990_spec import Edit1990Spec
 
 _TOP = 2**64 - 1
@@ -268,3 +272,56 @@ class SparkHouseholds:
             sums.append(f.sum(same.cast("long")))
         found = [int(value or 0) for value in pairs.agg(*sums).head()]
         return dict(zip(self._spec.geography, found, strict=True))
+
+
+def walking(shared: int, areas: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A function on batches sorted by group and draw: who is paired with whom among those of a group.
+
+    Columns are the identifier, ``shared`` labels of the group, ``areas`` labels of the area, and others. What is added
+    is the place n of a record in its group and the identifier p of its partner, missing where it has none.
+
+    >>> batch = pa.record_batch({"i": [7, 8, 9], "g": ["x", "x", "x"], "a": [1, 1, 2]})
+    >>> (walked,) = walking(1, 1)([batch])
+    >>> walked["n"].to_pylist(), walked["p"].to_pylist()
+    ([0, 1, 2], [None, 9, 8])
+    """
+
+    def walk(batches: Batches) -> Iterator[pa.RecordBatch]:
+        held: pa.Table | None = None
+        for batch in batches:
+            fresh = pa.Table.from_batches([batch])
+            held = fresh if held is None else pa.concat_tables([held, fresh])
+            codes = _codes(held, range(1, 1 + shared))
+            others = np.flatnonzero(codes != codes[-1]) if len(codes) else codes
+            cut = int(others[-1]) + 1 if len(others) else 0
+            yield from _walked(held.slice(0, cut), shared, areas)
+            held = held.slice(cut)
+        if held is not None:
+            yield from _walked(held, shared, areas)
+
+    return walk
+
+
+def _walked(table: pa.Table, shared: int, areas: int) -> Iterator[pa.RecordBatch]:
+    if not table.num_rows:
+        return
+    codes = _codes(table, range(1, 1 + shared))
+    begins = np.r_[True, codes[1:] != codes[:-1]]
+    bounds = np.append(np.flatnonzero(begins), len(codes))
+    where = _codes(table, range(1 + shared, 1 + shared + areas)).astype(np.uint32)
+    partner = pair_groups(bounds, where)
+    place = np.arange(len(codes)) - bounds[np.cumsum(begins) - 1]
+    taken = table.column(0).take(pa.array(partner, mask=partner < 0))
+    full = table.append_column("n", pa.array(place)).append_column("p", taken)
+    yield from full.combine_chunks().to_batches()
+
+
+def _codes(table: pa.Table, places: Iterable[int]) -> Int64s:
+    """A number per combination of labels, within this table."""
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    for place in places:
+        column = table.column(place).combine_chunks().dictionary_encode(null_encoding="encode")
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        combined = codes * (len(column.dictionary) + 1) + column.indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+    return codes

@@ -19,9 +19,7 @@ import numpy.typing as npt
 from safeswap.engines.tallied_cells import TalliedCells, tallied
 from safeswap.errors import InternalError, OutputError
 from safeswap.kernels import word_cells
-from safeswap.kernels.keyed import Words
-
-Counts = npt.NDArray[np.int64]
+from safeswap.kernels.types import Counts, Words
 
 _HELD = 1 << 21  # entries of 16 bytes that are gathered before they are spilt
 _PART = 1 << 17  # entries of a part, of which the table then fits the second-level cache

@@ -14,10 +14,10 @@ from safeswap.engines.base import Classes, Constraint
 from safeswap.engines.identity import column_blocks
 from safeswap.engines.known_levels import KnownLevels, known_levels
 from safeswap.kernels import cells, keyed
+from safeswap.kernels.types import UInt32s, Words
 from safeswap.model.microdata import signed_zeros, without_signed_zero
 from safeswap.model.schema import Schema
 
-Codes = npt.NDArray[np.uint32]
 MISSING = 0
 """The code of a missing value; levels are numbered from 1."""
 
@@ -73,7 +73,7 @@ class LevelCoder:
         """A number above every code."""
         return 1 if self._known is None else 1 + len(self._known)
 
-    def codes(self, column: pa.Array) -> Codes:
+    def codes(self, column: pa.Array) -> UInt32s:
         """The codes of these values; values that are new get new codes."""
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
@@ -86,17 +86,17 @@ class LevelCoder:
             self.has_missing = True
             indices = indices.fill_null(len(encoded.dictionary))
         of_entry = np.append(self._codes_of(encoded.dictionary), np.uint32(MISSING))
-        codes: Codes = of_entry[indices.to_numpy(zero_copy_only=False)]
+        codes: UInt32s = of_entry[indices.to_numpy(zero_copy_only=False)]
         return codes
 
-    def values(self, codes: Codes) -> pa.Array:
+    def values(self, codes: UInt32s) -> pa.Array:
         """The values behind codes, as codes with a dictionary."""
         assert self.levels is not None  # noqa: S101  (no code is without a level)
         missing = codes == MISSING
         indices = codes.astype(np.int32) - 1
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=missing if missing.any() else None), self.levels)
 
-    def _numbered(self, column: pa.Array) -> Codes:
+    def _numbered(self, column: pa.Array) -> UInt32s:
         """The codes of whole numbers, which need not be told apart first."""
         if not column.null_count:
             return self._codes_of(column)
@@ -104,10 +104,10 @@ class LevelCoder:
         codes[np.asarray(column.is_valid())] = self._codes_of(column.drop_null())
         return codes
 
-    def _codes_of(self, values: pa.Array) -> Codes:
+    def _codes_of(self, values: pa.Array) -> UInt32s:
         if self._known is None:
             self._known = known_levels(values.type)
-        codes: Codes = self._known.places(values)
+        codes: UInt32s = self._known.places(values)
         codes += np.uint32(1)
         return codes
 
@@ -142,7 +142,7 @@ class RecordStream:
                 pass
         return self.coders[name].distinct < 2
 
-    def coded(self, names: Sequence[str], source: Source | None = None) -> Iterator[tuple[int, list[Codes]]]:
+    def coded(self, names: Sequence[str], source: Source | None = None) -> Iterator[tuple[int, list[UInt32s]]]:
         """The codes of some columns, a batch at a time; also of another file, by the same levels."""
         coders = [self.coders.setdefault(name, LevelCoder()) for name in names]
         for start, batch in (source or self.source).batches(names, rows=at_a_time(len(names))):
@@ -152,7 +152,7 @@ class RecordStream:
 
     def drawn(
         self, names: Sequence[str], *, draw_key: bytes, identity_key: bytes
-    ) -> Iterator[tuple[int, keyed.Words, dict[str, pa.Array]]]:
+    ) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
         """The whole cipher text of each record, from which its draw comes, and some columns, not coded yet."""
         attribute = self.schema.identifier
         own = [] if attribute is None else [attribute.name]
@@ -160,7 +160,7 @@ class RecordStream:
             columns = dict(zip(names, batch.columns[len(own) :], strict=True))
             yield start, keyed.encrypt(_blocks(batch, start, own, identity_key), draw_key), columns
 
-    def codes(self, name: str, column: pa.Array) -> Codes:
+    def codes(self, name: str, column: pa.Array) -> UInt32s:
         """The codes of some values of a column."""
         return self.coders.setdefault(name, LevelCoder()).codes(column)
 
@@ -194,7 +194,7 @@ class RecordStream:
         return tally.totals()
 
 
-def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> keyed.Words:
+def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> Words:
     if not own:
         return keyed.integer_blocks(np.arange(start, start + batch.num_rows, dtype=np.int64))
     return column_blocks(batch.column(0), identity_key)
@@ -211,10 +211,10 @@ class Tally:
     """
 
     def __init__(self, columns: int) -> None:
-        self._labels: list[Codes] = [np.zeros((0, columns), dtype=np.uint32)]
+        self._labels: list[UInt32s] = [np.zeros((0, columns), dtype=np.uint32)]
         self._counts = [np.zeros(0, dtype=np.int64)]
 
-    def add(self, codes: Sequence[Codes], bounds: Sequence[int]) -> None:
+    def add(self, codes: Sequence[UInt32s], bounds: Sequence[int]) -> None:
         """Count records, given their codes in each column and a number above all of these."""
         if prod(bounds) <= cells.MOST_CELLS:
             counted = cells.cell_counts(codes, bounds)
@@ -243,7 +243,7 @@ class Tally:
         self._labels, self._counts = [labels], [counts]
 
 
-def _order(labels: Codes) -> npt.NDArray[np.int64]:
+def _order(labels: UInt32s) -> npt.NDArray[np.int64]:
     """The order of combinations, by one number each where there is one for all."""
     bounds = labels.max(axis=0, initial=0).astype(object) + 1
     if prod(bounds) > cells.MOST_CELLS:

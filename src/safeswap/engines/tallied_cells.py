@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.kernels.cells import JointCounts
-
-Int64s = npt.NDArray[np.int64]
+from safeswap.kernels.types import Int64s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -17,7 +17,8 @@ import pyarrow as pa
 from safeswap.errors import InputError
 from safeswap.io.atomic import PRIVATE_FILE
 from safeswap.io.manifest import sum_file
-from safeswap.model.audit import Audit, Exchange, Replacement, Rows
+from safeswap.kernels.types import Rows
+from safeswap.model.audit import Audit, Exchange, Replacement
 from safeswap.model.masked import Masked
 from safeswap.model.schema import Schema
 

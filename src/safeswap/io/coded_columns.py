@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from safeswap.errors import InternalError
 from safeswap.io.parquet_files import ParquetFiles
-from safeswap.model.microdata import Coded, Codes, code_column, smallest_code_type
+from safeswap.kernels.types import Codes
+from safeswap.model.microdata import Coded, code_column, smallest_code_type
 
 _BATCH = 1 << 18
 _COMPARED = 1 << 16  # values meant and values read stay in the cache

@@ -16,9 +16,9 @@ from safeswap.io.compare_files import changed_columns, check_alike, files_differ
 from safeswap.io.counted_cells import ChangingColumn, cell_attributes, counted_cells
 from safeswap.io.described_files import described_files
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
-from safeswap.model.audit import Rows
+from safeswap.kernels.types import Codes, Rows
 from safeswap.model.equality import aligned_columns, different
-from safeswap.model.microdata import Coded, Codes, smallest_code_type
+from safeswap.model.microdata import Coded, smallest_code_type
 from safeswap.model.score import CountedCells
 
 WORTH_COUNTING = 1_000_000

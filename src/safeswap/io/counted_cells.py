@@ -13,12 +13,9 @@ from safeswap.errors import SpecError
 from safeswap.kernels import cells
 from safeswap.kernels.cell_changes import cell_changes
 from safeswap.kernels.geography import parents
-from safeswap.model.audit import Rows
-from safeswap.model.microdata import Codes
+from safeswap.kernels.types import Codes, Names, Rows
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import CountedCells
-
-Names = tuple[str, ...]
 
 _TRIED = 10_000
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from safeswap.engines.base import Constraint
 from safeswap.engines.duckdb_households import DuckDBHouseholds
-from safeswap.io.duckdb_exchanges import Attributes, Names, StoredExchanges
+from safeswap.io.duckdb_exchanges import Attributes, StoredExchanges
 from safeswap.io.memory_edit import looked_at
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.kernels import keyed
+from safeswap.kernels.types import Names
 from safeswap.methods.edit_1990 import Edit1990, edited, sample_key
 from safeswap.methods.edit_1990_checks import check_counted
 from safeswap.model.edit_1990_spec import Edit1990Spec

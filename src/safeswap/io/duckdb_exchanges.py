@@ -24,7 +24,7 @@ from safeswap.io.held_exchanges import part_of
 from safeswap.io.identifiers import missing_positions, positions_of, positions_told
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.kernels import keyed
-from safeswap.model.audit import Rows
+from safeswap.kernels.types import Names, Rows, UInt32s
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.plan import Plan
@@ -32,9 +32,6 @@ from safeswap.model.schema import Schema
 
 if TYPE_CHECKING:
     from safeswap.io.mask_files import Job
-
-Codes = npt.NDArray[np.uint32]
-Names = tuple[str, ...]
 
 
 class StoredExchanges(ABC):
@@ -159,7 +156,7 @@ class StoredExchanges(ABC):
         table.close()
         return problem
 
-    def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[Codes]:
+    def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[UInt32s]:
         """The codes of some rows."""
         return [self.stream.codes(name, batch.column(name).take(pa.array(rows))) for name in names]
 
@@ -170,7 +167,7 @@ class StoredExchanges(ABC):
             return flags
         return different(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
 
-    def _exchanged(self, others: Names) -> Iterator[tuple[int, list[Codes], list[Codes], list[pa.Array]]]:
+    def _exchanged(self, others: Names) -> Iterator[tuple[int, list[UInt32s], list[UInt32s], list[pa.Array]]]:
         """Batches in order: first record, codes before and after of what is exchanged, and ``others`` as they are."""
         changes = [_Changes(self.engine.changes(pairs, names), len(names)) for names, pairs in self.exchanges]
         width = len(self.names)
@@ -227,12 +224,12 @@ class Attributes:
 class _Changes:
     """New codes by ascending row, taken up to a row at a time."""
 
-    def __init__(self, batches: Iterator[tuple[Rows, list[Codes]]], width: int) -> None:
+    def __init__(self, batches: Iterator[tuple[Rows, list[UInt32s]]], width: int) -> None:
         self._batches = batches
         self._rows: Rows = np.zeros(0, dtype=np.int64)
-        self._codes: list[Codes] = [np.zeros(0, dtype=np.uint32)] * width
+        self._codes: list[UInt32s] = [np.zeros(0, dtype=np.uint32)] * width
 
-    def up_to(self, stop: int) -> tuple[Rows, list[Codes]]:
+    def up_to(self, stop: int) -> tuple[Rows, list[UInt32s]]:
         while not len(self._rows) or self._rows[-1] < stop:
             batch = next(self._batches, None)
             if batch is None:
@@ -249,11 +246,11 @@ class _Changes:
 class _InOrder:
     """Batches of codes cut to other lengths."""
 
-    def __init__(self, batches: Iterator[list[Codes]]) -> None:
+    def __init__(self, batches: Iterator[list[UInt32s]]) -> None:
         self._batches = batches
-        self._held: list[list[Codes]] = []
+        self._held: list[list[UInt32s]] = []
 
-    def take(self, number: int, width: int) -> list[Codes]:
+    def take(self, number: int, width: int) -> list[UInt32s]:
         while sum(len(held[0]) for held in self._held) < number:
             self._held.append(next(self._batches))
         if not self._held:
@@ -263,7 +260,7 @@ class _InOrder:
         return [column[:number] for column in joined]
 
 
-def _changed_rows(before: list[Codes], after: list[Codes]) -> Rows:
+def _changed_rows(before: list[UInt32s], after: list[UInt32s]) -> Rows:
     """The records of a batch of which some code has changed."""
     return np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))
 

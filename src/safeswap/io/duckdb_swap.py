@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safeswap.engines.base import Constraint
-from safeswap.io.duckdb_exchanges import Attributes, Names, StoredExchanges
+from safeswap.io.duckdb_exchanges import Attributes, StoredExchanges
 from safeswap.io.memory_swap import needed
 from safeswap.io.parquet_files import ParquetFiles
+from safeswap.kernels.types import Names
 from safeswap.methods.swap import Swap, constraint_of
 from safeswap.model.invariant import Invariant
 from safeswap.model.schema import Schema

@@ -20,11 +20,11 @@ from safeswap.io.counted_cells import cell_attributes
 from safeswap.io.described_files import described_files
 from safeswap.io.leftovers import working_directory
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
+from safeswap.kernels.types import Names
 from safeswap.model.equality import aligned_columns, different
 from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
 
-Names = tuple[str, ...]
 _ROWS = 1 << 18
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from safeswap.errors import InputError, SpecError
 from safeswap.io.columns import settled
 from safeswap.io.native import NATIVE, Native
-from safeswap.model.audit import Rows
+from safeswap.kernels.types import Rows
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 

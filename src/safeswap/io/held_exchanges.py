@@ -18,14 +18,13 @@ from safeswap.io.identifiers import check_identifier
 from safeswap.io.parquet_files import ParquetFiles
 from safeswap.kernels import pairing
 from safeswap.kernels.cells import MOST_CELLS, joint_counts
-from safeswap.model.audit import Audit, Exchange, Rows
+from safeswap.kernels.types import Names, Rows
+from safeswap.model.audit import Audit, Exchange
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
-
-Names = tuple[str, ...]
 
 
 def part_of(schema: Schema, names: Sequence[str]) -> Schema:

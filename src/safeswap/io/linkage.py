@@ -27,8 +27,9 @@ from safeswap.io.numbering import (
     numbers_persons,
 )
 from safeswap.io.remarks import Remark, refusal, warning
+from safeswap.kernels.types import Flags
 from safeswap.model.dependence import follows, is_ruled_out, sample_rows, split_groups
-from safeswap.model.equality import Flags, bitwise
+from safeswap.model.equality import bitwise
 from safeswap.model.evidence import Evidence
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata, code_column

@@ -15,13 +15,13 @@ from safeswap.errors import InputError, SpecError
 from safeswap.io.columns import settled
 from safeswap.io.frames import from_frame, is_frame, native_of
 from safeswap.io.native import NATIVE
+from safeswap.kernels.types import Counts, Rows
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.safe_result import SafeTables
-from safeswap.model.table import MISSING, MOST_CELLS, Counts, CountTable, Programme, long_table, tabulate, whole_counts
+from safeswap.model.table import MISSING, MOST_CELLS, CountTable, Programme, long_table, tabulate, whole_counts
 
 COUNT = "count"
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,7 +21,7 @@ from safeswap.io.masking import both_or_neither, digest_of
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.io.rewrite import Written, rewrite, unchanged
 from safeswap.kernels import keyed
-from safeswap.model.audit import Rows
+from safeswap.kernels.types import Rows
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.invariant import Finding

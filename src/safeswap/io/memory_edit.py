@@ -5,8 +5,9 @@ The method itself is the one of :func:`safeswap.mask`: it is given the columns t
 
 from __future__ import annotations
 
-from safeswap.io.held_exchanges import CodedEngine, HeldExchanges, Names, held
+from safeswap.io.held_exchanges import CodedEngine, HeldExchanges, held
 from safeswap.io.parquet_files import ParquetFiles
+from safeswap.kernels.types import Names
 from safeswap.methods.base import Method
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.edit_spec import EditTargetedSpec

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from safeswap.io.held_exchanges import CodedEngine, HeldExchanges, Names, held, part_of
+from safeswap.io.held_exchanges import CodedEngine, HeldExchanges, held, part_of
 from safeswap.io.parquet_files import ParquetFiles
+from safeswap.kernels.types import Names
 from safeswap.methods.swap import Swap
 from safeswap.model.audit import Exchange
 from safeswap.model.invariant import Invariant

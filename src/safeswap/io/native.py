@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from safeswap.errors import InputError
-from safeswap.model.audit import Rows
+from safeswap.kernels.types import Rows
 
 
 class Native(Protocol):

@@ -26,9 +26,9 @@ from safeswap.io.manifest import MANIFEST, sum_file
 from safeswap.io.public_data import check_format
 from safeswap.io.remarks import Remark, name_remarks, refuse_if_any, warning
 from safeswap.kernels.overlap import ALARM_SHARE, has_content
+from safeswap.kernels.types import Integers
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.key import Key
-from safeswap.model.keyed_order import Rows
 from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -371,7 +371,7 @@ def _notes(
     }
 
 
-def _write_record(masked: Masked, directory: Path, rows: Rows, notes: dict[str, Any]) -> None:
+def _write_record(masked: Masked, directory: Path, rows: Integers, notes: dict[str, Any]) -> None:
     # A record of this name is one of the same bytes released, left by a run that was cut short: it is replaced.
     with atomic_directory(directory, force=directory.exists(), marker=AUDIT, mode=PRIVATE_DIRECTORY) as part:
         write_audit(masked, part, row_order=rows, notes=notes)

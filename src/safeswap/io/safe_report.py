@@ -14,9 +14,10 @@ from safeswap.charts.theme import css_variables
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
 from safeswap.io.report import SCRIPTLESS, template
 from safeswap.io.report_section import Section
+from safeswap.kernels.types import Names
 from safeswap.model.safe_result import ChangedTable, SafeTables
 from safeswap.model.safe_spec import SafeSpec
-from safeswap.model.table import CountTable, Names, tabulate
+from safeswap.model.table import CountTable, tabulate
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked

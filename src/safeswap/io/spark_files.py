@@ -24,6 +24,7 @@ from safeswap.io.mask_files import Job
 from safeswap.io.masking import both_or_neither
 from safeswap.io.parquet_files import ParquetFiles, open_parquet
 from safeswap.kernels import keyed
+from safeswap.kernels.types import Names
 from safeswap.methods.edit_1990 import edited, sample_key
 from safeswap.methods.edit_1990_checks import check_counted
 from safeswap.methods.swap import Swap
@@ -37,8 +38,6 @@ from safeswap.model.spec import SwapSpec
 
 PAIRS_BY_IDENTIFIER = "pairs"
 FORMAT = "safeswap-audit-identifiers-1"
-
-Names = tuple[str, ...]
 
 
 def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:

@@ -13,20 +13,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import parquet
 
 from safeswap.errors import InputError
 from safeswap.io.atomic import PRIVATE_FILE, atomic_write
+from safeswap.kernels.types import Float32s
 from safeswap.model.study import StudySpec
 
 CANDIDATES = "study.parquet"
 FACTS = "study.json"
 TWO_WAY = "two_way.parquet"
 FORMAT = "safeswap-study-1"
-
-Tables = npt.NDArray[np.float32]
 
 
 class Studied(Protocol):
@@ -48,7 +46,7 @@ class Studied(Protocol):
         ...
 
     @property
-    def two_way(self) -> Tables | None:
+    def two_way(self) -> Float32s | None:
         """The 2-way tables of every candidate: (candidates, tables, measures)."""
         ...
 
@@ -65,7 +63,7 @@ class StoredStudy:
     spec: StudySpec
     table: pa.Table
     facts: Mapping[str, Any]
-    two_way: Tables | None
+    two_way: Float32s | None
     table_pairs: tuple[tuple[str, str], ...]
 
 
@@ -112,7 +110,7 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
         parquet.write_table(table, part, compression="zstd")
 
 
-def _as_rows(values: Tables, pairs: tuple[tuple[str, str], ...], measures: tuple[str, ...]) -> pa.Table:
+def _as_rows(values: Float32s, pairs: tuple[tuple[str, str], ...], measures: tuple[str, ...]) -> pa.Table:
     """One row per candidate and table."""
     candidates, tables, _ = values.shape
     which = np.tile(np.arange(tables, dtype=np.int32), candidates)
@@ -126,7 +124,7 @@ def _as_rows(values: Tables, pairs: tuple[tuple[str, str], ...], measures: tuple
     return pa.table(columns)
 
 
-def _two_way(folder: Path, candidates: int, tables: int, measures: list[str]) -> Tables:
+def _two_way(folder: Path, candidates: int, tables: int, measures: list[str]) -> Float32s:
     table = _read_parquet(folder / TWO_WAY)
     if len(table) != candidates * tables or not set(measures) <= set(table.column_names):
         raise _bad(folder, TWO_WAY)

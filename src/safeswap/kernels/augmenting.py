@@ -24,11 +24,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Counts = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Counts, Flags
 
 
 class Graph(NamedTuple):

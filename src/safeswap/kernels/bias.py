@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Codes, Floats
 
 
 def root_mean_square(before: Floats, after: Floats) -> float:

@@ -14,11 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.kernels.combinations import Classes, Flags, cell_codes, cell_sizes, lowest_safe, positions, small_cells
+from safeswap.kernels.combinations import Classes, cell_codes, cell_sizes, lowest_safe, positions, small_cells
+from safeswap.kernels.types import Flags, Floats, Int64s
 from safeswap.kernels.wildcards import matching_sizes, published_sizes
 
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Meaning = Literal["none", "own", "vouching"]
 
 MOST_ENUMERATED = 12

@@ -15,10 +15,11 @@ from time import monotonic
 
 import numpy as np
 
-from safeswap.kernels.blanking import Floats, Int64s, Problem, unseen_price
+from safeswap.kernels.blanking import Problem, unseen_price
 from safeswap.kernels.blanking_sweeps import group_names, words
 from safeswap.kernels.combinations import cell_codes, positions
 from safeswap.kernels.highs import GrowingProgramme
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.kernels.wildcards import matching_sizes
 
 _MOST_CELLS = 2_000

@@ -13,21 +13,11 @@ from time import monotonic
 import numpy as np
 
 from safeswap.kernels import blanking_sweeps as loops
-from safeswap.kernels.blanking import (
-    Blanking,
-    Floats,
-    Int64s,
-    Problem,
-    after,
-    company,
-    everything,
-    gathered,
-    is_safe,
-    unsafe_classes,
-)
+from safeswap.kernels.blanking import Blanking, Problem, after, company, everything, gathered, is_safe, unsafe_classes
 from safeswap.kernels.blanking_groups import fill_groups
 from safeswap.kernels.blanking_published import by_published_keys
 from safeswap.kernels.combinations import cell_ranks, positions
+from safeswap.kernels.types import Floats, Int64s
 
 _PRICES = (0.3, 0.6, 0.9, 1.1, 1.5, 3.0)
 _STRICT = 1e4

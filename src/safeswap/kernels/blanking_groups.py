@@ -10,25 +10,13 @@ from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.kernels import blanking_sweeps as loops
-from safeswap.kernels.blanking import (
-    Blanking,
-    Floats,
-    Int64s,
-    Problem,
-    after,
-    company,
-    gathered,
-    unsafe_classes,
-)
-from safeswap.kernels.combinations import Flags
+from safeswap.kernels.blanking import Blanking, Problem, after, company, gathered, unsafe_classes
+from safeswap.kernels.types import Flags, Floats, Int64s, UInt64s
 
 _MOST_TRIED = 130
 _ENOUGH = 1e-9
-
-Names = npt.NDArray[np.uint64]
 
 
 def fill_groups(problem: Problem, blanking: Blanking, *, end: float) -> Blanking:
@@ -74,7 +62,7 @@ class _Groups:
         self.spare = np.maximum(0, problem.members - taken - keeps)
         self.given: list[tuple[int, int]] = []  # class and keys to blank
         self._prices: dict[int, float] = {}
-        self._index: dict[int, tuple[Int64s, Names, Int64s, Names]] = {}
+        self._index: dict[int, tuple[Int64s, UInt64s, Int64s, UInt64s]] = {}
 
     def filled(self, end: float) -> Blanking:
         """Go through the groups that are too small, in the order of their classes."""
@@ -146,7 +134,7 @@ class _Groups:
             self.given.append((giver, move.pattern & ~int(self.problem.blank[giver])))
             self._add(self._name(giver, move.pattern), float(self.problem.unit[giver]))
 
-    def _indexed(self, pattern: int) -> tuple[Int64s, Names, Int64s, Names]:
+    def _indexed(self, pattern: int) -> tuple[Int64s, UInt64s, Int64s, UInt64s]:
         """Items, and classes that can give, in the order of the group they would be in with these blanks."""
         if pattern not in self._index:
             items = np.flatnonzero(self._able(self.file_blank, pattern))
@@ -163,7 +151,7 @@ class _Groups:
         able: Flags = ((blank & ~pattern) == 0) & ((pattern & ~blank & ~self.problem.allowed) == 0)
         return able
 
-    def _names(self, classes: Int64s, pattern: int) -> Names:
+    def _names(self, classes: Int64s, pattern: int) -> UInt64s:
         return loops.group_names(self.words[classes], self.blank_words, np.full(classes.size, pattern))
 
     def _name(self, of_class: int, pattern: int) -> int:
@@ -199,5 +187,5 @@ def _alone(problem: Problem, blanking: Blanking) -> tuple[Int64s, Int64s]:
     return source[alone], numbers
 
 
-def _range(names: Names, name: int) -> slice:
+def _range(names: UInt64s, name: int) -> slice:
     return slice(*(int(np.searchsorted(names, np.uint64(name), side=side)) for side in ("left", "right")))

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from safeswap.kernels.blanking import Floats, Int64s, Problem, company, least_masks, unseen_price
+from safeswap.kernels.blanking import Problem, company, least_masks, unseen_price
 from safeswap.kernels.blanking_sweeps import group_names, mixed, words
 from safeswap.kernels.combinations import cell_ranks, positions
 from safeswap.kernels.highs import Programme
+from safeswap.kernels.types import Floats, Int64s
 
 _NOBODY = -1
 _ROUNDING = 1e-9

@@ -14,8 +14,9 @@ from time import monotonic
 
 import numpy as np
 
-from safeswap.kernels.blanking import Blanking, Floats, Int64s, Problem, gathered
-from safeswap.kernels.combinations import Flags, cell_codes, cell_sizes, positions
+from safeswap.kernels.blanking import Blanking, Problem, gathered
+from safeswap.kernels.combinations import cell_codes, cell_sizes, positions
+from safeswap.kernels.types import Flags, Floats, Int64s
 
 _OPEN = -1
 

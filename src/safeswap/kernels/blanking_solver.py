@@ -8,22 +8,12 @@ from time import monotonic
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.kernels.blanking import (
-    NOTHING,
-    Blanking,
-    Floats,
-    Int64s,
-    Problem,
-    after,
-    gathered,
-    least_masks,
-    restored,
-    unsafe_classes,
-)
+from safeswap.kernels.blanking import NOTHING, Blanking, Problem, after, gathered, least_masks, restored, unsafe_classes
 from safeswap.kernels.blanking_greedy import greedy, repaired, too_many_to_sweep
 from safeswap.kernels.blanking_programme import BlankingProgramme, build, neighbours
 from safeswap.kernels.combinations import cell_ranks, positions
 from safeswap.kernels.highs import Programme, Solved, solve
+from safeswap.kernels.types import Floats, Int64s
 
 _SLACK = 1.0  # in units of the cheapest key
 _MOST_ROUNDS = 20

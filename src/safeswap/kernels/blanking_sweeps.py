@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels.hashing import scramble
-
-UInt64s = npt.NDArray[np.uint64]
+from safeswap.kernels.types import UInt64s
 
 _ONE = np.uint64(1)
 _COMPANY = 0.01  # what it is worth, at most, that many other records could look alike

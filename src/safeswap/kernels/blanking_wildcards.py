@@ -13,23 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from safeswap.kernels.blanking import (
-    NOTHING,
-    Blanking,
-    Floats,
-    Int64s,
-    Problem,
-    after,
-    everything,
-    gathered,
-    is_safe,
-    unseen_price,
-)
+from safeswap.kernels.blanking import NOTHING, Blanking, Problem, after, everything, gathered, is_safe, unseen_price
 from safeswap.kernels.blanking_cover import cover_bound
 from safeswap.kernels.blanking_solver import Answer, rounded_up
 from safeswap.kernels.blanking_sweeps import group_names, words
 from safeswap.kernels.combinations import Classes, positions
 from safeswap.kernels.highs import Programme, solve
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.kernels.wildcards import matching_sizes
 
 _MOST_STEPS = 500

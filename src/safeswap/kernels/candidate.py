@@ -18,16 +18,14 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels import cells as counting
-from safeswap.kernels.touched import Int64s, Labels
-from safeswap.kernels.two_way import X_LOG_X, Floats, Places, TwoWay, places, score_tables, times_log, two_way
+from safeswap.kernels.two_way import X_LOG_X, TwoWay, places, score_tables, times_log, two_way
+from safeswap.kernels.types import Codes, Floats, Int32s, Int64s
 
 SCORES = ("hellinger", "total_variation", "entropy_change", "share_changed")
 """The columns of the scores of cells; after them one n-rule per n."""
 
 _DENSE = 1 << 16  # above this many possible cells, only touched ones are numbered
 _EMPTY = np.zeros(0, dtype=np.int64)
-
-Counts32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +37,7 @@ class Baseline:
     strides: Int64s
     counts: Int64s  # one per possible cell where these are few; else one per slot of the hash table
     slots: Int64s  # the cell in each slot of the hash table, −1 where there is none; empty where cells are few
-    places: Places  # where each possible cell counts in each 2-way table; empty where there are many
+    places: Int32s  # where each possible cell counts in each 2-way table; empty where there are many
     tables: TwoWay
     smallness: Int64s  # every n for which the n-rule is wanted
     small_records: Int64s  # records in cells of fewer than n, before
@@ -55,7 +53,7 @@ class Touched:
     """What a candidate does: its pairs as positions in ``labels``, which attributes they exchange, and between which
     cells the two records of each move (as :func:`safeswap.kernels.touched.moves` gives them)."""
 
-    labels: Labels
+    labels: Codes
     pairs: Int64s
     swapped: Int64s
     old: Int64s
@@ -76,7 +74,7 @@ def strides_of(cardinalities: Sequence[int]) -> Int64s:
     return np.array([prod(cardinalities[i + 1 :]) for i in range(len(cardinalities))], dtype=np.int64)
 
 
-def baseline(columns: Sequence[Labels], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
+def baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
     """Count the file once: all cells, and all 2-way tables."""
     sizes = np.maximum(1, np.array(cardinalities, dtype=np.int64))
     strides = strides_of(sizes.tolist())
@@ -195,7 +193,7 @@ def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[I
 
 
 @njit(cache=True, nogil=True)
-def _labels_seen(seen: Int64s, labels: Labels, pairs: Int64s, swapped: Int64s) -> Labels:
+def _labels_seen(seen: Int64s, labels: Codes, pairs: Int64s, swapped: Int64s) -> Codes:
     """The labels of each touched cell, from the record in which it was seen."""
     found = np.empty((len(seen), labels.shape[1]), dtype=labels.dtype)
     for j in range(len(seen)):
@@ -217,7 +215,7 @@ def _score(
     old: Int64s,
     new: Int64s,
     checkpoints: Int64s,
-    place: Places,
+    place: Int32s,
     column: Int64s,
     chosen: Int64s,
     first: Int64s,
@@ -269,7 +267,7 @@ def _score(
 
 @njit(cache=True, nogil=True)
 def _score_cells(
-    out: Floats, records: int, counts: Int64s, left: Counts32, came: Counts32, touched: Int64s, x_log_x: Floats
+    out: Floats, records: int, counts: Int64s, left: Int32s, came: Int32s, touched: Int64s, x_log_x: Floats
 ) -> None:
     hellinger = 0.0
     variation = 0
@@ -289,7 +287,7 @@ def _score_cells(
 
 
 @njit(cache=True, nogil=True)
-def _at_risk(n: int, small: int, counts: Int64s, left: Counts32, came: Counts32, touched: Int64s) -> int:
+def _at_risk(n: int, small: int, counts: Int64s, left: Int32s, came: Int32s, touched: Int64s) -> int:
     """Untouched records in cells of 1 to n − 1 records afterwards."""
     at_risk = small
     for cell in touched:

@@ -10,19 +10,14 @@ distortion need.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.kernels import hashing, sparse
 from safeswap.kernels.cells import JointCounts, dense_counts, is_dense
 from safeswap.kernels.threads import run_all, spans
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Int64s = npt.NDArray[np.int64]
-UInt64s = npt.NDArray[np.uint64]
+from safeswap.kernels.types import Codes, Int64s, UInt64s
 
 _ONE = np.uint64(1)
 _FIRST_TABLE = 1 << 10

@@ -17,9 +17,7 @@ import numpy.typing as npt
 
 from safeswap.kernels import sparse
 from safeswap.kernels.threads import run_all, spans
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Int64s = npt.NDArray[np.int64]
+from safeswap.kernels.types import Codes, Int64s
 
 MOST_CELLS = 1 << 62
 """Above this many possible cells the codes are ranked on the way, so that they go on fitting 64 bits."""

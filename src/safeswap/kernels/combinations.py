@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels import cells, sparse
+from safeswap.kernels.types import Codes, Flags
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Flags = npt.NDArray[np.bool_]
 Sizes = npt.NDArray[Any]  # of int64, or of float64 where weights are summed
 
 _DENSE = 8  # up to so many possible cells per class an array is cheaper than a hash table

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.kernels.types import Floats, Integers
+
 Counts = npt.NDArray[np.integer[Any]] | npt.NDArray[np.floating[Any]]
-Index = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
-def hellinger(before: Counts, after: Counts, alike: Index | None = None) -> float:
+def hellinger(before: Counts, after: Counts, alike: Integers | None = None) -> float:
     """The Hellinger distance, sqrt(½ Σ (√f − √g)²): 0 for the same table, 1 for no cell in common.
 
     ``alike``, here and below, says how many cells have these counts, if they are not listed one by one.
@@ -37,7 +37,7 @@ def hellinger(before: Counts, after: Counts, alike: Index | None = None) -> floa
     return min(1.0, float(np.sqrt(0.5 * _over_all(np.square(gaps), alike))))
 
 
-def total_variation(before: Counts, after: Counts, alike: Index | None = None) -> float:
+def total_variation(before: Counts, after: Counts, alike: Integers | None = None) -> float:
     """The total variation distance, ½ Σ |f − g|: the share of records that stand in another cell.
 
     >>> total_variation(np.array([2, 2]), np.array([3, 1]))
@@ -60,7 +60,7 @@ def dissimilarity(before: Counts, after: Counts) -> float:
     return total_variation(before, after)
 
 
-def dissimilarity_within(areas: Index, before: Counts, after: Counts) -> tuple[Floats, Floats]:
+def dissimilarity_within(areas: Integers, before: Counts, after: Counts) -> tuple[Floats, Floats]:
     """D of each area 0, 1, …, and the area's weight: its mean share of the records before and after.
 
     An area that is empty on one side only has D = 1, one that is empty on both sides D = 0.
@@ -87,7 +87,7 @@ def entropy(counts: Counts) -> float:
     return float(_entropy_terms(counts).sum()) + 0.0
 
 
-def entropy_change(before: Counts, after: Counts, alike: Index | None = None) -> float:
+def entropy_change(before: Counts, after: Counts, alike: Integers | None = None) -> float:
     """H(after) − H(before) in nats; positive where masking added uncertainty.
 
     >>> round(entropy_change(np.array([10, 0]), np.array([5, 5])), 6)
@@ -97,7 +97,7 @@ def entropy_change(before: Counts, after: Counts, alike: Index | None = None) ->
     return _over_all(_entropy_terms(after, alike) - _entropy_terms(before, alike), alike)
 
 
-def chi_square(rows: Index, columns: Index, counts: Counts) -> float:
+def chi_square(rows: Integers, columns: Integers, counts: Counts) -> float:
     """The χ² statistic for independence of a two-way table given by its cells (row, column, count).
 
     >>> chi_square(np.array([0, 1]), np.array([0, 1]), np.array([5, 5]))
@@ -106,7 +106,7 @@ def chi_square(rows: Index, columns: Index, counts: Counts) -> float:
     return _association(rows, columns, counts)[0]
 
 
-def cramers_v(rows: Index, columns: Index, counts: Counts) -> float:
+def cramers_v(rows: Integers, columns: Integers, counts: Counts) -> float:
     """Cramér's V = sqrt(χ² / (N · min(m − 1, n − 1))): 0 for no association, 1 for a perfect one.
 
     >>> cramers_v(np.array([0, 1]), np.array([0, 1]), np.array([5, 5]))
@@ -116,7 +116,7 @@ def cramers_v(rows: Index, columns: Index, counts: Counts) -> float:
     return min(1.0, float(np.sqrt(statistic / (counts.sum() * steps)))) if steps > 0 else 0.0
 
 
-def contingency_c(rows: Index, columns: Index, counts: Counts) -> float:
+def contingency_c(rows: Integers, columns: Integers, counts: Counts) -> float:
     """Pearson's contingency coefficient C = sqrt(χ² / (χ² + N)); its upper limit depends on the table's size.
 
     >>> round(contingency_c(np.array([0, 1]), np.array([0, 1]), np.array([5, 5])), 6)
@@ -139,7 +139,7 @@ def wasserstein_ranks(before: Counts, after: Counts) -> float:
     return conditional_wasserstein(np.zeros_like(levels), levels, before, after, levels=before.size)
 
 
-def conditional_wasserstein(given: Index, ranks: Index, before: Counts, after: Counts, *, levels: int) -> float:
+def conditional_wasserstein(given: Integers, ranks: Integers, before: Counts, after: Counts, *, levels: int) -> float:
     """The Wasserstein-1 distance on ranks of an ordinal attribute's distribution *given* the other attributes.
 
     A cell is (conditioning cell, rank, count before, count after). Each conditioning cell weighs as its mean share
@@ -162,7 +162,7 @@ def conditional_wasserstein(given: Index, ranks: Index, before: Counts, after: C
     return min(1.0, float(distance @ (f_total / f_total.sum() + g_total / g_total.sum()) / 2))
 
 
-def ordinal_displacement(before: Index, after: Index, *, levels: int) -> Floats:
+def ordinal_displacement(before: Integers, after: Integers, *, levels: int) -> Floats:
     """How far each record moved on an ordinal scale: |rank change| / (levels − 1).
 
     A negative rank means that the value has no place in the order (missing). Between a value with a rank and one
@@ -176,16 +176,16 @@ def ordinal_displacement(before: Index, after: Index, *, levels: int) -> Floats:
     return moved
 
 
-def _shares(counts: Counts, alike: Index | None = None) -> Floats:
+def _shares(counts: Counts, alike: Integers | None = None) -> Floats:
     shares: Floats = counts / _total(counts, alike)
     return shares
 
 
-def _total(counts: Counts, alike: Index | None) -> Any:
+def _total(counts: Counts, alike: Integers | None) -> Any:
     return counts.sum() if alike is None else counts @ alike
 
 
-def _over_all(terms: Floats, alike: Index | None) -> float:
+def _over_all(terms: Floats, alike: Integers | None) -> float:
     return float(_total(terms, alike))
 
 
@@ -193,12 +193,12 @@ def _one_is_empty(before: Counts, after: Counts) -> float:
     return float((before.sum() == 0) != (after.sum() == 0))
 
 
-def _entropy_terms(counts: Counts, alike: Index | None = None) -> Floats:
+def _entropy_terms(counts: Counts, alike: Integers | None = None) -> Floats:
     p = _shares(counts, alike) if counts.sum() else np.zeros(counts.size)
     return -p * np.log(np.where(p > 0, p, 1.0))
 
 
-def _association(rows: Index, columns: Index, counts: Counts) -> tuple[float, int]:
+def _association(rows: Integers, columns: Integers, counts: Counts) -> tuple[float, int]:
     """χ², and min(m − 1, n − 1) over the rows and columns that hold records."""
     total = float(counts.sum())
     if total == 0:
@@ -214,12 +214,12 @@ def _association(rows: Index, columns: Index, counts: Counts) -> tuple[float, in
     return float(gaps.sum()) + unlisted, min(m, n) - 1
 
 
-def _sums(groups: Index, values: Counts) -> Floats:
+def _sums(groups: Integers, values: Counts) -> Floats:
     sums: Floats = np.bincount(groups, values).astype(np.float64, copy=False)
     return sums
 
 
-def _running_shares(counts: Floats, group: Index, totals: Floats) -> Floats:
+def _running_shares(counts: Floats, group: Integers, totals: Floats) -> Floats:
     """Within each group, the share of its records up to and including each cell."""
     before_group = np.concatenate([[0.0], np.cumsum(totals)[:-1]])
     running: Floats = (np.cumsum(counts) - before_group[group]) / np.where(totals > 0, totals, 1.0)[group]

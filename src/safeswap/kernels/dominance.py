@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Points = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats
 
 
-def undominated(risk: Points, distortion: Points) -> npt.NDArray[np.bool_]:
+def undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
     """Per point, whether no other is at most as large in both figures and smaller in one.
 
     Points that coincide do not dominate each other. A point with a figure that is not a number is never undominated.
@@ -30,7 +30,7 @@ def undominated(risk: Points, distortion: Points) -> npt.NDArray[np.bool_]:
     return result
 
 
-def hypervolume(risk: Points, distortion: Points, reference: tuple[float, float]) -> float:
+def hypervolume(risk: Floats, distortion: Floats, reference: tuple[float, float]) -> float:
     """The area that a set of points dominates within the rectangle below ``reference`` (risk, distortion).
 
     >>> hypervolume(np.array([0.5, 1.0]), np.array([0.5, 0.0]), (1.0, 1.0))

@@ -7,13 +7,12 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels import sparse
-
-Names = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+from safeswap.kernels.types import Identity
 
 _SPARSEST = 64  # bits per name: a bitmap that is larger than the names themselves is not worth having
 
 
-def has_duplicates(names: Names) -> bool:
+def has_duplicates(names: Identity) -> bool:
     """Whether any name occurs twice. Names are integers, or rows of two words.
 
     >>> has_duplicates(np.array([3, 1, 2])), has_duplicates(np.array([3, 1, 3]))
@@ -34,7 +33,7 @@ def has_duplicates(names: Names) -> bool:
     return len(sparse.distinct(numbers.view(np.uint64))[0]) < len(numbers)
 
 
-def _repeated_pairs(names: Names) -> bool:
+def _repeated_pairs(names: Identity) -> bool:
     """Rows that agree in a mixture of their words are compared word by word."""
     words = np.ascontiguousarray(names).view(np.uint64)
     mixture = words[:, 0] ^ (words[:, 1] * np.uint64(0x9E3779B97F4A7C15))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels.counter_random import item_state, odds, uniform
 from safeswap.kernels.threads import run_all, spans
-
-Int64s = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.unsignedinteger[Any]]
+from safeswap.kernels.types import Codes, Int64s
 
 
 @njit(cache=True, nogil=True)

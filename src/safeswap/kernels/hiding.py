@@ -18,8 +18,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-Counts = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Counts, Flags
 
 _NOT_YET = 2.0**40  # to hide another cell costs more than any count
 

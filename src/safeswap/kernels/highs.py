@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

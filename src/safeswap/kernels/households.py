@@ -14,8 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels.counter_random import item_state, level_of, odds, uniform
-
-Int64s = npt.NDArray[np.int64]
+from safeswap.kernels.types import Int64s
 
 # Kinds of neighbourhood: countryside, suburb, mixed city, mostly Black, mostly Hispanic, reservation, mostly Asian.
 _KINDS = np.cumsum(np.array([0.27, 0.38, 0.16, 0.08, 0.07, 0.01]))

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats
 
 _FEW = 40  # for more records the series needs no more than a few dozen terms, whatever p
 

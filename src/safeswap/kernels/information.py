@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Counts = npt.NDArray[np.int64]
-Integers = npt.NDArray[np.integer[Any]]
+from safeswap.kernels.types import Counts, Integers
 
 
 def entropy(counts: Counts) -> float:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels.hashing import scramble
-
-Int64s = npt.NDArray[np.int64]
+from safeswap.kernels.types import Int64s
 
 _FIRST_TABLE = 1 << 12
 _ONE = np.uint64(1)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-Int64s = npt.NDArray[np.int64]
+from safeswap.kernels.types import Int64s
+
 Sum = tuple[int, int, int]
 """The parts, their sum, and the axis of the parts that is summed over: numbers of arrays."""
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
+from safeswap.kernels.types import Floats, Rows
 
 LEAF = 20
 """A run of up to so many points is not cut any further."""

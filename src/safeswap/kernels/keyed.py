@@ -30,10 +30,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numba import njit
 
+from safeswap.kernels.types import Words
+
 ALGORITHM = "safeswap-draw-1"
 """The version of the rules on this page; a change of any of them is a new version."""
 
-Words = npt.NDArray[np.uint64]
 
 _BLOCK = 16
 _CHUNK = 1 << 16  # records at a time: blocks and cipher text stay in the second-level cache

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.kernels.keyed import Words, encrypt, integer_blocks
-
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.keyed import encrypt, integer_blocks
+from safeswap.kernels.types import Floats, Words
 
 
 def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels import hashing
+from safeswap.kernels.types import Codes
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
 _MOST = 1 << 62
 _ONE = np.uint64(1)
 _NOWHERE = np.uint32(2**32 - 1)

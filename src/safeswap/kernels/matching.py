@@ -27,8 +27,7 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels.augmenting import close_gap, may_pair
-
-Counts = npt.NDArray[np.int64]
+from safeswap.kernels.types import Counts
 
 _WORK = 2_000_000_000
 """Comparisons of two classes after which a stratum is left as it is: some twenty seconds."""

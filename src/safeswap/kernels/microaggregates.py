@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from safeswap.kernels.kd_tree import Floats, Rows, build, furthest_corner, nearest_corner, squared
+from safeswap.kernels.kd_tree import build, furthest_corner, nearest_corner, squared
+from safeswap.kernels.types import Floats, Rows
 
 _DEPTH = 128
 

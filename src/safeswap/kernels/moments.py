@@ -9,9 +9,8 @@ from __future__ import annotations
 from math import fsum
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats
 
 
 def mean(values: Floats) -> float:

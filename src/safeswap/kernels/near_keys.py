@@ -9,19 +9,13 @@ records too many are found, and none too few.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels.counter_random import item_state
 from safeswap.kernels.threads import run_all, spans
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Rows = npt.NDArray[np.int64]
-Sums = npt.NDArray[np.uint32]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Codes, Flags, Rows, UInt32s
 
 _BLOCK = 1 << 13  # sums made at a time: they stay in the cache from one column to the next
 _BITS_PER_SUM = 64  # one wanted sum in so many bits: few records are found that should not be
@@ -68,7 +62,7 @@ class _Wanted:
         found: Rows = _marked(self._sums(columns), self.marks, self.shift, passed_over)
         return found
 
-    def _sums(self, columns: Sequence[Codes]) -> Sums:
+    def _sums(self, columns: Sequence[Codes]) -> UInt32s:
         """Per part the weighted sum of its codes, and in the last row that of all."""
         sums = np.zeros((max(self.parts) + 2, len(columns[0])), dtype=np.uint32)
         for number, (column, part) in enumerate(zip(columns, self.parts, strict=True)):

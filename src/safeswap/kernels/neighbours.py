@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from safeswap.kernels.kd_tree import Floats, Rows, Tree, build, furthest_corner, nearest_corner, squared
+from safeswap.kernels.kd_tree import Tree, build, furthest_corner, nearest_corner, squared
 from safeswap.kernels.threads import run_all, spans
-
-Counts = npt.NDArray[np.int64]
+from safeswap.kernels.types import Counts, Floats, Rows
 
 _DEPTH = 128
 

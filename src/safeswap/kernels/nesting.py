@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
+from safeswap.kernels.types import Codes
 
 
 @numba.njit(cache=True, nogil=True)

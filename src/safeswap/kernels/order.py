@@ -7,13 +7,12 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels import keyed
-
-Rows = npt.NDArray[np.int64]
+from safeswap.kernels.types import Rows, Words
 
 _WORTH_BUCKETS = 20_000
 
 
-def prefix(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, share: float) -> Rows:
+def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
     """The rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
 
     >>> rows = prefix(np.arange(1000), bytes(32), 1.0)
@@ -22,7 +21,7 @@ def prefix(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, share: flo
     """
     threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
     rows: list[Rows] = []
-    values: list[keyed.Words] = []
+    values: list[Words] = []
     for start, draws in keyed.draw_chunks(identity, key):
         found = np.flatnonzero(draws <= threshold)
         rows.append(found + start)
@@ -32,7 +31,7 @@ def prefix(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, share: flo
     return _sorted(np.concatenate(rows), np.concatenate(values), identity, key)
 
 
-def weighted(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
+def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
     """All rows in the order of a weighted draw without replacement (an exponential race).
 
     At every step a record is drawn with probability proportional to its weight among those not yet drawn
@@ -47,7 +46,7 @@ def weighted(identity: npt.NDArray[np.int64] | keyed.Words, key: bytes, weights:
     return order
 
 
-def arrivals(draws: keyed.Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
+def arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
     """When each record arrives in the race: an exponential time from its draw, the sooner the heavier it is.
 
     >>> arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
@@ -58,7 +57,7 @@ def arrivals(draws: keyed.Words, weights: npt.NDArray[np.float64] | float) -> np
     return times
 
 
-def sortable(times: npt.NDArray[np.float64]) -> keyed.Words:
+def sortable(times: npt.NDArray[np.float64]) -> Words:
     """Times, none of which is negative, as integers in the same order, for engines that sort integers.
 
     >>> sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
@@ -67,11 +66,11 @@ def sortable(times: npt.NDArray[np.float64]) -> keyed.Words:
     return np.ascontiguousarray(times).view(np.uint64)
 
 
-def _blocks(identity: npt.NDArray[np.int64] | keyed.Words) -> keyed.Words:
+def _blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
     return keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
 
 
-def _sorted(rows: Rows, values: keyed.Words, identity: npt.NDArray[np.int64] | keyed.Words, key: bytes) -> Rows:
+def _sorted(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | Words, key: bytes) -> Rows:
     if len(rows) < _WORTH_BUCKETS:
         order = np.argsort(values)
         ordered: Rows = rows[order]
@@ -86,7 +85,7 @@ def _sorted(rows: Rows, values: keyed.Words, identity: npt.NDArray[np.int64] | k
 
 
 @njit(cache=True, nogil=True)
-def bucket_sort(rows: Rows, values: keyed.Words) -> tuple[Rows, bool]:
+def bucket_sort(rows: Rows, values: Words) -> tuple[Rows, bool]:
     """Rows by their values, and whether two values are equal.
 
     Draws are uniform, so dealing them into buckets by their leading bits leaves a handful in each: linear time. Values
@@ -117,7 +116,7 @@ def bucket_sort(rows: Rows, values: keyed.Words) -> tuple[Rows, bool]:
 
 
 @njit(cache=True, nogil=True)
-def _insertion_sort(rows: Rows, values: keyed.Words, start: int, end: int) -> bool:
+def _insertion_sort(rows: Rows, values: Words, start: int, end: int) -> bool:
     met = False
     for i in range(start + 1, end):
         value, row = values[i], rows[i]

@@ -16,10 +16,9 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels import keyed
-from safeswap.kernels.kd_tree import Floats, Rows, squared
+from safeswap.kernels.kd_tree import squared
 from safeswap.kernels.threads import run_all, spans
-
-Counts = npt.NDArray[np.int64]
+from safeswap.kernels.types import Counts, Floats, Rows
 
 _SHIFT = np.uint64(46)  # sign, exponent and six bits of the fraction: steps of at most 1.6% of the square
 _BINS = 1 << 17

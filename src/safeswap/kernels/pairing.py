@@ -14,16 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Rows = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.uint32]
+from safeswap.kernels.types import Rows, UInt32s
 
 
 @njit(cache=True, nogil=True)
 def walk(
-    strata: Labels, number_of_strata: int, coordinates: Labels, wanted: int, by_stratum: bool
+    strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, by_stratum: bool
 ) -> tuple[Rows, int, int]:
     """Pair along the order until ``wanted`` pairs count or the records end.
 
@@ -55,7 +53,7 @@ def walk(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _differ(coordinates: Labels, a: int, b: int) -> bool:
+def _differ(coordinates: UInt32s, a: int, b: int) -> bool:
     for j in range(coordinates.shape[1]):  # noqa: SIM110  (a loop that Numba compiles)
         if coordinates[a, j] == coordinates[b, j]:
             return False
@@ -63,7 +61,7 @@ def _differ(coordinates: Labels, a: int, b: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def deal(class_of: Labels, moves: Rows, number_of_classes: int) -> Rows:
+def deal(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
     """Give moves between classes to records: move (a, b, x) pairs the next x records of a with the next x of b.
 
     ``class_of`` is in keyed order, so "next" is random. The result holds positions in that order, a row per pair.

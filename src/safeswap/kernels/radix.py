@@ -11,18 +11,15 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.kernels.threads import run_all, spans
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Rows = npt.NDArray[np.uint32]
+from safeswap.kernels.types import Codes, UInt32s
 
 _BITS = 8  # 256 streams to write to: as many as the address cache holds; wider digits were slower in every trial
 _MOST_RECORDS = 1 << 31
 
 
-def sort_rows(codes: Codes, cells: int, rows: Rows | None = None) -> tuple[Codes, Rows]:
+def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Codes, UInt32s]:
     """The codes in ascending order, and the row from which each came.
 
     ``cells`` is above every code. ``rows`` says where the records stand to begin with, which is how ties are broken:
@@ -45,7 +42,7 @@ def sort_rows(codes: Codes, cells: int, rows: Rows | None = None) -> tuple[Codes
     return ordered, place
 
 
-def _sorted_by_digit(codes: Codes, rows: Rows, shift: np.unsignedinteger[Any]) -> tuple[Codes, Rows]:
+def _sorted_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) -> tuple[Codes, UInt32s]:
     runs = spans(codes.size)
     mask = codes.dtype.type((1 << _BITS) - 1)
     counts = np.zeros((len(runs), 1 << _BITS), np.int64)

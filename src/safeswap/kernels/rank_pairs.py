@@ -11,10 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels.order import bucket_sort
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from safeswap.kernels.types import Floats, Rows, Words
 
 _HALF = np.uint64(32)
 

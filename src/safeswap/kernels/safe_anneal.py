@@ -12,13 +12,9 @@ margins hold, or nearly. Stepping through unbalanced tables finds far better one
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Ids = npt.NDArray[np.int32]
+from safeswap.kernels.types import Flags, Floats, Int32s, Int64s
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -69,7 +65,7 @@ def anneal(
     high: Int64s,
     zero_ok: Flags,
     weights: Floats,
-    ids: Ids,
+    ids: Int32s,
     excess: Int64s,
     multipliers: Floats,
     strength: tuple[float, float],

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from safeswap.kernels.safe_anneal import Flags, Floats, Ids, Int64s
 from safeswap.kernels.safe_lines import line_sums
+from safeswap.kernels.types import Flags, Floats, Int32s, Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ def lower_bound(
     high: Int64s,
     zero_ok: Flags,
     weights: Floats,
-    ids: Ids,
+    ids: Int32s,
     lines: int,
     tolerance: int,
     steps: int = 200,

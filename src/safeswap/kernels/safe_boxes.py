@@ -7,12 +7,10 @@ with −1. The corner that a move starts from gets +t.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from safeswap.kernels.safe_anneal import Flags, Floats, Int64s, below, next_word
-
-Boxes = npt.NDArray[np.int64]
+from safeswap.kernels.safe_anneal import below, next_word
+from safeswap.kernels.types import Flags, Floats, Int64s
 
 _FORBIDDEN = 1e300
 
@@ -127,7 +125,7 @@ def settle(
     weights: Floats,
     shape: Int64s,
     strides: Int64s,
-    axes: Boxes,
+    axes: Int64s,
     queue: Int64s,
     price: float,
     tries: int,
@@ -172,7 +170,7 @@ def polish(
     weights: Floats,
     shape: Int64s,
     strides: Int64s,
-    axes: Boxes,
+    axes: Int64s,
     tries: int,
     seed: int,
 ) -> None:

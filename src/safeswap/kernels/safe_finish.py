@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from safeswap.kernels.safe_state import NEVER, Int64s, copy_levels, gain, move, want
+from safeswap.kernels.safe_state import NEVER, copy_levels, gain, move, want
+from safeswap.kernels.types import Int64s
 
 
 @njit(cache=True, nogil=True)

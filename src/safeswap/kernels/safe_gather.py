@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from safeswap.kernels.safe_state import Flags, Int64s
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Words = npt.NDArray[np.uint64]
+from safeswap.kernels.types import Codes, Flags, Int64s, Words
 
 _RUN = 1 << 20
 _TABLE = 1 << 26

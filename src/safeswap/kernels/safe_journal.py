@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from numba import njit
 
-from safeswap.kernels.safe_state import Flags, Int32s, Int64s, copy_levels, move
+from safeswap.kernels.safe_state import copy_levels, move
+from safeswap.kernels.types import Flags, Int32s, Int64s
 
 PER_WANT = 900.0
 """What a record that serves a second table saves there: nearly a record."""

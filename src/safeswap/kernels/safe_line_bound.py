@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from safeswap.kernels.safe_anneal import Flags, Floats, Ids, Int64s
+from safeswap.kernels.types import Flags, Floats, Int32s, Int64s
 
 REACH = 96
 """Sums of deviations that are followed, either way, where the bound is computed."""
@@ -51,7 +51,7 @@ def line_bound(
     high: Int64s,
     zero_ok: Flags,
     weights: Floats,
-    ids: Ids,
+    ids: Int32s,
     seconds: float = 10.0,
     enough: float = np.inf,
     schedule: Sequence[tuple[float, int]] = _SCHEDULE,

@@ -13,12 +13,12 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.kernels.types import Int32s, Int64s
+
 Axes = tuple[int, ...]
-Ids = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 
-def line_ids(shape: Sequence[int], keep: Sequence[Axes]) -> tuple[Ids, int]:
+def line_ids(shape: Sequence[int], keep: Sequence[Axes]) -> tuple[Int32s, int]:
     """For each kept margin (a row) and each cell (a column) the number of its line, and how many lines there are.
 
     >>> ids, number = line_ids((2, 3), [(0,), (1,)])
@@ -35,7 +35,7 @@ def line_ids(shape: Sequence[int], keep: Sequence[Axes]) -> tuple[Ids, int]:
     return ids, first
 
 
-def line_sums(values: npt.NDArray[np.integer], ids: Ids, number: int) -> Int64s:
+def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int64s:
     """The sum of each line.
 
     >>> line_sums(np.array([1, 2, 3, 4]), *line_ids((2, 2), [(0,), (1,)])).tolist()

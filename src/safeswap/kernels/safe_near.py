@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from safeswap.kernels.safe_state import Int32s, Int64s, State
+from safeswap.kernels.safe_state import State
+from safeswap.kernels.types import Int32s, Int64s
 
 LONG = 256
 """Cells up to which a line is looked at as a whole."""

@@ -16,7 +16,6 @@ takes the record left over, the other one from outside.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +23,9 @@ from numba import njit
 
 from safeswap.kernels import keyed
 from safeswap.kernels.hashing import scramble
-from safeswap.kernels.sampling import RESERVED_FROM, Drawn, Identity, Rows, Words
+from safeswap.kernels.sampling import RESERVED_FROM, Drawn
 from safeswap.kernels.threads import run_all, spans
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Codes, Flags, Identity, Rows, Words
 
 _ONE = np.uint64(1)
 _MARK_SHIFT = np.uint64(64 - 15)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from safeswap.kernels import keyed
-
-Rows = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Identity = npt.NDArray[np.int64] | Words
+from safeswap.kernels.types import Codes, Identity, Rows, Words
 
 RESERVE = 1 / 32
 """The share of the file whose draws are highest, and which is kept at hand for those who look for a partner."""

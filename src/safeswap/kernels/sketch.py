@@ -32,8 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels.threads import run_all, spans
-
-Words = npt.NDArray[np.uint64]
+from safeswap.kernels.types import Words
 
 CELLS = 192
 MOST_COLUMNS = 16

@@ -15,11 +15,7 @@ import numpy.typing as npt
 
 from safeswap.kernels import hashing as loops
 from safeswap.kernels.threads import run_all, spans
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-UInt64s = npt.NDArray[np.uint64]
+from safeswap.kernels.types import Codes, Int32s, Int64s, UInt64s
 
 _INVERSE = np.uint64(pow(loops.MULTIPLIER, -1, 1 << 64))
 _PARTITION_RECORDS = 1 << 13  # the table of a partition then fits the second-level cache

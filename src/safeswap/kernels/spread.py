@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Codes, Floats
 
 
 @numba.njit(cache=True, nogil=True)

@@ -18,10 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels.combinations import Classes, mask_of
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.kernels.wildcards import matching_sizes
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _FIRST_ROOM = 1 << 12
 _MARKED_KEYS = 9  # a bit for each set of so many keys: what is known of a record then fits a line of the cache
@@ -31,15 +29,15 @@ _MARKED_KEYS = 9  # a bit for each set of so many keys: what is known of a recor
 class MinimalUniques:
     """Every pair of a class and a set of keys, as bits, in which it is unique and in no smaller part of the set."""
 
-    classes: Integers
-    masks: Integers
+    classes: Int64s
+    masks: Int64s
     keys: int
 
     def __len__(self) -> int:
         return self.masks.size
 
     @property
-    def sizes(self) -> Integers:
+    def sizes(self) -> Int64s:
         """How many keys each set has."""
         return np.bitwise_count(self.masks).astype(np.int64)
 
@@ -83,7 +81,7 @@ def key_totals(unique: MinimalUniques, classes: int, weights: Floats) -> Floats:
     return table
 
 
-def smallest(unique: MinimalUniques, classes: int) -> Integers:
+def smallest(unique: MinimalUniques, classes: int) -> Int64s:
     """For each class the size of its smallest minimal unique, 0 where it has none."""
     found = np.full(classes, unique.keys + 1, np.int64)
     np.minimum.at(found, unique.classes, unique.sizes)
@@ -91,7 +89,7 @@ def smallest(unique: MinimalUniques, classes: int) -> Integers:
     return found
 
 
-def _with_bits(masks: Integers, places: Sequence[int] | npt.NDArray[Any]) -> Integers:
+def _with_bits(masks: Int64s, places: Sequence[int] | npt.NDArray[Any]) -> Int64s:
     """The masks with bit i moved to the place ``places[i]``."""
     moved = np.zeros_like(masks)
     for i, place in enumerate(places):

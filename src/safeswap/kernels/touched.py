@@ -7,19 +7,14 @@ the attributes themselves, without a packed code per choice of attributes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-Int64s = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.unsignedinteger[Any]]
-Strata = npt.NDArray[np.uint32]
+from safeswap.kernels.types import Codes, Int64s, UInt32s
 
 
 @njit(cache=True, nogil=True)
-def gather(labels: Labels, rows: Int64s, strides: Int64s) -> tuple[Labels, Int64s]:
+def gather(labels: Codes, rows: Int64s, strides: Int64s) -> tuple[Codes, Int64s]:
     """The labels of some rows, in that order, and the cell of each: the sum of labels times strides."""
     found = np.empty((len(rows), labels.shape[1]), dtype=labels.dtype)
     cells = np.empty(len(rows), dtype=np.int64)
@@ -35,8 +30,8 @@ def gather(labels: Labels, rows: Int64s, strides: Int64s) -> tuple[Labels, Int64
 
 @njit(cache=True, nogil=True)
 def first_pairs(
-    labels: Labels,
-    strata: Strata,
+    labels: Codes,
+    strata: UInt32s,
     number_of_strata: int,
     swapped: Int64s,
     every: bool,
@@ -72,7 +67,7 @@ def first_pairs(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _counts(labels: Labels, a: int, b: int, swapped: Int64s, every: bool, differ: Int64s) -> bool:
+def _counts(labels: Codes, a: int, b: int, swapped: Int64s, every: bool, differ: Int64s) -> bool:
     different = 0
     for s in swapped:
         different += labels[a, s] != labels[b, s]
@@ -85,7 +80,7 @@ def _counts(labels: Labels, a: int, b: int, swapped: Int64s, every: bool, differ
 
 
 @njit(cache=True, nogil=True)
-def moves(labels: Labels, cells: Int64s, pairs: Int64s, swapped: Int64s, strides: Int64s) -> tuple[Int64s, Int64s]:
+def moves(labels: Codes, cells: Int64s, pairs: Int64s, swapped: Int64s, strides: Int64s) -> tuple[Int64s, Int64s]:
     """The cell of each touched record before and after; the records of pair i stand at 2i and 2i + 1."""
     old = np.empty(2 * len(pairs), dtype=np.int64)
     new = np.empty(2 * len(pairs), dtype=np.int64)

@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from safeswap.kernels.touched import Int64s, Labels
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int32]
+from safeswap.kernels.types import Codes, Floats, Int32s, Int64s
 
 MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
 
@@ -45,7 +41,7 @@ class TwoWay:
         return np.flatnonzero(first != second)
 
 
-def two_way(occupied: Labels, counts: Int64s, sizes: Int64s) -> TwoWay:
+def two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
     """Count all 2-way tables from the occupied cells (a row of labels each) and their counts.
 
     Where they would have more than :data:`MOST_PLACES` cells there are none.
@@ -74,7 +70,7 @@ def two_way(occupied: Labels, counts: Int64s, sizes: Int64s) -> TwoWay:
 
 
 @njit(cache=True, nogil=True)
-def _counted(occupied: Labels, counts: Int64s, attributes: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
+def _counted(occupied: Codes, counts: Int64s, attributes: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
     table_counts = np.zeros(first[-1], dtype=np.int64)
     for i in range(len(counts)):
         for t in range(len(attributes)):
@@ -84,7 +80,7 @@ def _counted(occupied: Labels, counts: Int64s, attributes: Int64s, first: Int64s
 
 
 @njit(cache=True, nogil=True)
-def places(cells: Labels, attributes: Int64s, first: Int64s, sizes: Int64s, chosen: Int64s) -> Places:
+def places(cells: Codes, attributes: Int64s, first: Int64s, sizes: Int64s, chosen: Int64s) -> Int32s:
     """Where each cell (a row of labels) counts in each chosen table."""
     found = np.empty((len(cells), len(chosen)), dtype=np.int32)
     for i in range(len(cells)):

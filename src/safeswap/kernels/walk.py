@@ -8,19 +8,10 @@ of two classes, so an exchange is told by the class that begins at its edge.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.unsignedinteger[Any]]
-Rows = npt.NDArray[np.uint32]
-Int64s = npt.NDArray[np.int64]
-Places = npt.NDArray[np.int32]
-Draws = npt.NDArray[np.uint64]
-Bounds = npt.NDArray[np.uint32]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Codes, Flags, Int32s, Int64s, UInt32s, UInt64s
 
 
 @numba.njit(cache=True, nogil=True)
@@ -44,7 +35,7 @@ def class_starts(codes: Codes) -> Int64s:
 
 
 @numba.njit(cache=True, nogil=True)
-def collect(cells: Codes, cursor: Places, number: int) -> Rows:
+def collect(cells: Codes, cursor: Int32s, number: int) -> UInt32s:
     """The ``number`` rows whose cell has a place in ``cursor`` (below 0: none), each at the next place of its cell.
 
     Rows of one cell come in file order. The cursors move on.
@@ -62,7 +53,7 @@ def collect(cells: Codes, cursor: Places, number: int) -> Rows:
 
 
 @numba.njit(cache=True, nogil=True)
-def take_low(cells: Codes, draws: Draws, bounds: Bounds, rows: Rows) -> int:
+def take_low(cells: Codes, draws: UInt64s, bounds: UInt32s, rows: UInt32s) -> int:
     """Put down which records have a draw, by its upper half, up to the bound of their cell; how many they are.
 
     >>> rows = np.empty(2, np.uint32)
@@ -112,7 +103,7 @@ def edges(strata: Int64s, failing: Flags) -> tuple[Int64s, Int64s, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def mixed(starts: Int64s, strata: Int64s, rows: Rows, labels: Codes) -> Flags:
+def mixed(starts: Int64s, strata: Int64s, rows: UInt32s, labels: Codes) -> Flags:
     """For each class, whether its stratum has several classes and not the same label everywhere.
 
     That is exactly when a record of the class can be exchanged with one of another class so that both change.

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.kernels import cells
-from safeswap.kernels.combinations import Classes, Codes, Sizes, cell_codes, cell_sizes
+from safeswap.kernels.combinations import Classes, Sizes, cell_codes, cell_sizes
+from safeswap.kernels.types import Codes
 
 _PATTERN_COST = 40  # sorting the cells of a pair of patterns costs about so many comparisons per cell
 

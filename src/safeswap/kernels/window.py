@@ -16,14 +16,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.kernels.threads import run_all, spans
-
-Int64s = npt.NDArray[np.int64]
-UInt64s = npt.NDArray[np.uint64]
-Rows = npt.NDArray[np.uint32]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Flags, Int64s, UInt32s, UInt64s
 
 MOST_CLASSES = 128
 """How many classes a window may look at; what it does not find there is drawn from the whole stratum."""
@@ -31,7 +26,7 @@ MOST_CLASSES = 128
 _FEW = 64  # so many positions of a class are arranged at first; the rest only if these are used up
 
 
-def in_order(rows: Rows, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, UInt64s]:
+def in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, UInt64s]:
     """Labels and draws of the records in the order of ``rows``.
 
     >>> labels, draws = in_order(np.array([1, 0], np.uint32), np.array([5, 6], np.uint64), np.array([7, 8], np.uint64))
@@ -60,7 +55,7 @@ def pair_in_windows(
     strata: Int64s,
     wanting: Flags,
     choosers: UInt64s,
-    rows: Rows,
+    rows: UInt32s,
     labels: UInt64s,
     draws: UInt64s,
     candidates: int,
@@ -83,7 +78,7 @@ def pair_among_lowest(
     cut: Flags,
     wanting: Flags,
     choosers: UInt64s,
-    rows: Rows,
+    rows: UInt32s,
     labels: UInt64s,
     draws: UInt64s,
     candidates: int,
@@ -105,7 +100,7 @@ def _pair(
     cut: Flags,
     wanting: Flags,
     choosers: UInt64s,
-    rows: Rows,
+    rows: UInt32s,
     labels: UInt64s,
     draws: UInt64s,
     candidates: int,

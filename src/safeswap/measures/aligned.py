@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import SpecError
-from safeswap.model.coarsening import Integers, coarsening
+from safeswap.kernels.types import Codes, Int64s
+from safeswap.model.coarsening import coarsening
 from safeswap.model.equality import aligned_columns, different, same_memory
 from safeswap.model.levels import level_texts
-from safeswap.model.microdata import Coded, Codes, Microdata, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison
 
@@ -168,7 +169,7 @@ def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
         )
 
 
-def _align_recoded(name: str, before: Coded, after: Coded, lookup: Integers) -> AlignedColumn:
+def _align_recoded(name: str, before: Coded, after: Coded, lookup: Int64s) -> AlignedColumn:
     dtype = smallest_code_type(len(after.levels) + 1)
     first, second = lookup.astype(dtype)[before.codes], after.codes.astype(dtype)
     changed = not np.array_equal(first, second)

@@ -7,15 +7,13 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Floats
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.spec import spec_error
-
-Floats = npt.NDArray[np.float64]
 
 ONLY_NUMBERS = "masking changed numeric attributes only"
 

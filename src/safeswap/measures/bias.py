@@ -13,18 +13,17 @@ import numpy.typing as npt
 
 from safeswap.errors import SpecError
 from safeswap.kernels import bias, cells, sparse, spread
+from safeswap.kernels.types import Codes, Floats, Names
 from safeswap.measures.aligned import aligned, require_same_records
 from safeswap.measures.bias_figures import BiasFigure, BiasReport, Reading
 from safeswap.measures.slots import occupants_by_audit, occupants_by_files
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Codes, Microdata
+from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
 from safeswap.model.value_order import numbers
 
-Floats = npt.NDArray[np.float64]
 Values = Mapping[str, tuple[Floats, Floats]]
-Names = tuple[str, ...]
 
 MOST_LEVELS = 128
 """Above so many levels only those of few keys, and the finest, are looked at unless levels are stated."""

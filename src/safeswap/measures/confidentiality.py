@@ -23,9 +23,10 @@ import pyarrow as pa
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels import kd_tree, keyed, neighbours, order, pair_distances
-from safeswap.measures.key_points import DISTANCES, SCALES, Distance, Floats, Scale, check_numeric, key_values, metric
+from safeswap.kernels.types import Floats, Rows
+from safeswap.measures.key_points import DISTANCES, SCALES, Distance, Scale, check_numeric, key_values, metric
 from safeswap.measures.rank_links import rank_links
-from safeswap.measures.record_match import Rows, match_rows, record_labels
+from safeswap.measures.record_match import match_rows, record_labels
 from safeswap.model.checked import checked
 from safeswap.model.confidentiality import ConfidentialityPlot, KeyPoints
 from safeswap.model.microdata import Microdata

@@ -8,15 +8,14 @@ from itertools import combinations
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.kernels.divergence import conditional_wasserstein
+from safeswap.kernels.types import Int64s
 from safeswap.measures.aligned import aligned, joint_counts
 from safeswap.measures.order import Order
 from safeswap.model.score import Comparison
 
-Index = npt.NDArray[np.int64]
-Association = Callable[[Index, Index, Index], float]
+Association = Callable[[Int64s, Int64s, Int64s], float]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,9 +23,9 @@ class CrossTable:
     """The cells of a table that hold records before or after: one level per attribute, and both counts."""
 
     attributes: tuple[str, ...]
-    levels: tuple[Index, ...]
-    before: Index
-    after: Index
+    levels: tuple[Int64s, ...]
+    before: Int64s
+    after: Int64s
 
 
 def cross_table(comparison: Comparison, attributes: tuple[str, ...], *, keep: bool = False) -> CrossTable:

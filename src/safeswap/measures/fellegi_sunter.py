@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import EngineError, SpecError
+from safeswap.kernels.types import Floats, Rows
 from safeswap.measures.confidentiality import check_request
-from safeswap.measures.record_match import Rows, match_rows, record_labels
+from safeswap.measures.record_match import match_rows, record_labels
 from safeswap.model.checked import checked
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.levels import level_texts
@@ -27,8 +27,6 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.policy import Policy
 from safeswap.model.value_order import missing_codes
-
-Floats = npt.NDArray[np.float64]
 
 LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50)
 """Relative differences of a number up to which it counts as agreeing so well, and no better."""

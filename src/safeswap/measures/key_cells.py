@@ -12,12 +12,11 @@ import numpy.typing as npt
 from safeswap.engines.key_classes import key_classes
 from safeswap.errors import SpecError
 from safeswap.kernels.combinations import Classes
+from safeswap.kernels.types import Int64s
 from safeswap.kernels.wildcards import matching_sizes, published_sizes
 from safeswap.model.combination import MOST_KEYS, Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,8 +31,8 @@ class KeyCells:
     names: tuple[str, ...]
     missing: Missing
     classes: Classes
-    members: Integers
-    like: Integers
+    members: Int64s
+    like: Int64s
 
     @property
     def records(self) -> int:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels import cells
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.measures.confidentiality import check_request
 from safeswap.measures.recoded_keys import Coded, coded_alike
 from safeswap.measures.record_match import match_rows, record_labels
@@ -26,9 +26,6 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.policy import Policy
 from safeswap.model.several import several
 from safeswap.model.value_order import numbers
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @checked
@@ -150,7 +147,7 @@ def _counted(columns: list[Coded], weights: Floats | None) -> Floats:
     return found
 
 
-def _agreeing(columns: list[Coded], rows: Integers, weights: Floats | None) -> Floats:
+def _agreeing(columns: list[Coded], rows: Int64s, weights: Floats | None) -> Floats:
     """Counts over the cells of some keys; in the file that is counted, missing is a value that agrees with none."""
     both = []
     for column in columns:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import SpecError
 from safeswap.kernels import moments
+from safeswap.kernels.types import Floats
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
 from safeswap.model.several import several
 
-Floats = npt.NDArray[np.float64]
 Scale = Literal["log", "asinh", "linear"]
 Distance = Literal["relative", "standardised", "mahalanobis"]
 

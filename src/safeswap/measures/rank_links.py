@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.measures.record_match import Rows
-
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats, Rows
 
 
 def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:

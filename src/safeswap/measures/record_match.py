@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError
+from safeswap.kernels.types import Rows
 from safeswap.model.equality import aligned_columns, as_codes
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
-
-Rows = npt.NDArray[np.int64]
 
 _SAME_VALUES = 0.9
 """A column with at least this share of its values in common with the other file may say in which order it stands."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InputError, SpecError
+from safeswap.kernels.types import Floats
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
@@ -18,8 +19,6 @@ from safeswap.model.schema import Kind
 from safeswap.model.several import several
 from safeswap.model.value_order import numbers
 from safeswap.model.words import RiskModel
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

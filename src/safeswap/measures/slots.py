@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import SpecError
 from safeswap.kernels import cells
+from safeswap.kernels.types import Names, Rows
 from safeswap.measures.aligned import aligned
 from safeswap.model.audit import Exchange
 from safeswap.model.score import Comparison
 from safeswap.model.value_order import ranked_columns
-
-Rows = npt.NDArray[np.int64]
-Names = tuple[str, ...]
 
 
 def occupants_by_audit(exchanges: Iterable[Exchange], records: int) -> Rows:

@@ -8,19 +8,16 @@ from math import comb, prod
 from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
 from safeswap.kernels import suda
 from safeswap.kernels.combinations import positions
+from safeswap.kernels.types import Floats
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.words import Scoring
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 MOST_SETS = 100_000
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InputError, SpecError
+from safeswap.kernels.types import Flags, Floats
 from safeswap.measures.confidentiality import confidentiality_plot
 from safeswap.model.confidentiality import ConfidentialityPlot
 from safeswap.model.microdata import Microdata
@@ -23,8 +24,6 @@ from safeswap.model.policy import Policy
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.several import several
 
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 Axes = tuple[int, ...]
 
 _NEAR = 1e-7  # by so much, relatively, the solver's answers may be off

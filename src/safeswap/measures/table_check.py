@@ -15,8 +15,9 @@ from itertools import combinations
 
 import numpy as np
 
-from safeswap.kernels.interval_sums import Int64s, Sum, sharpen, tighten, unknowns
-from safeswap.model.table import CountTable, Names, Programme, check_tolerance
+from safeswap.kernels.interval_sums import Sum, sharpen, tighten, unknowns
+from safeswap.kernels.types import Int64s, Names
+from safeswap.model.table import CountTable, Programme, check_tolerance
 from safeswap.model.table_check import CheckedTable, TableCheck, Way
 
 MOST_PROGRAMMES = 300

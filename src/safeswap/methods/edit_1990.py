@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.engines.base import Engine, Records
 from safeswap.engines.found_partners import FoundPartners
@@ -27,8 +26,9 @@ from safeswap.kernels import keyed, sparse
 from safeswap.kernels.geography import in_one_area
 from safeswap.kernels.same_key import Partners
 from safeswap.kernels.sampling import Drawn
+from safeswap.kernels.types import Rows
 from safeswap.methods.edit_1990_checks import check_attributes, check_identity, check_nested, check_single_areas
-from safeswap.methods.swap import compensating
+from safeswap.methods.exchange import compensating
 from safeswap.methods.unmatched import Remedy, remedies
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.edit_1990_spec import Edit1990Spec
@@ -48,8 +48,6 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,12 @@ from safeswap.engines.household_areas import HouseholdAreas
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.kernels.duplicates import has_duplicates
 from safeswap.kernels.geography import parents
-from safeswap.kernels.sampling import Identity
+from safeswap.kernels.types import Identity, Names
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.geography import check_nesting, not_nested
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.value_order import missing_codes
-
-Names = tuple[str, ...]
 
 
 def check_attributes(data: Microdata, spec: Edit1990Spec) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from safeswap.errors import InputError, SpecError
+from safeswap.kernels.types import Names
 from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.geography import check_nesting, geography_levels
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.value_order import missing_codes
-
-Names = tuple[str, ...]
 
 
 def check_edit(data: Microdata, spec: EditTargetedSpec) -> Names:

@@ -14,19 +14,12 @@ import numpy as np
 from safeswap.engines.base import Engine
 from safeswap.engines.keyed_walk import DrawKeys, kept, keyed_walk
 from safeswap.engines.row_labels import CellLabels, ClassLabels, RowLabels, mixed_strata
-from safeswap.engines.sorted_classes import (
-    Flags,
-    Int64s,
-    SortedClasses,
-    Walked,
-    identifier_order,
-    letter_walk,
-    sort_classes,
-)
+from safeswap.engines.sorted_classes import SortedClasses, Walked, identifier_order, letter_walk, sort_classes
 from safeswap.kernels import keyed
+from safeswap.kernels.types import Flags, Int64s, Names
 from safeswap.methods.edit_checks import check_edit
+from safeswap.methods.exchange import compensating
 from safeswap.methods.near_optimal import near_optimal_order
-from safeswap.methods.swap import compensating
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.edit_spec import EditTargetedSpec
 from safeswap.model.invariant import (
@@ -45,8 +38,6 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.treated_classes import LEFT, TreatedClasses
-
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

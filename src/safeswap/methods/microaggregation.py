@@ -13,17 +13,16 @@ import numpy as np
 from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError
 from safeswap.kernels import microaggregates, moments
+from safeswap.kernels.types import Floats, Names, Rows
 from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_of
-from safeswap.model.audit import Rows
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Change, Floats, changed_numbers
+from safeswap.model.numeric_column import Change, changed_numbers
 from safeswap.model.numeric_invariants import GroupsOfAtLeast, KeptMean, MissingStays
 from safeswap.model.numeric_spec import MicroaggregationSpec
 from safeswap.model.several import several
-from safeswap.model.spec import Names
 
 
 class Microaggregation:

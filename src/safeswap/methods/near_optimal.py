@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from safeswap.errors import SpecError
 from safeswap.kernels import cells, sparse, spread
-from safeswap.model.microdata import Codes, Microdata
+from safeswap.kernels.types import Codes, Names
+from safeswap.model.microdata import Microdata
 from safeswap.model.value_order import numbers
 
-Names = tuple[str, ...]
 SpreadTable = Mapping[Iterable[str], float]
 
 _SAME = 1e-9  # relative: sums that differ by their order of adding only must not decide

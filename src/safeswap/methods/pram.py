@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.engines.base import Engine
 from safeswap.errors import SpecError
-from safeswap.kernels import cells, keyed, keyed_numbers
+from safeswap.kernels import cells, keyed_numbers
+from safeswap.kernels.types import Int64s, Rows, Words
 from safeswap.methods.value_change import ValuePlan, masked_by, record_words
-from safeswap.model.audit import Replacement, Rows
+from safeswap.model.audit import Replacement
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -27,8 +27,6 @@ from safeswap.model.numeric_invariants import ExpectedMargin, MissingStays
 from safeswap.model.numeric_spec import PramSpec
 from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes, ranked
-
-Integers = npt.NDArray[np.int64]
 
 
 class Pram:
@@ -89,7 +87,7 @@ def _check(data: Microdata, spec: PramSpec) -> None:
             )
 
 
-def _strata(data: Microdata, spec: PramSpec) -> Integers:
+def _strata(data: Microdata, spec: PramSpec) -> Int64s:
     """The number of each record's combination of ``within``."""
     if not spec.within:
         return np.zeros(len(data), dtype=np.int64)
@@ -108,14 +106,14 @@ def _expected_changes(data: Microdata, name: str, spec: PramSpec) -> float:
     return float((1 - spec.keep) * (sizes - kept).sum())
 
 
-def _known(data: Microdata, name: str, spec: PramSpec) -> tuple[Rows, Integers, Integers, int]:
+def _known(data: Microdata, name: str, spec: PramSpec) -> tuple[Rows, Int64s, Int64s, int]:
     """The rows whose value is known, their strata, and their values as ranks, whatever the file's order."""
     known = np.flatnonzero(~missing_codes(data, name)[data.coded(name).codes])
     ranks, levels = ranked(data, name)
     return known, _strata(data, spec)[known], ranks[known].astype(np.int64), levels
 
 
-def _drawn(data: Microdata, name: str, spec: PramSpec, words: keyed.Words) -> Change:
+def _drawn(data: Microdata, name: str, spec: PramSpec, words: Words) -> Change:
     """A value drawn anew is that of the record at a uniform place of its stratum, sorted by value."""
     rows, strata, ranks, _ = _known(data, name, spec)
     anew = keyed_numbers.uniforms(words[rows, 0]) >= spec.keep

@@ -15,6 +15,7 @@ from safeswap.engines.base import Engine
 from safeswap.errors import SpecError
 from safeswap.kernels import keyed, moments, rank_pairs
 from safeswap.kernels.threads import run_all
+from safeswap.kernels.types import Floats, Rows, Words
 from safeswap.methods.value_change import (
     ValuePlan,
     record_words,
@@ -23,7 +24,7 @@ from safeswap.methods.value_change import (
     refuse_few,
     rounding_of,
 )
-from safeswap.model.audit import Audit, Exchange, Replacement, Rows
+from safeswap.model.audit import Audit, Exchange, Replacement
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -37,7 +38,7 @@ from safeswap.model.invariant import (
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Floats, changed_numbers, ordered_numbers
+from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.numeric_invariants import KeptMean, MissingStays, RanksNear
 from safeswap.model.numeric_spec import RankSwapSpec
 from safeswap.model.schema import Kind
@@ -164,7 +165,7 @@ def _columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
     return columns
 
 
-def _pairs(values: Floats, words: keyed.Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
+def _pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
     """The known rows in the order of their values, and the pairs of rows that exchange them."""
     known = np.flatnonzero(~np.isnan(values))
     order = known[rank_pairs.rank_order(values[known], words[known])]

@@ -17,6 +17,7 @@ from safeswap.engines.base import Engine
 from safeswap.errors import InternalError
 from safeswap.kernels import cells, keyed
 from safeswap.kernels.safe_finish import fewest_changes
+from safeswap.kernels.types import Names
 from safeswap.methods.safe_joint import improved
 from safeswap.methods.safe_search import Moves, moves_of, search, unreached
 from safeswap.methods.safe_setup import check_safe, count_cells, ready, refuse_kept_small
@@ -33,7 +34,6 @@ from safeswap.model.safe_invariant import SafeCells
 from safeswap.model.safe_spec import SafeSpec
 from safeswap.model.schema import Kind
 from safeswap.model.several import several
-from safeswap.model.spec import Names
 from safeswap.model.value_order import rank_of_code
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from safeswap.errors import InfeasibleError
+from safeswap.kernels.types import Names
 from safeswap.methods.safe_milp import CellModel, nearest
 from safeswap.methods.safe_problem import TableProblem
-from safeswap.model.table import Names
 
 _MOST_LISTED = 20
 

@@ -12,7 +12,8 @@ from safeswap.kernels import safe_anneal, safe_boxes
 from safeswap.kernels.safe_bound import Bound, lower_bound
 from safeswap.kernels.safe_line_bound import line_bound
 from safeswap.kernels.safe_lines import balancing_cells, moved_axes
-from safeswap.methods.safe_problem import Floats, Int64s, TableProblem
+from safeswap.kernels.types import Floats, Int64s
+from safeswap.methods.safe_problem import TableProblem
 
 _STEPS_PER_CELL = 12_500
 _MOST_STEPS = 100_000_000

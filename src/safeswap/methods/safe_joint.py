@@ -10,17 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from safeswap.errors import InfeasibleError
-from safeswap.kernels.safe_state import Int32s, State
+from safeswap.kernels.safe_state import State
+from safeswap.kernels.types import Int32s, Int64s
 from safeswap.methods.safe_milp import solve
 from safeswap.methods.safe_setup import Ready
 from safeswap.model.safe_spec import SafeSpec
-
-Int64s = npt.NDArray[np.int64]
 
 MOST_CELLS = 600
 """Combinations up to which fewer records are looked for; eight times as many where the search found nothing."""

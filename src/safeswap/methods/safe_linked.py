@@ -10,13 +10,14 @@ from scipy import sparse
 
 from safeswap.errors import InfeasibleError
 from safeswap.kernels.safe_lines import Axes, largest_only
+from safeswap.kernels.types import Int64s, Names
 from safeswap.methods.safe_certificate import refuse_small_margins
 from safeswap.methods.safe_milp import CellModel, nearest
-from safeswap.methods.safe_problem import Int64s, TableProblem
+from safeswap.methods.safe_problem import TableProblem
 from safeswap.methods.safe_soft import least_violation
 from safeswap.methods.safe_table import Found, Terms, cell_model, checked, refusal, safe_one
 from safeswap.model.safe_result import SafeTables, Status
-from safeswap.model.table import CountTable, Names, Programme
+from safeswap.model.table import CountTable, Programme
 
 
 def safe_programme(programme: Programme, problems: list[TableProblem], terms: Terms) -> SafeTables:

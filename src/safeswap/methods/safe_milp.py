@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from safeswap.errors import EngineError
-from safeswap.methods.safe_problem import Flags, Floats, Int64s
+from safeswap.kernels.types import Flags, Floats, Int64s
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 

@@ -12,11 +12,8 @@ import numpy.typing as npt
 
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels.safe_lines import Axes, all_but_one, largest_only, line_ids, line_sums
-from safeswap.model.table import CountTable, Names, check_tolerance
-
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from safeswap.kernels.types import Flags, Floats, Int64s, Names
+from safeswap.model.table import CountTable, check_tolerance
 
 UNLIMITED = 1 << 40
 

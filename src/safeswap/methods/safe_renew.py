@@ -13,7 +13,8 @@ import numpy as np
 from safeswap.kernels import safe_moves
 from safeswap.kernels.safe_journal import Journal
 from safeswap.kernels.safe_near import with_wanting
-from safeswap.kernels.safe_state import Flags, Int32s, Int64s, State, move
+from safeswap.kernels.safe_state import State, move
+from safeswap.kernels.types import Flags, Int32s, Int64s
 from safeswap.methods.safe_setup import Ready
 
 MOST_ROUNDS = 400

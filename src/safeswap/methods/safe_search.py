@@ -9,9 +9,10 @@ import numpy as np
 from safeswap.errors import InfeasibleError
 from safeswap.kernels import safe_finish
 from safeswap.kernels.safe_journal import Journal
-from safeswap.kernels.safe_state import Flags, State
+from safeswap.kernels.safe_state import State
+from safeswap.kernels.types import Flags, Int64s
 from safeswap.methods.safe_renew import make_safe, renew, unsafe_slots
-from safeswap.methods.safe_setup import Int64s, Ready
+from safeswap.methods.safe_setup import Ready
 from safeswap.model.several import several
 
 # How many variables of a record may change, and how many partners and donors are looked at, pass by pass.

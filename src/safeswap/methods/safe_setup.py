@@ -19,17 +19,15 @@ from safeswap.kernels import cells, keyed, safe_gather
 from safeswap.kernels.safe_journal import Ties
 from safeswap.kernels.safe_near import Lines, lines_of
 from safeswap.kernels.safe_state import State
+from safeswap.kernels.types import Int64s, Names, Words
 from safeswap.methods.safe_slots import TableCells, search_state, slots_of, ties_of
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order
 from safeswap.model.microdata import Microdata
 from safeswap.model.safe_spec import SafeSpec
 from safeswap.model.schema import Kind
-from safeswap.model.spec import Names
 from safeswap.model.table import check_table_names
 from safeswap.model.value_order import rank_of_code
-
-Int64s = npt.NDArray[np.int64]
 
 WHOLE_FILE = 300_000
 """Up to so many records all of them may move; above, those in small cells and about as many others as donors."""
@@ -147,7 +145,7 @@ def _in_small_cells(data: Microdata, spec: SafeSpec, tables: list[TableCells]) -
     return flags
 
 
-def _level_order(data: Microdata, name: str, first: keyed.Words) -> Int64s:
+def _level_order(data: Microdata, name: str, first: Words) -> Int64s:
     """The number of each code in the search: its rank if the attribute is ordinal, else the place of its first draw."""
     size = data.coded(name).cardinality
     if data.schema[name].kind is Kind.ORDINAL:

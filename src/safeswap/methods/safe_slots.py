@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import SpecError
 from safeswap.kernels.cells import MOST_CELLS
 from safeswap.kernels.safe_journal import Ties
-from safeswap.kernels.safe_state import Flags, Floats, Int32s, State, link_all
-from safeswap.model.spec import Names
-
-Int64s = npt.NDArray[np.int64]
+from safeswap.kernels.safe_state import State, link_all
+from safeswap.kernels.types import Flags, Floats, Int32s, Int64s, Names
 
 _DIRECT = 1 << 22  # possible cells up to which a slot is looked up instead of searched
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.kernels.safe_anneal import nearest_safe
+from safeswap.kernels.types import Int64s
 from safeswap.methods.safe_certificate import not_found
 from safeswap.methods.safe_heuristic import nearly_balanced, table_bound
 from safeswap.methods.safe_milp import CellModel, Solved, nearest
-from safeswap.methods.safe_problem import UNLIMITED, Int64s, TableProblem
+from safeswap.methods.safe_problem import UNLIMITED, TableProblem
 from safeswap.methods.safe_table import MOST_EXACT, Found, Terms, cell_model, checked
 from safeswap.model.safe_result import SafeTables
 from safeswap.model.table import CountTable

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from safeswap.errors import InfeasibleError, InternalError, SpecError
 from safeswap.kernels.safe_anneal import nearest_safe
+from safeswap.kernels.types import Int64s
 from safeswap.methods.safe_certificate import (
     MarginFigure,
     conflicting_lines,
@@ -23,7 +24,7 @@ from safeswap.methods.safe_certificate import (
 )
 from safeswap.methods.safe_heuristic import closer_bound, near_table, table_bound
 from safeswap.methods.safe_milp import CellModel, nearest
-from safeswap.methods.safe_problem import Int64s, TableProblem
+from safeswap.methods.safe_problem import TableProblem
 from safeswap.model.proved import proved_bound
 from safeswap.model.safe_result import ChangedTable, Objective, SafeTables, Status
 from safeswap.model.table import CountTable

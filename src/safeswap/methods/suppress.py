@@ -22,8 +22,9 @@ from safeswap.kernels.blanking import Blanking, Meaning, Problem
 from safeswap.kernels.blanking_solver import Answer, blank_least
 from safeswap.kernels.blanking_wildcards import blank_least_wildcards
 from safeswap.kernels.combinations import classes, mask_of, positions
+from safeswap.kernels.types import Rows
 from safeswap.methods.value_change import ValuePlan, masked_by, record_words
-from safeswap.model.audit import Replacement, Rows
+from safeswap.model.audit import Replacement
 from safeswap.model.combination import MOST_COMBINATIONS, Missing, as_combinations, check_combinations
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key

@@ -12,12 +12,13 @@ import numpy as np
 
 from safeswap.engines.base import Engine
 from safeswap.kernels import moments
+from safeswap.kernels.types import Floats
 from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, refuse_few, rounding_of
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Change, Floats, changed_numbers, decimals_of
+from safeswap.model.numeric_column import Change, changed_numbers, decimals_of
 from safeswap.model.numeric_invariants import KeptMean, MissingStays, WithinBounds
 from safeswap.model.numeric_spec import TopBottomSpec
 from safeswap.model.several import several

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.engines.household_areas import HouseholdAreas
 from safeswap.kernels import cells
 from safeswap.kernels.near_keys import agree_but_one
 from safeswap.kernels.same_key import count_matched
+from safeswap.kernels.types import Codes, Rows
 from safeswap.model.edit_1990_spec import Edit1990Spec
 from safeswap.model.levels import level_texts
-from safeswap.model.microdata import Codes, Microdata, smallest_code_type
+from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.value_order import ranked
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,15 @@ import numpy as np
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.kernels import keyed, keyed_numbers
+from safeswap.kernels.types import Floats, Names, Words
 from safeswap.model.audit import Audit
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Change, Floats, decimals_of, finite_numbers
+from safeswap.model.numeric_column import Change, decimals_of, finite_numbers
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.model.spec import MaskSpec
 
 FEWEST = 3
 """A mean of fewer values than this tells too much about each of them."""
@@ -105,7 +106,7 @@ def rounding_of(values: Floats, decimals: int | None) -> float:
     return 0.0 if places is None else 10.0**-places
 
 
-def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> keyed.Words:
+def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> Words:
     """Two uniform words per record for one purpose; other purposes and other attributes have others."""
     identity = record_identity(data, keyed.derive(key.secret, "identity"))
     draw_key = keyed.derive(key.secret, "data", data.schema.name, len(data), method, purpose, replicate)

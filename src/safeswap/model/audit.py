@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.kernels.types import Rows
 from safeswap.model.several import several
-
-Rows = npt.NDArray[np.int64]
 
 COARSENED = "coarsened"
 """The fact by which an audit says that values were made coarser, not wrong."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from safeswap.kernels.types import Int64s
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
-
-Integers = npt.NDArray[np.int64]
 
 _DENSE = 1 << 22
 
 
-def coarsening(before: Microdata, after: Microdata, name: str) -> Integers | None:
+def coarsening(before: Microdata, after: Microdata, name: str) -> Int64s | None:
     """For each code before (missing last) its code after, where each value became one value and that is a recoding.
 
     A recoded attribute is described anew: other levels, or another kind. Values that were blanked in some records do
@@ -45,7 +43,7 @@ def coarsening(before: Microdata, after: Microdata, name: str) -> Integers | Non
     return lookup
 
 
-def _pairs(then: Integers, now: Integers, radix: int) -> tuple[Integers, Integers]:
+def _pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int64s]:
     """The pairs of codes that occur."""
     codes = then * radix + now
     possible = int(codes.max(initial=0)) + 1

@@ -11,15 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Counts, Flags, Floats
 from safeswap.model.policy import Policy
-
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 Kind = Literal["distance", "fellegi_sunter", "categorical", "table"]
 

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.kernels.types import Floats
+
 Program = Literal["spss", "stata", "sas"]
-Floats = npt.NDArray[np.float64]
 
 _DAY = 86_400_000_000  # microseconds, in which all is reckoned
 _EPOCH = {"spss": dt.date(1582, 10, 14), "stata": dt.date(1960, 1, 1), "sas": dt.date(1960, 1, 1)}

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.model.equality import Flags
-from safeswap.model.microdata import Coded, Codes
+from safeswap.kernels.types import Codes, Flags
+from safeswap.model.microdata import Coded
 
 ENOUGH = 20.0
 """Pairs times the chance to disagree: that many pairs agree by chance with a probability below exp(-20)."""

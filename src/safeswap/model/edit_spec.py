@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.kernels.types import Names
+from safeswap.model.spec import MaskSpec
 
 EXCHANGES = ("geography", "continuous", "categorical")
 """What is exchanged, in the order in which Moore (1996) numbers the three methods from 1."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Flags = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
+from safeswap.kernels.types import Flags, Int64s
 
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
@@ -104,7 +102,7 @@ def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
     return flags
 
 
-def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Integers, Integers]:
+def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
     """Two aligned columns as integers that are equal where the values are; missing is a value of its own."""
     if before.type != after.type:  # no value of one type is a value of the other
         return as_codes(before, before)[0], ~as_codes(after, after)[0]

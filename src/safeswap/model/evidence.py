@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.kernels.types import Flags, Int64s
 from safeswap.model.audit import Audit, Exchange
-from safeswap.model.equality import Flags, Integers, aligned_columns, as_codes, different, same_memory
+from safeswap.model.equality import aligned_columns, as_codes, different, same_memory
 from safeswap.model.microdata import Microdata
 
 
@@ -48,8 +49,8 @@ class Evidence:
         self.after = after
         self.audit = audit
         self._changed: dict[str, Flags | None] = {}
-        self._codes: dict[str, tuple[Integers, Integers]] = {}
-        self._pairs: dict[int, Integers] = {}
+        self._codes: dict[str, tuple[Int64s, Int64s]] = {}
+        self._pairs: dict[int, Int64s] = {}
         self._common: dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]] = {}
 
     @cached_property
@@ -79,7 +80,7 @@ class Evidence:
         return self._changed[name]
 
     @cached_property
-    def rows(self) -> Integers:
+    def rows(self) -> Int64s:
         """The rows worth looking at: in an exchange according to the audit, or changed according to the files."""
         flags = np.zeros(len(self.before), dtype=np.bool_)
         for exchange in self.audit.exchanges:
@@ -90,7 +91,7 @@ class Evidence:
                 np.logical_or(flags, changed, out=flags)
         return np.flatnonzero(flags)
 
-    def pairs(self, exchange: Exchange) -> Integers:
+    def pairs(self, exchange: Exchange) -> Int64s:
         """The pairs of a stage as positions within ``rows``."""
         if id(exchange) not in self._pairs:
             self._pairs[id(exchange)] = self._position[exchange.pairs].astype(np.int64)
@@ -103,7 +104,7 @@ class Evidence:
         position[self.rows] = np.arange(len(self.rows))
         return position
 
-    def codes(self, name: str) -> tuple[Integers, Integers]:
+    def codes(self, name: str) -> tuple[Int64s, Int64s]:
         """The column over ``rows``, before and after, as integers that are equal where the values are."""
         if name not in self._codes:
             index = pa.array(self.rows)
@@ -112,7 +113,7 @@ class Evidence:
             self._codes[name] = as_codes(before, after) if known else as_codes(*aligned_columns(before, after))
         return self._codes[name]
 
-    def stages(self, names: tuple[str, ...]) -> Iterator[tuple[Exchange, dict[str, Integers]]]:
+    def stages(self, names: tuple[str, ...]) -> Iterator[tuple[Exchange, dict[str, Int64s]]]:
         """Each exchange, with the codes of the named attributes as they stood just before it."""
         state = {name: self.codes(name)[0] for name in names}
         for exchange in self.audit.exchanges:
@@ -134,7 +135,7 @@ class Evidence:
         return self.before.table.column(name), self.after.table.column(name)
 
 
-def exchanged(values: npt.NDArray[Any], pairs: Integers) -> npt.NDArray[Any]:
+def exchanged(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
     """A copy in which the values of each pair of positions have changed places."""
     result = values.copy()
     result[pairs[:, 0]] = values[pairs[:, 1]]

@@ -22,14 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.kernels.types import Flags, Int64s, Names
 from safeswap.model.audit import Audit, Exchange
-from safeswap.model.equality import Flags, Integers, aligned_columns, different
+from safeswap.model.equality import aligned_columns, different
 from safeswap.model.evidence import Evidence, exchanged
 from safeswap.model.microdata import Microdata
 from safeswap.model.several import several
 from safeswap.model.undo import undo
-
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,7 +302,7 @@ def _restores(evidence: Evidence, name: str) -> bool:
     return not different(*aligned_columns(before, after)).any()
 
 
-def _replayed(codes: Integers, stages: list[Integers]) -> Integers:
+def _replayed(codes: Int64s, stages: list[Int64s]) -> Int64s:
     for pairs in stages:
         codes = exchanged(codes, pairs)
     return codes
@@ -328,7 +327,7 @@ def _changed_columns(evidence: Evidence, names: Names) -> str:
     return "; ".join(f"{name} has changed in {several(count, 'record')}" for name, count in changed.items() if count)
 
 
-def _equal(codes: Integers, pairs: Integers) -> Flags:
+def _equal(codes: Int64s, pairs: Int64s) -> Flags:
     result: Flags = codes[pairs[:, 0]] == codes[pairs[:, 1]]
     return result
 

@@ -9,13 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Rows = npt.NDArray[np.signedinteger[Any]]
-Names = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+from safeswap.kernels.types import Identity, Integers
 
 _CHUNK = 1 << 20
 
 
-def keyed_order(names: Names, key: bytes) -> Rows:
+def keyed_order(names: Identity, key: bytes) -> Integers:
     """The positions of ``names`` (integers, or 16-byte blocks) in the order of their draws under a derived key.
 
     The order is a function of the key and the names alone: rows that come in another order end up in the same one.
@@ -34,9 +33,9 @@ def keyed_order(names: Names, key: bytes) -> Rows:
     return _untied(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
 
 
-def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Rows, Rows]:
+def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:
     """The row numbers, and the places whose draw is that of the next place too; in chunks, to need little memory."""
-    rows: Rows = np.empty(len(ordered), dtype=np.int32 if len(ordered) < 2**31 else np.int64)
+    rows: Integers = np.empty(len(ordered), dtype=np.int32 if len(ordered) < 2**31 else np.int64)
     ties = []
     for start in range(0, len(ordered), _CHUNK):
         part = ordered[start : start + _CHUNK + 1]
@@ -45,7 +44,7 @@ def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Rows, Rows]:
     return rows, np.concatenate(ties) if ties else np.empty(0, dtype=np.int64)
 
 
-def _packed(names: Names, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
+def _packed(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
     from safeswap.kernels.keyed import draw_chunks
 
     packed = np.empty(len(names), dtype=np.uint64)
@@ -56,7 +55,7 @@ def _packed(names: Names, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
     return packed
 
 
-def _untied(names: Names, key: bytes, rows: Rows, drawn: npt.NDArray[np.uint64], ties: Rows) -> Rows:
+def _untied(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[np.uint64], ties: Integers) -> Integers:
     """Put the few rows whose shortened draws are equal in the order of their whole ones."""
     from safeswap.kernels.keyed import encrypt, integer_blocks
 
@@ -68,7 +67,7 @@ def _untied(names: Names, key: bytes, rows: Rows, drawn: npt.NDArray[np.uint64],
     return rows
 
 
-def names_of(column: pa.ChunkedArray, mac_key: bytes) -> Names:
+def names_of(column: pa.ChunkedArray, mac_key: bytes) -> Identity:
     """What each value of an identifying column is called in keyed draws: whole numbers as they are, the rest as text.
 
     >>> names_of(pa.chunked_array([["7", "8"]]), bytes(32))[:, 0].tolist()

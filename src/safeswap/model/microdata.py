@@ -11,11 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InternalError, SpecError
+from safeswap.kernels.types import Codes
 from safeswap.model.checked import checked, checked_values
 from safeswap.model.schema import Schema
 from safeswap.model.several import several
-
-Codes = npt.NDArray[np.unsignedinteger[Any]]
 
 _WORTH_A_TABLE = 1 << 17
 """Above this many records it is worth loading compiled code to number them."""

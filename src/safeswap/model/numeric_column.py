@@ -9,19 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InputError, SpecError
-from safeswap.model.audit import Replacement, Rows
+from safeswap.kernels.types import Flags, Floats, Rows
+from safeswap.model.audit import Replacement
 from safeswap.model.equality import bitwise, different
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.several import several
 from safeswap.model.value_order import missing_codes, numbers, ranked
-
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 MOST_DECIMALS = 9
 """A column with more decimals than this in any value is not rounded."""

@@ -22,11 +22,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.kernels import moments
+from safeswap.kernels.types import Floats, Names
 from safeswap.model.equality import different
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import Invariant, Names
+from safeswap.model.invariant import Invariant
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Floats, finite_numbers, ordered_numbers
+from safeswap.model.numeric_column import finite_numbers, ordered_numbers
 
 CHANCE = 1e-12
 """How seldom chance alone may break a promise that holds in expectation."""

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.kernels.types import Names
+from safeswap.model.spec import MaskSpec
 
 Attributes = Annotated[Names, Field(min_length=1, description="attributes whose values are changed")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

@@ -7,12 +7,9 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import SpecError
-
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Flags, Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats
 
 _CLOSE = 1e-6
 

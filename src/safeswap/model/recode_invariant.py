@@ -7,8 +7,9 @@ from math import ceil, floor, inf
 
 import pyarrow as pa
 
+from safeswap.kernels.types import Names
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import Invariant, Names
+from safeswap.model.invariant import Invariant
 from safeswap.model.levels import level_texts
 from safeswap.model.recode_steps import (
     Blank,

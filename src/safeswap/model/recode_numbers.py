@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.kernels.types import Floats
 from safeswap.model import range_breaks
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Floats, finite_numbers
+from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.recode_rules import Values, targets
 from safeswap.model.recode_steps import Blank, Round, Step, TopBottomCode
 from safeswap.model.schema import Attribute, Kind

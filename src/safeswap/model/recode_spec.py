@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from safeswap.kernels.types import Names
 from safeswap.model.recipe import Recipe
 from safeswap.model.recode_steps import AnyStep, Drop, Step
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.model.spec import MaskSpec
 
 
 def _as_steps(value: Any) -> Any:

@@ -27,9 +27,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Names
 from safeswap.model.hierarchy import Hierarchy
 from safeswap.model.several import several
-from safeswap.model.spec import Names, spec_error
+from safeswap.model.spec import spec_error
 
 Otherwise = Annotated[
     Literal["error", "keep", "blank"],

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Floats
 from safeswap.model.equality import same_memory
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Coded, Microdata, PastStep, smallest_code_type
-from safeswap.model.numeric_column import Floats, finite_numbers
+from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.range_breaks import places as range_places
 from safeswap.model.recode_numbers import by_number, is_by_number
 from safeswap.model.recode_rules import Values, pinned_ranges, pinned_to, targets

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.errors import InternalError, SpecError, UnsafeRelease
+from safeswap.kernels.types import Integers
 from safeswap.model.key import Key
-from safeswap.model.keyed_order import Rows, keyed_order, names_of
+from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Microdata
 from safeswap.model.released_columns import Released, released_column
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -100,7 +101,7 @@ def prepare_release(
     context: Sequence[str | int] = (),
     identifiers: Identifiers = "new",
     drop: Sequence[str] = (),
-) -> tuple[Release, Rows]:
+) -> tuple[Release, Integers]:
     """What may leave of a masked file, and (confidential) the original row of each released one.
 
     Rows stand in an order drawn with the key. Record identifiers number the rows of that order, or are left out;
@@ -135,7 +136,7 @@ def refuse_insecure(key: Key) -> None:
         )
 
 
-def _row_order(data: Microdata, key: Key, context: Sequence[str | int]) -> Rows:
+def _row_order(data: Microdata, key: Key, context: Sequence[str | int]) -> Integers:
     identifier = data.schema.identifier
     if identifier is None:
         return keyed_order(np.arange(len(data)), _derived(key, "row-order", *context))

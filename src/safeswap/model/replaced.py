@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Rows = npt.NDArray[np.int64]
+from safeswap.kernels.types import Rows
 
 
 def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:

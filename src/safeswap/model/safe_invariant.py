@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.kernels.types import Names
 from safeswap.model.equality import bitwise
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import Invariant, Names
+from safeswap.model.invariant import Invariant
 from safeswap.model.several import several
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.kernels.types import Counts, Names
 from safeswap.model.proved import proved_bound
 from safeswap.model.several import several
-from safeswap.model.table import Counts, CountTable, Names, long_table
+from safeswap.model.table import CountTable, long_table
 
 Objective = Literal["total", "largest", "weighted"]
 Status = Literal["optimal", "gap", "heuristic"]

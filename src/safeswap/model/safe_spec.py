@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.kernels.types import Names
+from safeswap.model.spec import MaskSpec
 
 
 class SafeSpec(MaskSpec):

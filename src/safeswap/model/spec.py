@@ -18,9 +18,8 @@ from pydantic import (
 )
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Names
 from safeswap.model.checked import checked
-
-Names = tuple[str, ...]
 
 
 class Role(StrEnum):

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Names
 from safeswap.model.checked import checked
-from safeswap.model.spec import Names, Strict, SwapSpec, spec_error
+from safeswap.model.spec import Strict, SwapSpec, spec_error
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 

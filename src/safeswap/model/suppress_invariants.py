@@ -19,16 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.kernels.types import Floats, Int64s, Names
 from safeswap.model.combination import Missing
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import Invariant, Names
+from safeswap.model.invariant import Invariant
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.several import several
 from safeswap.model.value_order import numbers
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _SHORT = 1e-9  # what rounding may take from a sum of weights, as a share
 _WORDS = {
@@ -162,7 +160,7 @@ def recounted(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, 
         yield keys, int(np.count_nonzero(low))
 
 
-def _codes(data: Microdata, name: str, *, stated: bool) -> Integers:
+def _codes(data: Microdata, name: str, *, stated: bool) -> Int64s:
     """The column as integers, −1 where a value is missing."""
     column = data.table.column(name)
     if pa.types.is_dictionary(column.type):
@@ -179,8 +177,8 @@ def _codes(data: Microdata, name: str, *, stated: bool) -> Integers:
 
 
 def _cells(
-    columns: list[Integers], weights: npt.NDArray[Any] | None
-) -> tuple[Integers, npt.NDArray[Any], npt.NDArray[Any]]:
+    columns: list[Int64s], weights: npt.NDArray[Any] | None
+) -> tuple[Int64s, npt.NDArray[Any], npt.NDArray[Any]]:
     """The distinct combinations of codes, a row each, what weight or how many rows each has, and how many rows."""
     names = [f"c{i}" for i in range(len(columns))]
     table = pa.table(dict(zip(names, columns, strict=True)))
@@ -193,7 +191,7 @@ def _cells(
     return np.stack([counted[name].to_numpy() for name in names], axis=1), sizes, numbers_of_rows
 
 
-def _published(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Floats:
+def _published(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
     """For some cells, the size of all cells that have the keys which they have, and agree with them there."""
     total = np.zeros(asked.size, np.float64)
     patterns, of_cell = np.unique(cells[asked] < 0, axis=0, return_inverse=True)
@@ -207,7 +205,7 @@ def _published(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Flo
     return total
 
 
-def _matched(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Floats:
+def _matched(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
     """For some cells, the size of all cells that agree with them wherever neither has a missing value."""
     total = np.zeros(asked.size, np.float64)
     patterns, of_cell = np.unique(cells < 0, axis=0, return_inverse=True)
@@ -223,7 +221,7 @@ def _matched(cells: Integers, sizes: npt.NDArray[Any], asked: Integers) -> Float
     return total
 
 
-def _named(rows: Integers) -> Integers:
+def _named(rows: Int64s) -> Int64s:
     """A number for each row of codes: equal rows, equal numbers, from 0 on without a gap."""
     names = np.zeros(len(rows), np.int64)
     for column in rows.T:

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from safeswap.kernels.types import Names
 from safeswap.model.combination import CombinationFields
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.model.spec import MaskSpec
 
 Importance = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 

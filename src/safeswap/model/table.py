@@ -15,13 +15,11 @@ import pyarrow as pa
 from safeswap.errors import InputError, SpecError
 from safeswap.kernels import cells
 from safeswap.kernels.safe_lines import Axes
+from safeswap.kernels.types import Counts, Names
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.several import several
 from safeswap.model.value_order import ranked_columns, ranked_levels
-
-Counts = npt.NDArray[np.int64]
-Names = tuple[str, ...]
 
 MOST_CELLS = 1 << 26
 """A table is held with all of its cells, empty ones too; larger ones are refused."""

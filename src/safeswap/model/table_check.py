@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from safeswap.model.table import Counts, CountTable, long_table
+from safeswap.kernels.types import Counts
+from safeswap.model.table import CountTable, long_table
 
 Way = Literal["interval propagation", "integer programming"]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.model.equality import Flags, Integers, bitwise, means_bits
+from safeswap.kernels.types import Flags, Int64s, Integers, Names
+from safeswap.model.equality import bitwise, means_bits
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import Invariant, Names
-
-Indices = npt.NDArray[np.integer[Any]]
+from safeswap.model.invariant import Invariant
 
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
@@ -94,9 +91,9 @@ def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: F
     return int(np.count_nonzero((counts > 0) & (counts < tolerance) & ~moved))
 
 
-def _groups(indices: list[Indices], sizes: list[int]) -> list[list[tuple[Indices, int]]]:
+def _groups(indices: list[Integers], sizes: list[int]) -> list[list[tuple[Integers, int]]]:
     """Neighbouring columns that are few enough together for short integers, with which NumPy is quickest."""
-    groups: list[list[tuple[Indices, int]]] = [[]]
+    groups: list[list[tuple[Integers, int]]] = [[]]
     for column, size in zip(indices, sizes, strict=True):
         if groups[-1] and prod(n for _, n in groups[-1]) * size > _SHORT:
             groups.append([])
@@ -104,13 +101,13 @@ def _groups(indices: list[Indices], sizes: list[int]) -> list[list[tuple[Indices
     return groups
 
 
-def _put_places(places: Integers, groups: list[list[tuple[Indices, int]]], start: int) -> None:
+def _put_places(places: Int64s, groups: list[list[tuple[Integers, int]]], start: int) -> None:
     """The place of the combination of each record from ``start`` on; a block at a time stays in the cache."""
     some = slice(start, start + len(places))
     places[:] = 0
     for group in groups:
         size = prod(n for _, n in group)
-        part: Indices = group[0][0][some].astype(np.uint16 if size <= _SHORT else np.int64)
+        part: Integers = group[0][0][some].astype(np.uint16 if size <= _SHORT else np.int64)
         for column, number in group[1:]:
             part *= number
             part += column[some].astype(part.dtype)

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Codes
 from safeswap.model.dates import is_date_format
 from safeswap.model.levels import level_texts
-from safeswap.model.microdata import Coded, Codes, Microdata, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Attribute
 
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from safeswap.errors import InfeasibleError
 from safeswap.kernels import dominance
+from safeswap.kernels.types import Floats
 from safeswap.model.spec import MaskSpec
 from safeswap.search.objective import Objective
-from safeswap.search.study import Floats, Study
+from safeswap.search.study import Study
 
 _RESAMPLES = 1000
 _MOST_POINTS = 2_000_000  # an objective is asked about no more points than this when the replicates are drawn again

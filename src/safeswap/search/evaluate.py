@@ -22,6 +22,7 @@ from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InternalError, SafeswapError
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
 from safeswap.kernels.two_way import MOST_PLACES
+from safeswap.kernels.types import Names
 from safeswap.measures.aligned import refuse_blind
 from safeswap.measures.base import Measure
 from safeswap.measures.tables import distortion_tables
@@ -29,7 +30,7 @@ from safeswap.model.figures import Figures
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
-from safeswap.model.spec import MaskSpec, Names, SwapSpec
+from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.search.quick import QuickWay, Replicate, SwapGroup
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from safeswap import registry
 from safeswap.errors import SpecError
 from safeswap.kernels import keyed
+from safeswap.kernels.types import Rows
 from safeswap.measures.base import compared
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
@@ -23,7 +24,7 @@ from safeswap.search.evaluate import Evaluator, Group
 from safeswap.search.nsga import generations
 from safeswap.search.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
 from safeswap.search.run import Checkpoint, Progress, cut, evaluated, run_study, study_digest
-from safeswap.search.space import Rows, Space
+from safeswap.search.space import Space
 from safeswap.search.study import Study
 from safeswap.search.table import study_of
 

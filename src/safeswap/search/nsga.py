@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.errors import EngineError
-from safeswap.search.space import Rows, Space
+from safeswap.kernels.types import Rows
+from safeswap.search.space import Space
 
 Evaluate = Callable[[Rows], npt.NDArray[np.float64]]
 """Risk and distortion of each row; not numbers where a candidate cannot be made."""

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.errors import SafeswapError, SpecError
-
-Floats = npt.NDArray[np.float64]
+from safeswap.kernels.types import Floats
 
 
 @runtime_checkable

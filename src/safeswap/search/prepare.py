@@ -9,11 +9,12 @@ import numpy as np
 from safeswap import registry
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
+from safeswap.kernels.types import Names
 from safeswap.measures.base import Measure
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
-from safeswap.model.spec import Names, SwapSpec
+from safeswap.model.spec import SwapSpec
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.search.evaluate import Group
 from safeswap.search.objective import as_objective

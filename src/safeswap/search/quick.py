@@ -20,15 +20,15 @@ from safeswap.engines.identity import record_identity
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import SafeswapError
 from safeswap.kernels import candidate, cells, keyed, order, touched
-from safeswap.kernels.touched import Int64s, Labels
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.kernels.types import Codes, Int64s, Names
 from safeswap.measures.base import Measure
 from safeswap.methods.swap import check_attributes, draw, draw_shortfall, shortfall, stage_key
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, signed_zeros
 from safeswap.model.plan import Plan
-from safeswap.model.spec import Names, SwapSpec
+from safeswap.model.spec import SwapSpec
 from safeswap.search.quick_measures import QuickMeasure, as_quick
 
 _FEW_RECORDS = 20_000
@@ -58,7 +58,7 @@ class Prefix:
 
     share: float
     rows: Int64s
-    labels: Labels
+    labels: Codes
     cells: Int64s
     strata: dict[Names, tuple[npt.NDArray[np.uint32], int]] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class QuickWay:
         return record_identity(self.data, keyed.derive(self.key.secret, "identity"))
 
     @cached_property
-    def labels(self) -> Labels:
+    def labels(self) -> Codes:
         """A row of labels per record, in the narrowest type that holds them all."""
         columns, _ = self.data.coded_columns(self.names)
         kind = np.result_type(*(column.dtype for column in columns))

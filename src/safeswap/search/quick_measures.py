@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from safeswap.kernels.candidate import SCORES
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.kernels.types import Floats
 from safeswap.measures.base import Measure
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from safeswap.engines.risky import unsafe_cells
 from safeswap.errors import SpecError
 from safeswap.kernels.combinations import Classes, classes
 from safeswap.kernels.information import bits_lost, entropy
+from safeswap.kernels.types import Int64s, Names
 from safeswap.model.combination import Combinations, as_combinations, check_combinations
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata, smallest_code_type
@@ -27,9 +28,6 @@ from safeswap.model.recode_steps import Drop, Ranges, Step, as_step
 from safeswap.model.recoding import check_step, values_of
 from safeswap.model.value_order import ranked_levels
 from safeswap.search.recode_candidates import candidates as sensible
-
-Integers = npt.NDArray[np.int64]
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +121,7 @@ class _Trial:
     asked: Combinations
     names: Names
     combinations: tuple[_Combination, ...]
-    counts: tuple[Integers, ...]  # records by code of each key, blanks last
+    counts: tuple[Int64s, ...]  # records by code of each key, blanks last
     bits: float  # what all keys tell
 
     @classmethod
@@ -171,7 +169,7 @@ class _Trial:
         known = self.counts[key][:-1]
         return entropy(known) * int(known.sum())
 
-    def _lookup(self, key: int, step: Step) -> tuple[Integers, int]:
+    def _lookup(self, key: int, step: Step) -> tuple[Int64s, int]:
         """For each code of the key its code after the step, blanks last, and the number of values then."""
         name = self.names[key]
         values = values_of(self.data, name)
@@ -191,7 +189,7 @@ class _Trial:
         found = np.array([*codes, -1], dtype=np.int64)
         return np.where(found < 0, len(news), found), len(news)
 
-    def _recoded(self, key: int, lookup: Integers, size: int) -> int:
+    def _recoded(self, key: int, lookup: Int64s, size: int) -> int:
         """Unsafe combinations with other codes of one key."""
         narrow = lookup.astype(smallest_code_type(size + 1))
         unsafe = 0

@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from safeswap.model.spec import Names
+from safeswap.kernels.types import Names, Rows
 from safeswap.model.study import ConstraintSet, StudySpec
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

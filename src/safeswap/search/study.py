@@ -14,6 +14,7 @@ from safeswap import registry
 from safeswap.errors import SpecError
 from safeswap.kernels import dominance
 from safeswap.kernels.two_way import MEASURES as TABLE_MEASURES
+from safeswap.kernels.types import Floats, Int64s
 from safeswap.measures.base import compared
 from safeswap.model.checked import checked
 from safeswap.model.spec import MaskSpec
@@ -22,9 +23,6 @@ from safeswap.search.objective import Objective, as_objective
 
 if TYPE_CHECKING:
     from safeswap.search.choice import Choice
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,9 +68,7 @@ class Study:
         return y, x
 
     @checked
-    def frontier(
-        self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None
-    ) -> Integers:
+    def frontier(self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None) -> Int64s:
         """The undominated candidates by number, from least to most distortion; of one rate, or of all."""
         y, x = self.axes(risk, distortion)
         rows = np.arange(len(self))
@@ -85,7 +81,7 @@ class Study:
                     hint="the rates are: " + ", ".join(f"{known:g}" for known in self.spec.rates),
                 )
         best = rows[dominance.undominated(y[rows], x[rows])]
-        ordered: Integers = best[np.lexsort((y[best], x[best]))]
+        ordered: Int64s = best[np.lexsort((y[best], x[best]))]
         return ordered
 
     def rejected(self) -> pa.Table:

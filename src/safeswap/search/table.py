@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from safeswap import registry
 from safeswap.kernels import cells
+from safeswap.kernels.types import Names
 from safeswap.model.figures import Figures
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.spec import MaskSpec, Names
+from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 from safeswap.search.evaluate import Evaluator, Group
 from safeswap.search.study import Study

@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from safeswap.kernels.hiding import Counts, Flags, hide_cells
+from safeswap.kernels.hiding import hide_cells
+from safeswap.kernels.types import Counts, Flags
 from safeswap.model.levels import level_texts
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata

@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from safeswap.service.database import Database, now

@@ -10,7 +10,8 @@ from collections.abc import Sequence, Set
 import numpy as np
 
 from safeswap.io.ranges import order_of_levels
-from safeswap.kernels.hiding import Flags, hide_levels
+from safeswap.kernels.hiding import hide_levels
+from safeswap.kernels.types import Flags
 from safeswap.model.levels import level_texts
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema

@@ -17,8 +17,8 @@ from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
     from safeswap.io.audit import AuditRecord
+    from safeswap.kernels.types import Flags
     from safeswap.measures.base import Measure
-    from safeswap.model.equality import Flags
 
 Match = Literal["auto", "position"]
 """How records of two files are found to be the same: by identifier where both have one, or by position as stated."""

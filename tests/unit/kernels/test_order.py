@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.kernels import keyed, order
+from safeswap.kernels.types import Words
 
 KEY = bytes(range(32))
 WORDS = st.integers(0, 2**64 - 1) | st.integers(0, 8) | st.integers(2**64 - 4, 2**64 - 1)
@@ -32,7 +33,7 @@ def draws_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws of three bits instead of 64, so that nearly all of them meet."""
     real = keyed.draw_chunks
 
-    def coarse(*args: Any, **options: Any) -> Iterator[tuple[int, keyed.Words]]:
+    def coarse(*args: Any, **options: Any) -> Iterator[tuple[int, Words]]:
         for start, drawn in real(*args, **options):
             yield start, drawn & np.uint64(0b111 << 61)
 

@@ -18,17 +18,16 @@ from itertools import combinations
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Floats
 from safeswap.measures.aligned import changed_names
 from safeswap.measures.base import Names, ParametricMeasure, Situation, numeric_names
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.score import Axis, Comparison, Score
 
-Floats = npt.NDArray[np.float64]
 Sides = tuple[Floats, Floats]
 
 

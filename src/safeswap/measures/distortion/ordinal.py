@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import SpecError
 from safeswap.kernels import divergence
+from safeswap.kernels.types import Int64s
 from safeswap.measures.aligned import aligned, require_same_records
 from safeswap.measures.base import recoding_note
 from safeswap.measures.distortion.base import GOMATAM_KARR, DistortionMeasure
 from safeswap.measures.order import Order, level_order
 from safeswap.model.score import Comparison, Score
-
-Index = npt.NDArray[np.int64]
 
 
 class OrdinalDisplacement(DistortionMeasure):
@@ -74,7 +72,7 @@ def _row(comparison: Comparison, name: str, order: Order) -> dict[str, object]:
     }
 
 
-def _moves(comparison: Comparison, name: str, order: Order) -> tuple[Index, Index, Index]:
+def _moves(comparison: Comparison, name: str, order: Order) -> tuple[Int64s, Int64s, Int64s]:
     """Rank before, rank after and number of records, for every move that occurs: few, however many records."""
     from safeswap.kernels import cells
 

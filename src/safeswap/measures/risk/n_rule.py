@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
+from safeswap.kernels.types import Counts
 from safeswap.measures.base import (
     Names,
     ParametricMeasure,
@@ -20,8 +20,6 @@ from safeswap.measures.base import (
     left_out_of,
 )
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
-
-Counts = npt.NDArray[np.int64]
 
 
 class NRule(ParametricMeasure):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
+from safeswap.kernels.types import Flags, Rows
 from safeswap.measures.aligned import AlignedColumn, aligned, require_same_records
 from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes
 from safeswap.model.equality import same_memory
@@ -20,8 +20,6 @@ from safeswap.model.score import Axis, Comparison, Score
 if TYPE_CHECKING:
     from safeswap.engines.sorted_classes import Walked
 
-Rows = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 LETTER = "the walk by the letter"
 UNSEEN = "the walk by the letter, order within classes unknown"

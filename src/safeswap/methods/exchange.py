@@ -1,0 +1,35 @@
+"""What methods that exchange values between records share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from safeswap.kernels import cells
+from safeswap.kernels.types import Codes, Names, Rows
+from safeswap.model.audit import Exchange
+from safeswap.model.microdata import Microdata
+
+
+def compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
+    """Records that changed although the table did not: moved records less the net change of the cells.
+
+    Only the records that took part are looked at, so the cost follows the number of pairs.
+    """
+    rows = exchanges[0].pairs.ravel()
+    if len(exchanges) > 1:
+        rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
+    swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
+    others = tuple(name for name in before.schema.categorical if name not in swapped)
+    rest, rest_size = _packed(before, others, rows)
+    was, size = _packed(before, swapped, rows)
+    now, _ = _packed(after, swapped, rows)
+    joint = cells.joint_counts([rest, was], [rest, now], [rest_size, size])
+    net = int(np.abs(joint.after - joint.before).sum()) // 2
+    return int(np.count_nonzero(was != now)) - net
+
+
+def _packed(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
+    if not names:
+        return np.zeros(len(rows), dtype=np.uint8), 1
+    columns, cardinalities = zip(*(data.codes_at(name, rows) for name in names), strict=True)
+    return cells.pack(columns, cardinalities)
