@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.engines.risky import risky
+from safeswap.measures.risk.risky import risky
+from safeswap.methods.recode.apply import apply_step
 from safeswap.model.combination import Combinations
 from safeswap.model.microdata import Microdata
-from safeswap.model.recoding import apply_step
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.search.argus_session import combinations_left
-from safeswap.search.recode_advice import advice
+from safeswap.workflow.argus_session import combinations_left
+from safeswap.workflow.recode_advice import advice
 
 RECORDS = 100_000
 BRUTE = 10

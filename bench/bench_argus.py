@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from safeswap import datasets
-from safeswap.engines.risky import risky
+from safeswap.measures.risk.risky import risky
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.workflow import mask, read

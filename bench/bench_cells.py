@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.kernels import cells
+from safeswap.arrays import cells
 
 RECORDS = 10_000_000
 DENSE = (3, 4, 5, 2, 2, 2, 3, 2)  # the cardinalities of CPS-8d: 2,880 cells

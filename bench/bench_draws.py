@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from safeswap.engines.spark_draws import drawing
+from safeswap.engines.spark.draws import drawing
 
 KEY = bytes(range(32))
 TOP = 2**64 - 1
@@ -47,7 +47,7 @@ def in_spark(records: int) -> dict[str, float]:
     """Seconds of draws in Spark: through Arrow, and by its own expressions."""
     from pyspark.sql import functions as f
 
-    from safeswap.engines.spark_session import own_session
+    from safeswap.engines.spark.session import own_session
 
     session = own_session(master="local[2]")
     frame = session.range(records).withColumnRenamed("id", "i")

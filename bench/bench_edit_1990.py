@@ -18,8 +18,8 @@ import numpy as np
 
 import safeswap as ss
 from safeswap import datasets
-from safeswap.kernels import cells
-from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.arrays import cells
+from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.microdata import Microdata
 
 SPEC = Edit1990Spec(

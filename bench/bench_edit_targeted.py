@@ -17,14 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import safeswap as ss
-from safeswap.engines.keyed_walk import DrawKeys, keyed_walk
-from safeswap.engines.row_labels import CellLabels
-from safeswap.engines.sorted_classes import letter_walk, sort_classes
-from safeswap.kernels import cells
-from safeswap.methods.near_optimal import near_optimal_order
+from safeswap.arrays import cells
+from safeswap.methods.edit_targeted.classes import letter_walk, sort_classes
+from safeswap.methods.edit_targeted.keyed_walk import CellLabels, DrawKeys, keyed_walk
+from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
+from safeswap.model.columns import ranked_columns
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.value_order import ranked_columns
 
 KEYS = tuple(f"key{number}" for number in range(8))
 AREAS = ("county", "tract", "block")

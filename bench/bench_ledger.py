@@ -21,9 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.ledger_cases import HARD, NOT_THE_SAME, SEEN, Case, Population, as_file, files, trial
 
-from safeswap.kernels.overlap import Overlap, estimate_overlap
-from safeswap.kernels.sketch import Sketch
-from safeswap.model.content import sketch_content
+from safeswap.arrays.sketch import Overlap, Sketch, estimate_overlap
+from safeswap.model.ledger import sketch_content
 from safeswap.model.microdata import Microdata
 
 

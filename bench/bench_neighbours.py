@@ -17,7 +17,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from safeswap import datasets, workflow
-from safeswap.kernels import kd_tree, neighbours
+from safeswap.arrays import kd_tree
+from safeswap.measures.plot import neighbours
 
 KEYS = ("turnover", "employees")
 

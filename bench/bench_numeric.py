@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from safeswap import datasets, workflow
-from safeswap.kernels import microaggregates
+from safeswap.methods.numeric import microaggregation
 from safeswap.model.key import Key
 
 KEYS = ("turnover", "employees")
@@ -72,7 +72,7 @@ def main() -> None:
     points = np.random.default_rng(3).lognormal(size=(records, 2))
     points /= points.std(axis=0)
     _, passes = seconds(lambda: by_passes(points[:small], 3))
-    _, tree = seconds(lambda: microaggregates.mdav(points, 3))
+    _, tree = seconds(lambda: microaggregation.mdav(points, 3))
     print(f"MDAV alone: {tree:.2f} s of processor; by passes over what is left {passes:.2f} s for {small:,} records,")
     print(
         f"  about {passes * (records / small) ** 2:,.0f} s for all: ratio {passes * (records / small) ** 2 / tree:,.0f}"

@@ -14,14 +14,14 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 
-from safeswap.kernels.dominance import hypervolume
+from safeswap.arrays.dominance import hypervolume
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.search.evaluate import Evaluator, Group
-from safeswap.search.multi import search_study
-from safeswap.search.prepare import swap_group
+from safeswap.study.evaluate import Evaluator, Group
+from safeswap.study.prepare import swap_group
+from safeswap.study.search import search_study
 
 RECORDS = 20_000
 ATTRIBUTES = tuple(f"a{i:02}" for i in range(24))

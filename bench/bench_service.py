@@ -22,12 +22,12 @@ import httpx
 import numpy as np
 
 from safeswap import datasets, workflow
-from safeswap.service import accounts, tokens
 from safeswap.service.client import Client
-from safeswap.service.database import open_database
+from safeswap.service.keeping.database import open_database
+from safeswap.service.keeping.vault import make_master_key
+from safeswap.service.people import accounts, sessions
 from safeswap.service.settings import Settings
 from safeswap.service.state import open_service
-from safeswap.service.vault import make_master_key
 
 PAGES = ("", "/description", "/jobs", "/maskings", "/studies", "/recipe", "/log", "/releases")
 
@@ -65,7 +65,7 @@ def prepared(folder: Path) -> tuple[Settings, str]:
     service = open_service(settings)
     with service.database.write() as connection:
         user = accounts.add_user(connection, name="ana", role="analyst")
-        _, secret = tokens.make(connection, user_id=user, name="bench", scopes=("read", "write"), days=1)
+        _, secret = sessions.make(connection, user_id=user, name="bench", scopes=("read", "write"), days=1)
     service.close()
     open_database(settings.database).close()
     return settings, secret

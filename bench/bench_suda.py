@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from safeswap import datasets
-from safeswap.measures.record_risks import record_risks
-from safeswap.measures.special_uniques import special_uniques
+from safeswap.measures.risk.individual_risk import record_risks
+from safeswap.measures.risk.suda2 import special_uniques
 
 SMALL = 100_000
 MOST = 3

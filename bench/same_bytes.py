@@ -106,7 +106,7 @@ def main() -> None:
     asked = options.parse_args()
     draw, session, differ = random.Random(asked.seed), None, 0
     if "spark" in asked.engines:
-        from safeswap.engines.spark_session import own_session
+        from safeswap.engines.spark.session import own_session
 
         session = own_session(master="local[2]", records=asked.records)
     with tempfile.TemporaryDirectory() as place:

@@ -26,7 +26,7 @@ warnings.simplefilter("ignore")
 from pathlib import Path
 import safeswap as ss
 from safeswap import datasets, workflow
-from safeswap.engines.spark_session import own_session
+from safeswap.engines.spark.session import own_session
 from safeswap.model.schema import Schema
 
 def spent(process):

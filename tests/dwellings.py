@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.engines.memory import MemoryEngine
-from safeswap.methods.edit_targeted import EditTargeted
-from safeswap.model.edit_spec import EditTargetedSpec
+from safeswap.methods.edit_targeted.method import EditTargeted, EditTargetedSpec
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata

@@ -55,6 +55,6 @@ def persons(households: int = 900, seed: int = 7, *, described: bool = True) -> 
     if described:
         attributes = (Attribute(name=name, kind=_KINDS.get(name, Kind.NOMINAL)) for name in table.column_names)
         return Microdata(table, Schema(name="persons", attributes=tuple(attributes)))
-    from safeswap.io.read import read
+    from safeswap.files.read import read
 
     return read(table.rename_columns([f"v{number}" for number in range(1, table.num_columns + 1)]), name="persons")

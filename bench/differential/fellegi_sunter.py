@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.oracles.linkage import random_case, shares
 from tests.unit.measures.test_fellegi_sunter import disagreement
 
-from safeswap.measures import fellegi_sunter
+from safeswap.measures.plot import fellegi_sunter
 
 
 def counted(case) -> str:

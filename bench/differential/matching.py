@@ -9,7 +9,7 @@ import sys
 
 from tests.unit.kernels.matching_cases import Case, maximum_by_records, small_case, wide_case
 
-from safeswap.kernels import matching
+from safeswap.arrays import matching
 
 
 def disagrees(case: Case) -> bool:

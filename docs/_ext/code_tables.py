@@ -160,13 +160,13 @@ class EngineTable(CodeTable):
     @property
     def heading(self) -> tuple[str, ...]:  # type: ignore[override]
         """One column per engine."""
-        from safeswap.engines.capabilities import ENGINES
+        from safeswap.on_disk.capabilities import ENGINES
 
         return ("what", *(f"`{name}`" for name in ENGINES))
 
     def rows(self) -> Iterable[Sequence[str]]:
         """In the order of ``CAPABILITIES``."""
-        from safeswap.engines.capabilities import CAPABILITIES, ENGINES
+        from safeswap.on_disk.capabilities import CAPABILITIES, ENGINES
 
         for capability in CAPABILITIES.values():
             yield capability.what, *("yes" if name in capability.engines else "–" for name in ENGINES)

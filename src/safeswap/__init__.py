@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from safeswap import moved
+
 if TYPE_CHECKING:
     from safeswap import datasets as datasets
     from safeswap.errors import SafeswapError as SafeswapError
@@ -71,3 +73,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+moved.install()

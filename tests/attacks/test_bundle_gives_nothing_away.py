@@ -18,12 +18,12 @@ import pytest
 from pyarrow import parquet
 from tests.hand_made import KEY, masked_by, true_pairs
 
-from safeswap.io.manifest import DATA_FORMATS
-from safeswap.io.publish import Terms, check_and_write
+from safeswap.files.manifest import DATA_FORMATS
 from safeswap.model.audit import Exchange
 from safeswap.model.invariant import KeptMargin, ReplaysFromAudit, SameRows
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.release.publish import Terms, check_and_write
 
 RECORDS = 60
 CANARIES = 200

@@ -23,8 +23,8 @@ from tests.ledger_cases import trial
 from tests.service.at_work import masking_of, project_with_data, request_of
 from tests.service.serving import Running, running
 
-from safeswap.service.ledger import ELSEWHERE, FOR_OFFICERS
-from safeswap.service.tables import jobs, releases
+from safeswap.service.keeping.ledger import ELSEWHERE, FOR_OFFICERS
+from safeswap.service.keeping.tables import jobs, releases
 from safeswap.service.tasks import release as release_task
 
 RECORDS, TARGETS = 120, 6
@@ -65,7 +65,7 @@ def victim(office: Running) -> tuple[str, set[int]]:
     folder = office.service.store.release(project, shown["id"]) / "attempt-1" / release_task.AUDIT
     opened = office.service.store.project(project).parent / "opened"
     office.service.vault.open_folder(folder, opened, release_task.record_context(shown["id"]))
-    from safeswap.io.audit import read_audit
+    from safeswap.on_disk.audit_record import read_audit
 
     touched = set((np.flatnonzero(read_audit(opened).touched()) + 1).tolist())
     assert 10 < len(touched) < RECORDS - 10

@@ -9,7 +9,7 @@ import pytest
 from tests.dwellings import KEYS, column, dwellings, edit
 
 from safeswap import registry
-from safeswap.measures.risk.replay import GUESSED, LETTER, UNSEEN, replay_rate
+from safeswap.attacks.replay import GUESSED, LETTER, UNSEEN, replay_rate
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.score import Comparison

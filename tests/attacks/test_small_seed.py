@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from safeswap.arrays import order, pairing
 from safeswap.engines.identity import record_identity
 from safeswap.engines.memory import MemoryEngine
-from safeswap.kernels import order, pairing
 from safeswap.methods.swap import Swap, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

@@ -21,12 +21,11 @@ import pytest
 from tests.studies import small_data
 
 import safeswap as ss
-from safeswap.io.public_study import BANDS
-from safeswap.io.report import study_report
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import StudySpec
-from safeswap.search.run import run_study
+from safeswap.reports.study import BANDS, study_report
+from safeswap.study.run import run_study
 
 NAMES = ("region", "sector", "status", "class")
 RECORDS = 604

@@ -11,9 +11,8 @@ from tests.browser.opened import opened
 
 from safeswap import datasets, workflow
 from safeswap.charts.confidentiality import plot_html
-from safeswap.model.confidentiality import ConfidentialityPlot
+from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.microdata import Microdata
-from safeswap.model.policy import Policy
 from safeswap.model.schema import Attribute, Kind, Schema
 
 KEYS = ("turnover", "employees")

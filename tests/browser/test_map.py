@@ -6,8 +6,8 @@ from tests.browser.opened import opened
 from tests.studies import cps_study, hostile_study, impossible_study, published_study
 
 from safeswap.charts.map import map_html
-from safeswap.charts.plotly_script import KINDS
-from safeswap.charts.protocol import TABLE_MEASURES
+from safeswap.charts.points import TABLE_MEASURES
+from safeswap.charts.scripts import KINDS
 
 
 @pytest.fixture(scope="module")

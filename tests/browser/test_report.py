@@ -4,7 +4,7 @@ import pytest
 from tests.browser.opened import opened
 from tests.studies import cps_study, hostile_study
 
-from safeswap.io.report import write_study_report
+from safeswap.reports.study import write_study_report
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from safeswap.methods.numeric.spec import MicroaggregationSpec, NoiseSpec, PramSpec, RankSwapSpec, TopBottomSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
-from safeswap.model.numeric_spec import MicroaggregationSpec, NoiseSpec, PramSpec, RankSwapSpec, TopBottomSpec
 from safeswap.model.schema import Attribute, Kind, Schema
 
 NUMBER_TEXTS = ("0", "7", "007", "1.50", "1.5", "-3", "-0", "1e3", "12345678.25", "0.001", "99")

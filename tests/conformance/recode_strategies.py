@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from safeswap.model.levels import level_texts
+from safeswap.methods.recode.method import RecodeSpec
 from safeswap.model.microdata import Microdata
-from safeswap.model.recode_spec import RecodeSpec
-from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 
 NUMBERS = st.sampled_from(["1", "2", "2.50", "-7", "0", "1e3", "0012", "-1"])
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError
-from safeswap.methods.safe import Safe
+from safeswap.methods.safe.records.method import Safe
+from safeswap.methods.safe.spec import SafeSpec
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.safe_spec import SafeSpec
 from safeswap.model.schema import Attribute, Kind, Schema
 
 

@@ -17,8 +17,8 @@ from tests.conformance import recode_strategies as recode
 from tests.conformance import safe_strategies as safe
 from tests.conformance import suppress_strategies as suppress
 
-from safeswap.model.edit_1990_spec import Edit1990Spec
-from safeswap.model.edit_spec import EditTargetedSpec
+from safeswap.methods.edit_1990.spec import Edit1990Spec
+from safeswap.methods.edit_targeted.method import EditTargetedSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import MaskSpec, SwapSpec, Targeting

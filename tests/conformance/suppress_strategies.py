@@ -9,10 +9,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from safeswap.engines.memory import MemoryEngine
-from safeswap.methods.suppress import Suppress
+from safeswap.methods.suppress.method import Suppress, SuppressSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.suppress_spec import SuppressSpec
 
 
 def is_possible(tried: tuple[Microdata, SuppressSpec]) -> bool:

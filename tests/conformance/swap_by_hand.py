@@ -12,7 +12,7 @@ import networkx as nx
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tests.conformance.strategies import values_of
 
-from safeswap.kernels.keyed import derive
+from safeswap.arrays.keyed import derive
 from safeswap.methods.swap import stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

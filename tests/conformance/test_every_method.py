@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import CASES, Tried
 
 from safeswap import engines, registry
+from safeswap.arrays import threads
 from safeswap.engines.base import Engine
-from safeswap.kernels import threads
 from safeswap.methods.base import Method
+from safeswap.model.audit import undo
 from safeswap.model.invariant import verify
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.undo import undo
 
 KEY = Key(bytes(range(32)))
 

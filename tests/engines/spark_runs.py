@@ -15,8 +15,8 @@ from tests.engines.specs import KEY, SCHEMA, census, records_of, spec_of, write_
 
 from safeswap import registry, workflow
 from safeswap.engines.memory import MemoryEngine
-from safeswap.engines.spark_session import own_session
-from safeswap.io.parquet_files import open_parquet
+from safeswap.engines.spark.session import own_session
+from safeswap.files.parquet import open_parquet
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from safeswap import datasets
-from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.key import Key
 from safeswap.model.spec import SwapSpec
 

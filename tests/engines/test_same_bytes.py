@@ -16,12 +16,12 @@ from tests.conformance.strategies import Tried, swap_inputs
 from tests.engines.specs import EDITS, KEY, SCHEMA, SPECS, census, records_of, spec_of, write_parts
 
 from safeswap import registry, workflow
-from safeswap.engines.duckdb_households import DuckDBHouseholds
+from safeswap.arrays import threads as kernel_threads
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, InputError
-from safeswap.io.parquet_files import open_parquet
-from safeswap.kernels import threads as kernel_threads
-from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.files.parquet import open_parquet
+from safeswap.methods.edit_1990.on_duckdb import DuckDBHouseholds
+from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema

@@ -24,9 +24,9 @@ MASK = """
 import sys
 from pathlib import Path
 from safeswap import datasets, workflow
-from safeswap.engines.spark_session import own_session
+from safeswap.engines.spark.session import own_session
 from safeswap.errors import SafeswapError
-from safeswap.io import spark_files
+from safeswap.on_disk import spark as spark_files
 
 def noticed(*arguments):
     assert any(part.glob("part-*.parquet") for part in folder.glob(".safeswap-*"))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from safeswap import datasets
-from safeswap.io.write import write_csv
+from safeswap.files.write import write_csv
 
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "cps8d_facts.json").read_text())
 DATA = datasets.cps8d()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import safeswap
-from safeswap.kernels import cells, divergence
+from safeswap.arrays import cells, divergence
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from safeswap import datasets
-from safeswap.kernels.dominance import undominated
+from safeswap.arrays.dominance import undominated
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.search.run import run_study
+from safeswap.study.run import run_study
 
 REPLICATES = 20
 RATES = (0.01, 0.02, 0.10)

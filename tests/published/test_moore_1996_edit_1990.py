@@ -10,7 +10,7 @@ import pytest
 
 import safeswap as ss
 from safeswap import datasets
-from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from tests.dwellings import KEY, column, edit, microdata
 
+from safeswap.arrays import bias, divergence
 from safeswap.datasets.housing_survey import HOUSING_ITEMS, HOUSING_KEYS, synthetic_housing_survey
-from safeswap.kernels import bias, divergence
-from safeswap.measures.bias import default_levels, percentage_bias
-from safeswap.measures.bias_figures import bias_bounds
-from safeswap.methods.near_optimal import near_optimal_order
-from safeswap.model.edit_spec import EditTargetedSpec
+from safeswap.measures.utility.bias import bias_bounds, default_levels, percentage_bias
+from safeswap.methods.edit_targeted.method import EditTargetedSpec
+from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
-from safeswap.search.thinning import thin_to
+from safeswap.workflow.thinning import thin_to
 
 PAPER = json.loads((Path(__file__).parent / "data" / "moore_1996.json").read_text())
 TABLE_5 = PAPER["table_5"]

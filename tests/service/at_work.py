@@ -10,12 +10,12 @@ from sqlalchemy import select
 from tests.service.serving import Running
 
 from safeswap.errors import SafeswapError
-from safeswap.service.database import new_id
-from safeswap.service.jobs import Claim, Queue
+from safeswap.service.keeping.database import new_id
+from safeswap.service.keeping.tables import projects
 from safeswap.service.state import Service
-from safeswap.service.tables import projects
 from safeswap.service.tasks import find, hooks
 from safeswap.service.tasks.context import Context
+from safeswap.service.work.jobs import Claim, Queue
 
 SPEC = {"method": "swap", "swap": ["tenure"], "fixed": ["region"], "rate": 0.2}
 

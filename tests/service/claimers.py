@@ -19,10 +19,10 @@ from pathlib import Path
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
-from safeswap.service.database import Database, open_database
-from safeswap.service.jobs import Claim, Queue
+from safeswap.service.keeping.database import Database, open_database
+from safeswap.service.keeping.tables import jobs
 from safeswap.service.settings import Settings
-from safeswap.service.tables import jobs
+from safeswap.service.work.jobs import Claim, Queue
 
 
 class NaiveQueue(Queue):

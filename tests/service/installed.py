@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from safeswap.service import auditlog
-from safeswap.service.database import Database, new_id, now, open_database
-from safeswap.service.migrate import upgrade
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.database import Database, new_id, now, open_database
+from safeswap.service.keeping.migrate import upgrade
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import projects, users
+from safeswap.service.keeping.vault import make_master_key, open_vault
 from safeswap.service.settings import Settings
-from safeswap.service.store import Store
-from safeswap.service.tables import projects, users
-from safeswap.service.vault import make_master_key, open_vault
 
 
 def settings_in(folder: Path, **given: Any) -> Settings:

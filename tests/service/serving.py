@@ -17,13 +17,14 @@ from fastapi import FastAPI
 from sqlalchemy import insert, select
 from tests.service.installed import database_of, settings_in
 
-from safeswap.service import accounts, sessions, tokens
 from safeswap.service.app import create_app
-from safeswap.service.database import new_id, now
+from safeswap.service.keeping.database import new_id, now
+from safeswap.service.keeping.tables import members, projects, users
+from safeswap.service.people import accounts, sessions
+from safeswap.service.people import sessions as tokens
+from safeswap.service.people.start_tokens import StartTokens
 from safeswap.service.settings import Settings
-from safeswap.service.start_tokens import StartTokens
 from safeswap.service.state import Service
-from safeswap.service.tables import members, projects, users
 
 PASSWORD = "three blind mice run"
 ROLES = {

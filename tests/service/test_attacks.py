@@ -15,12 +15,13 @@ from sqlalchemy import delete, select, update
 from tests.service.at_work import Case, do_jobs, masking_of, project_with_data, survey
 from tests.service.serving import Running, running
 
-from safeswap.service import datacache, folders
 from safeswap.service.app import create_app
-from safeswap.service.leftovers import free_projects
-from safeswap.service.paging import write_cursor
+from safeswap.service.http.paging import write_cursor
+from safeswap.service.keeping import store
+from safeswap.service.keeping.store import free_projects
+from safeswap.service.keeping.tables import jobs, projects
 from safeswap.service.settings import Limits
-from safeswap.service.tables import jobs, projects
+from safeswap.service.work import datacache
 
 API = "/api/v1"
 
@@ -165,8 +166,8 @@ def test_a_path_that_becomes_a_link_after_it_was_looked_at_leads_nowhere(here, s
 
 
 def test_a_path_with_two_points_is_not_opened(shared):
-    assert folders.opened_in(shared / ".." / "x.csv", (shared,)) is None
-    assert folders.opened_in(shared, (shared,)) is None
+    assert store.opened_in(shared / ".." / "x.csv", (shared,)) is None
+    assert store.opened_in(shared, (shared,)) is None
 
 
 def test_a_file_that_does_not_say_how_large_it_is_still_meets_the_quota(here, monkeypatch):
@@ -203,7 +204,7 @@ def test_an_archive_of_webswap_cannot_name_files_elsewhere(here, tmp_path, key):
 
 
 def test_a_file_that_is_exchanged_while_it_is_downloaded_does_not_leave(here, monkeypatch):
-    from safeswap.service import releases
+    from safeswap.service.work import releases
 
     case = Case(here, seed=31)
     assert case.approve(case.olga).status_code == 200

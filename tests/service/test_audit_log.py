@@ -11,10 +11,10 @@ from sqlalchemy import Connection, delete, insert, select, update
 from tests.service.installed import database_of, settings_in
 from tests.service.serving import Running, running
 
-from safeswap.service import auditlog
-from safeswap.service.auditlog import Anchor
-from safeswap.service.database import Database, open_database
-from safeswap.service.tables import audit_log
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.auditlog import Anchor
+from safeswap.service.keeping.database import Database, open_database
+from safeswap.service.keeping.tables import audit_log
 
 Tamper = Callable[[Connection], object]
 

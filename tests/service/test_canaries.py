@@ -47,7 +47,7 @@ def told(tmp_path_factory):
         settings = here.service.settings
         with log.open("wb") as errors:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "safeswap.service.worker"],
+                [sys.executable, "-m", "safeswap.service.work.worker"],
                 stderr=errors,
                 stdout=errors,
                 env=_environment(settings),

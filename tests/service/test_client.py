@@ -11,8 +11,7 @@ import pytest
 from tests.service.at_work import SPEC, do_jobs, survey
 from tests.service.serving import PASSWORD, Running
 
-from safeswap.service.client import Client, Refused
-from safeswap.service.client_connection import Connection
+from safeswap.service.client import Client, Connection, Refused
 
 KEYS = {"keys": ["region", "tenure", "age"], "up_to": 2}
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from tests.service.at_work import do_jobs, masking_of, project_with_data, request_of
 from tests.service.serving import Running, running
 
-from safeswap.service.tables import audit_log
+from safeswap.service.keeping.tables import audit_log
 
 SCOPES = ("read", "write", "release")
 

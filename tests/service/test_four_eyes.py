@@ -17,9 +17,9 @@ from tests.service.serving import Running, running
 
 from safeswap import workflow
 from safeswap.errors import InputError
-from safeswap.service import auditlog
-from safeswap.service.ledger import ELSEWHERE
-from safeswap.service.tables import jobs, ledger, members, projects, releases, results
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.ledger import ELSEWHERE
+from safeswap.service.keeping.tables import jobs, ledger, members, projects, releases, results
 from safeswap.service.tasks.release import record_context
 
 

@@ -13,11 +13,11 @@ from fastapi import Depends, FastAPI, Request
 from tests.service.serving import Running, running, settings_of
 
 from safeswap.errors import ERROR_CLASSES, InternalError
-from safeswap.service import contract
 from safeswap.service.app import create_app
-from safeswap.service.headers import SMALL_BODY
-from safeswap.service.problems import MEDIA_TYPE
-from safeswap.service.roles import allow
+from safeswap.service.http import contract
+from safeswap.service.http.headers import SMALL_BODY
+from safeswap.service.http.problems import MEDIA_TYPE
+from safeswap.service.people.roles import allow
 
 SECRET = "Mr-Miller-of-12-High-Street"
 

@@ -18,9 +18,9 @@ from sqlalchemy import select
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
 from safeswap import datasets, workflow
-from safeswap.service.jobs import Queue
-from safeswap.service.store import Store
-from safeswap.service.tables import results
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import results
+from safeswap.service.work.jobs import Queue
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").is_dir(), reason="NOT TESTED: which process does a job is found out from /proc"

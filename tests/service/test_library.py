@@ -268,9 +268,9 @@ def test_a_file_that_cannot_be_read_leaves_the_project_with_the_data_it_had(benc
 def test_the_typed_client_speaks_the_contract(bench, tmp_path):
     (tmp_path / "cps.csv").write_bytes(bench.text)
     with bench.town.service.database.write() as connection:
-        from safeswap.service import tokens
+        from safeswap.service.people import sessions
 
-        _, secret = tokens.make(
+        _, secret = sessions.make(
             connection, user_id=bench.town.user_id("ana"), name="client", scopes=("read", "write"), days=1
         )
     with Client(bench.town.address, token=secret) as client:

@@ -12,9 +12,10 @@ from tests.service.serving import Running, running
 from typer.testing import CliRunner
 
 from safeswap.cli.admin import admin
-from safeswap.service import auditlog, log_check
-from safeswap.service.database import Database, open_database
-from safeswap.service.tables import audit_log, releases
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping import auditlog as log_check
+from safeswap.service.keeping.database import Database, open_database
+from safeswap.service.keeping.tables import audit_log, releases
 
 
 def rewrite(database: Database, key: bytes | None) -> None:

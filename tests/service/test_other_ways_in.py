@@ -21,7 +21,7 @@ from joserfc.jwk import ECKey, RSAKey
 from tests.service.serving import Running, running
 
 from safeswap.errors import SpecError
-from safeswap.service import oidc
+from safeswap.service.people import oidc
 from safeswap.service.settings import OpenIdConnect
 
 SESSION = "/api/v1/session"

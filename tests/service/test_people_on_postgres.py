@@ -13,8 +13,9 @@ from tests.service.at_work import Case, masking_of, request_of
 from tests.service.postgres import Cluster, programs
 from tests.service.serving import PASSWORD, Running, running
 
-from safeswap.service import auditlog, throttle
-from safeswap.service.tables import ledger, projects
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.tables import ledger, projects
+from safeswap.service.people import accounts
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_log_in_throttling_and_pages_work_there_too(office: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "now", lambda: 1e9)
+    monkeypatch.setattr(accounts, "now", lambda: 1e9)
     clients = [office.client() for _ in range(7)]
 
     def attempt(client: httpx.Client) -> int:

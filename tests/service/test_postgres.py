@@ -15,13 +15,13 @@ from tests.service.claiming import check_none_twice_none_lost, start
 from tests.service.installed import add_project, add_user, database_of, settings_in
 from tests.service.postgres import Cluster, programs
 
-from safeswap.service.database import open_database
-from safeswap.service.jobs import Queue
-from safeswap.service.migrate import check, newest, upgrade
+from safeswap.service.keeping.database import open_database
+from safeswap.service.keeping.migrate import check, newest, upgrade
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import metadata, projects
 from safeswap.service.settings import Settings
-from safeswap.service.store import Store
-from safeswap.service.tables import metadata, projects
-from safeswap.service.worker import Worker
+from safeswap.service.work.jobs import Queue
+from safeswap.service.work.worker import Worker
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,9 +12,9 @@ from tests.service.at_work import do_jobs, masking_of, project_with_data
 from tests.service.serving import Running, running
 
 from safeswap import workflow
-from safeswap.service.problems import Unavailable
+from safeswap.service.http.problems import Unavailable
 from safeswap.service.settings import Limits
-from safeswap.service.turns import Turns
+from safeswap.service.work.turns import Turns
 
 API = "/api/v1"
 KEYS = {"keys": ["region", "tenure", "age"], "up_to": 2}

@@ -11,12 +11,12 @@ from fastapi import Depends, FastAPI, Response
 from sqlalchemy import select, update
 from tests.service.serving import Running, running
 
-from safeswap.service import idempotency
-from safeswap.service.callers import Caller
-from safeswap.service.paging import write_cursor
-from safeswap.service.problems import Conflict
-from safeswap.service.roles import allow
-from safeswap.service.tables import replies
+from safeswap.service.http import etags
+from safeswap.service.http.paging import write_cursor
+from safeswap.service.http.problems import Conflict
+from safeswap.service.keeping.tables import replies
+from safeswap.service.people.callers import Caller
+from safeswap.service.people.roles import allow
 
 DONE: list[Any] = []
 GO_ON = threading.Event()
@@ -119,7 +119,7 @@ def test_a_claim_that_a_killed_server_left_does_not_last(counting: Running) -> N
     client.post("/count", json={}, headers=key)
     mine = replies.c.key == "five"
     with counting.service.database.write() as connection:
-        past = replies.c.created_at - idempotency.ABANDONED_SECONDS - 1
+        past = replies.c.created_at - etags.ABANDONED_SECONDS - 1
         connection.execute(update(replies).where(mine).values(status=None, created_at=past))
     assert client.post("/count", json={}, headers=key).status_code == 202
     assert len(DONE) == 2

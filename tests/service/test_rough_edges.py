@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from safeswap.cli.app import app
 from safeswap.errors import InternalError
 from safeswap.service import routes
-from safeswap.service.database import check_file, open_database
-from safeswap.service.running import _settings_file
+from safeswap.service.keeping.database import check_file, open_database
 from safeswap.service.state import open_service
+from safeswap.service.work.running import _settings_file
 
 BAD_NAMES = ["a\x00b", "a\r\nb", "a\nb", "a\u202eb", "a\u2066b", "a\u200eb", "a\u2028b"]
 

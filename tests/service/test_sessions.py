@@ -12,10 +12,11 @@ import pytest
 from sqlalchemy import delete, select, update
 from tests.service.serving import PASSWORD, Running, running
 
-from safeswap.service import sessions, throttle
-from safeswap.service.start_tokens import StartTokens
-from safeswap.service.tables import log_ins, users
-from safeswap.service.tables import sessions as session_table
+from safeswap.service.keeping.tables import log_ins, users
+from safeswap.service.keeping.tables import sessions as session_table
+from safeswap.service.people import accounts as throttle
+from safeswap.service.people import sessions
+from safeswap.service.people.start_tokens import StartTokens
 
 SESSION = "/api/v1/session"
 
@@ -191,7 +192,7 @@ def test_an_unknown_name_is_refused_in_the_same_words_and_after_the_same_work(
 ) -> None:
     from argon2 import PasswordHasher
 
-    from safeswap.service import accounts
+    from safeswap.service.people import accounts
 
     compared = []
     verify = PasswordHasher.verify

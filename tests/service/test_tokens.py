@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 from tests.service.serving import Running
 
-from safeswap.service.tables import tokens
+from safeswap.service.keeping.tables import tokens
 
 TOKENS, SESSION = "/api/v1/tokens", "/api/v1/session"
 

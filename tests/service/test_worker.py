@@ -17,19 +17,19 @@ from sqlalchemy import select, update
 from tests.service.hard_jobs import CANARY
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
-from safeswap.service.database import Database
-from safeswap.service.jobs import Queue
+from safeswap.service.keeping.database import Database
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import jobs, results
 from safeswap.service.settings import Limits, Settings
-from safeswap.service.store import Store
-from safeswap.service.tables import jobs, results
-from safeswap.service.worker import Worker
+from safeswap.service.work.jobs import Queue
+from safeswap.service.work.worker import Worker
 
 HERE = ("tests.service.hard_jobs",)
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import signal, sys
 from safeswap.service.settings import Settings
-from safeswap.service.worker import Worker
+from safeswap.service.work.worker import Worker
 parent = int(sys.argv[2]) if len(sys.argv) > 2 else None
 worker = Worker(Settings.model_validate_json(sys.argv[1]), packages=["tests.service.hard_jobs"], parent=parent)
 signal.signal(signal.SIGTERM, worker.stop)
@@ -90,7 +90,7 @@ def is_gone(pid: int) -> bool:
 
 
 def namespaces_are_allowed() -> bool:
-    program = "from safeswap.service import confine; raise SystemExit(not confine._own_namespace())"
+    program = "from safeswap.service.work import confine; raise SystemExit(not confine._own_namespace())"
     return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -240,7 +240,7 @@ def test_a_kind_of_job_that_a_worker_does_not_know_is_left_to_others(place):
 
 NO_SOCKETS = """
 import ctypes, errno, os, socket, sys
-from safeswap.service import confine
+from safeswap.service.work import confine
 for name in sys.argv[1:]:
     setattr(confine, name, lambda: False)
 means = confine.without_network()
@@ -276,7 +276,7 @@ def test_no_socket_can_be_made_whatever_the_system_allows(missing, means):
 
 
 def test_signal_numbers_have_reasons():
-    from safeswap.service.process import reason_of
+    from safeswap.service.work.process import reason_of
 
     assert [reason_of(-number)[1] for number in (signal.SIGKILL, signal.SIGTERM)] == [True, True]
     assert [reason_of(-number)[1] for number in (signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV)] == [False] * 3

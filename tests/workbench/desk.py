@@ -17,12 +17,12 @@ from tests.chromium import PATIENCE
 from tests.service.installed import database_of, settings_in
 from tests.service.serving import PASSWORD, listen, password_hash
 
-from safeswap.service import accounts
 from safeswap.service.app import API, create_app
 from safeswap.service.client import Client
-from safeswap.service.running import workers_beside
+from safeswap.service.people import accounts
+from safeswap.service.people.start_tokens import StartTokens
 from safeswap.service.settings import Settings
-from safeswap.service.start_tokens import StartTokens
+from safeswap.service.work.running import workers_beside
 from safeswap.workbench import add_workbench
 
 PEOPLE = {"ana": "analyst", "olga": "officer", "vera": "viewer"}

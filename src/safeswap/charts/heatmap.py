@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safeswap.charts.paper import STYLE, png_of, svg_of
-from safeswap.charts.protocol import TABLE_MEASURES, StudyLike
-from safeswap.charts.theme import LIGHT, measure_title, shortened
+from safeswap.charts.points import TABLE_MEASURES, StudyLike
+from safeswap.charts.theme import LIGHT, STYLE, measure_title, png_of, shortened, svg_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ def heatmap_figure(study: StudyLike, candidate: int, *, measure: str = "hellinge
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.search.run import run_study
+    >>> from safeswap.study.run import run_study
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
     >>> heatmap_figure(study, 0, measure="adV").axes[0].get_title()
     "change of Cramér's V"

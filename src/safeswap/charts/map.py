@@ -9,11 +9,341 @@ from __future__ import annotations
 import gzip
 import html
 from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload
-from safeswap.charts.protocol import ChoiceLike, StudyLike
+from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
-from safeswap.charts.static_map import map_figure, map_png, map_svg
+from safeswap.charts.theme import LIGHT, STYLE, png_of, shortened, svg_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+# Where labels go: as many as fit without covering each other, the important ones first.
+
+MOST_LABELS = 150
+_NARROW, _WIDE, _LINE = 5.6, 8.2, 9.0  # widths of characters and height of a line of 8-point text, in points
+
+Across = Literal["left", "center", "right"]
+Along = Literal["bottom", "center", "top"]
+
+Position = tuple[Across, Along]
+
+# Below and left of the frontier nothing can be, so important labels are best there; the others look away from it.
+_BELOW: tuple[Position, ...] = (
+    ("right", "top"),
+    ("right", "center"),
+    ("center", "top"),
+    ("left", "top"),
+    ("left", "bottom"),
+    ("left", "center"),
+    ("center", "bottom"),
+    ("right", "bottom"),
+)
+_ABOVE: tuple[Position, ...] = (
+    ("left", "bottom"),
+    ("left", "center"),
+    ("center", "bottom"),
+    ("left", "top"),
+    ("right", "bottom"),
+    ("center", "top"),
+    ("right", "center"),
+    ("right", "top"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A point in the plane, in points of 1/72 inch, and what it is called."""
+
+    x: float
+    y: float
+    text: str
+    important: bool = False
+    ringed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A place for a label: how it is aligned, and how far from its mark."""
+
+    across: Across
+    along: Along
+    offset: tuple[float, float]
+    box: tuple[float, float, float, float]
+
+
+def placed(marks: Sequence[Mark], *, within: tuple[float, float, float, float]) -> list[Spot | None]:
+    """A spot for each mark, or None where none is free. Marks are served in their order.
+
+    A label covers no other label and stays inside; it covers no mark either, unless it is important, cannot help it and
+    the mark is not.
+
+    >>> here = [Mark(x=50, y=50, text="AB"), Mark(x=50, y=50, text="CD"), Mark(x=500, y=50, text="out")]
+    >>> [spot and (spot.across, spot.along) for spot in placed(here, within=(0, 0, 100, 100))]
+    [('left', 'bottom'), ('left', 'top'), None]
+    """
+    spots: list[Spot | None] = []
+    for mark in marks:
+        taken = [spot.box for spot in spots if spot is not None]
+        spots.append(_free_spot(mark, marks, taken, within) if len(taken) < MOST_LABELS else None)
+    return spots
+
+
+def _free_spot(
+    mark: Mark, marks: Sequence[Mark], taken: list[tuple[float, float, float, float]], within: tuple[float, ...]
+) -> Spot | None:
+    second = None
+    for across, along in _BELOW if mark.important else _ABOVE:
+        spot = _spot(mark, across, along)
+        left, low, right, high = spot.box
+        if left < within[0] or low < within[1] or right > within[2] or high > within[3]:
+            continue
+        if any(a < right and left < c and b < high and low < d for a, b, c, d in taken):
+            continue
+        covered = [
+            m
+            for m in marks
+            if (m.x, m.y) != (mark.x, mark.y) and left - 2 < m.x < right + 2 and low - 2 < m.y < high + 2
+        ]
+        if not covered:
+            return spot
+        if not any(m.important for m in covered):
+            second = second or spot
+    return second if mark.important else None
+
+
+def _spot(mark: Mark, across: Across, along: Along) -> Spot:
+    gap = (9.0 if mark.ringed else 5.0 if mark.important else 3.5) * (0.8 if "center" not in (across, along) else 1.0)
+    width = sum(_WIDE if sign in "MWmw…@%" else _NARROW for sign in mark.text) * (1.12 if mark.important else 1.0)
+    dx = {"left": gap, "center": 0.0, "right": -gap}[across]
+    dy = {"bottom": gap, "center": 0.0, "top": -gap}[along]
+    left = mark.x + dx - {"left": 0.0, "center": width / 2, "right": width}[across]
+    low = mark.y + dy - {"bottom": 0.0, "center": _LINE / 2, "top": _LINE}[along]
+    return Spot(across=across, along=along, offset=(dx, dy), box=(left, low, left + width, low + _LINE))
+
+
+def _holds(box: tuple[float, float, float, float], mark: Mark) -> bool:
+    left, low, right, high = box
+    return left - 2 < mark.x < right + 2 and low - 2 < mark.y < high + 2
+
+
+# The map as a picture for a paper: SVG or PNG, the same bytes every time.
+
+MOST_DOTS = 20_000
+_MARKERS = ("o", "^", "D", "p", "*", "h", "P", "X")
+
+
+def map_figure(
+    study: StudyLike | Points,
+    *,
+    choice: ChoiceLike | None = None,
+    risk: str | None = None,
+    distortion: str | None = None,
+    by_rate: bool = False,
+    size: tuple[float, float] | None = None,
+    halo: bool = True,
+) -> Figure:
+    """The map as a figure of matplotlib, to be altered and saved at will; ``by_rate`` gives each rate a panel.
+
+    ``halo`` sets labels off from what is behind them; in SVG such labels are shapes and no text.
+
+    >>> from safeswap import datasets, Key
+    >>> from safeswap.model.study import StudySpec
+    >>> from safeswap.study.run import run_study
+    >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
+    >>> [axes.get_xlabel() for axes in map_figure(study).axes]
+    ['Distortion: Hellinger distance']
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Empty
+
+    points = study if isinstance(study, Points) else points_of(study, risk=risk, distortion=distortion, choice=choice)
+    rates: list[float | None] = [*points.distinct_rates()] if by_rate else [None]
+    with rc_context(STYLE):
+        figure = Empty(figsize=size or (8.0 if not by_rate else 5.2 * len(rates), 5.6), layout="constrained")
+        panels = figure.subplots(1, max(1, len(rates)), squeeze=False)[0]
+        for axes, rate in zip(panels, rates or [None], strict=True):
+            _draw(axes, points, rate)
+        figure.canvas.draw()  # settles the layout, from which the labels are placed
+        for axes, rate in zip(panels, rates or [None], strict=True):
+            _label(axes, points, rate, halo=halo)
+    return figure
+
+
+def map_svg(study: StudyLike | Points, *, text_as_paths: bool = True, **options: Any) -> str:
+    """The map as SVG. Text as paths looks the same everywhere; text as text can be searched. See :func:`map_figure`."""
+    return svg_of(map_figure(study, halo=text_as_paths, **options), text_as_paths=text_as_paths)
+
+
+def map_png(study: StudyLike | Points, *, dpi: int = 200, **options: Any) -> bytes:
+    """The map as PNG. See :func:`map_figure` for the options."""
+    return png_of(map_figure(study, **options), dpi=dpi)
+
+
+def _rows(points: Points, rate: float | None) -> Any:
+    if rate is None or points.rates is None:
+        return np.arange(len(points))
+    return np.flatnonzero(np.isclose(points.rates, rate))
+
+
+def _draw(axes: Axes, points: Points, rate: float | None) -> None:
+    rows = _rows(points, rate)
+    colours = _colours(points)
+    if points.cloud is not None:
+        dots = np.flatnonzero(np.isin(points.cloud.point, rows))[:: max(1, len(points.cloud.point) // MOST_DOTS)]
+        axes.scatter(
+            points.cloud.distortion[dots],
+            points.cloud.risk[dots],
+            c=colours[points.cloud.point[dots]].tolist(),
+            s=5,
+            alpha=min(0.35, 12 / len(dots) ** 0.5) if len(dots) else 1.0,
+            linewidths=0,
+            zorder=1,
+            rasterized=len(dots) > 2_000,
+        )
+    for each in points.distinct_rates() if rate is None else [rate]:
+        own = points.frontier(each)
+        if len(own):
+            axes.plot(points.distortion[own], points.risk[own], color=colours[own[0]], linewidth=1.0, zorder=2)
+    best = points.frontier(rate)
+    axes.plot(points.distortion[best], points.risk[best], color=LIGHT.ink, linewidth=2.0, zorder=3)
+    _draw_points(axes, points, np.setdiff1d(rows, best), colours)
+    axes.scatter(
+        points.distortion[best],
+        points.risk[best],
+        c=colours[best].tolist(),
+        s=46,
+        marker="s",
+        edgecolors=LIGHT.ink,
+        linewidths=1.1,
+        zorder=5,
+    )
+    if points.chosen is not None and points.chosen in rows:
+        where = points.distortion[points.chosen], points.risk[points.chosen]
+        axes.scatter(*where, s=230, marker="o", facecolors="none", edgecolors=LIGHT.gain, linewidths=2.2, zorder=6)
+    _furnish(axes, points, rate)
+
+
+def _draw_points(axes: Axes, points: Points, rows: Any, colours: Any) -> None:
+    kinds = list(dict.fromkeys(points.constraints))
+    for i, kind in enumerate(kinds):
+        own = [row for row in rows if points.constraints[row] == kind]
+        axes.scatter(
+            points.distortion[own],
+            points.risk[own],
+            c=colours[own].tolist(),
+            s=24,
+            marker=_MARKERS[i % len(_MARKERS)],
+            linewidths=0,
+            alpha=0.9,
+            zorder=4,
+        )
+
+
+def _furnish(axes: Axes, points: Points, rate: float | None) -> None:
+    from matplotlib.lines import Line2D
+
+    axes.set_xlabel(f"Distortion: {points.distortion_title}")
+    axes.set_ylabel(f"Risk: {points.risk_title}")
+    axes.grid(visible=True, color=LIGHT.line, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(0.06)
+    if not len(points):
+        axes.text(0.5, 0.5, "No candidate could be made", ha="center", color=LIGHT.muted, transform=axes.transAxes)
+        return
+    if rate is not None:
+        axes.set_title(f"rate {rate:g}", fontsize=11)
+        return
+    rates = points.distinct_rates()
+    keys = [_key("o", colour, f"rate {r:g}") for r, colour in zip(rates, LIGHT.rate_colours(len(rates)), strict=True)]
+    kinds = list(dict.fromkeys(points.constraints))
+    if len(kinds) > 1:
+        keys += [
+            _key(_MARKERS[i % 8], LIGHT.muted, shortened(kind or "no constraint", 40)) for i, kind in enumerate(kinds)
+        ]
+    keys.append(Line2D([], [], color=LIGHT.ink, linewidth=2, marker="s", markerfacecolor="white", label="frontier"))
+    if points.chosen is not None:
+        keys.append(_key("o", "none", "chosen", edge=LIGHT.gain))
+    # Above the axes, where no point can be.
+    axes.legend(
+        handles=keys,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=6,
+        frameon=False,
+        fontsize=9,
+        handletextpad=0.3,
+        columnspacing=1.4,
+    )
+
+
+def _key(marker: str, colour: str, label: str, *, edge: str = "none") -> Any:
+    from matplotlib.lines import Line2D
+
+    size = 11 if edge != "none" else 6
+    return Line2D(
+        [], [], linestyle="none", marker=marker, markerfacecolor=colour, markeredgecolor=edge, markeredgewidth=2,
+        markersize=size, label=label,
+    )  # fmt: skip
+
+
+def _colours(points: Points) -> Any:
+    """A colour per point, by its rate."""
+    rates = points.distinct_rates()
+    if points.rates is None:
+        return np.full(len(points), LIGHT.accent, dtype=object)
+    colours = np.full(len(points), LIGHT.other, dtype=object)
+    for rate, colour in zip(rates, LIGHT.rate_colours(len(rates)), strict=True):
+        colours[np.isclose(points.rates, rate)] = colour
+    return colours
+
+
+def _label(axes: Axes, points: Points, rate: float | None, *, halo: bool) -> None:
+    from matplotlib.patheffects import withStroke
+
+    rows = _rows(points, rate)
+    best = [int(i) for i in points.frontier(rate)]
+    chosen = [points.chosen] if points.chosen is not None and points.chosen in rows else []
+    order = list(dict.fromkeys([*chosen, *best, *(int(i) for i in rows)]))
+    scale = 72 / axes.figure.get_dpi()
+    where = axes.transData.transform(np.column_stack([points.distortion, points.risk])) * scale
+    frame = axes.get_window_extent()
+    within = (frame.x0 * scale, frame.y0 * scale, frame.x1 * scale, frame.y1 * scale)
+    marks = [
+        Mark(
+            x=where[i, 0],
+            y=where[i, 1],
+            text=shortened(points.labels[i], 16),
+            important=i in best,
+            ringed=i == points.chosen,
+        )
+        for i in order
+    ]
+    effects = [withStroke(linewidth=2.0, foreground="white")] if halo else []
+    for i, spot in zip(order, placed(marks, within=within), strict=True):
+        if spot is not None:
+            axes.annotate(
+                marks[order.index(i)].text,
+                (points.distortion[i], points.risk[i]),
+                xytext=spot.offset,
+                textcoords="offset points",
+                ha=spot.across,
+                va=spot.along,
+                fontsize=8,
+                fontweight="bold" if i in best else "normal",
+                color=LIGHT.ink if i in best else LIGHT.muted,
+                zorder=7,
+                path_effects=effects,
+            )
+
 
 __all__ = ["POLICY", "map_figure", "map_fragment", "map_html", "map_png", "map_svg"]
 
@@ -40,7 +370,7 @@ def map_html(
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.search.run import run_study
+    >>> from safeswap.study.run import run_study
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
     >>> map_html(study).startswith("<!DOCTYPE html>")
     True

@@ -19,11 +19,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays import dominance
+from safeswap.arrays.types import Floats, Int64s
 from safeswap.charts import spec_text, theme
-from safeswap.charts.points import column, describe_specifications, figures, mean_and_spread, specification_numbers
-from safeswap.charts.protocol import TABLE_MEASURES, ChoiceLike, StudyLike
-from safeswap.kernels import dominance
-from safeswap.kernels.types import Floats, Int64s
+from safeswap.charts.points import (
+    TABLE_MEASURES,
+    ChoiceLike,
+    StudyLike,
+    column,
+    describe_specifications,
+    figures,
+    mean_and_spread,
+    specification_numbers,
+)
 
 MOST_REJECTED = 500
 

@@ -40,7 +40,7 @@ def init(
     What is there already stays as it is: the master key is never replaced.
     """
     stated = _settings(settings, store, master_key)
-    from safeswap.service.vault import make_master_key
+    from safeswap.service.keeping.vault import make_master_key
 
     made = not stated.master_key_file.exists()
     if made:
@@ -69,7 +69,8 @@ def add_user(
     master_key: MasterKey = None,
 ) -> None:
     """Add a person. The password is asked for, or read from standard input; it is never an argument."""
-    from safeswap.service import accounts, auditlog
+    from safeswap.service.keeping import auditlog
+    from safeswap.service.people import accounts
 
     if role not in ROLES:
         raise SpecError(f"there is no role {role!r}", code="unknown-role", hint="roles: " + ", ".join(ROLES))
@@ -95,8 +96,10 @@ def set_password(
     """Give a person a new password and end her sessions and tokens."""
     from sqlalchemy import update
 
-    from safeswap.service import accounts, auditlog, sessions, tokens
-    from safeswap.service.tables import users
+    from safeswap.service.keeping import auditlog
+    from safeswap.service.keeping.tables import users
+    from safeswap.service.people import accounts, sessions
+    from safeswap.service.people import sessions as tokens
 
     secret = accounts.hash_password(_password(), name=name)
     with _service(_settings(settings, store, master_key)) as service, service.database.write() as connection:
@@ -119,8 +122,8 @@ def worker(
     console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
 ) -> None:
     """Run one worker, until a signal ends it; on this machine or on another that reaches store and database."""
-    from safeswap.service import worker as process
-    from safeswap.service.vault import open_vault
+    from safeswap.service.keeping.vault import open_vault
+    from safeswap.service.work import worker as process
 
     stated = _settings(settings, store, master_key)
     open_vault(stated)
@@ -138,10 +141,11 @@ def check_log(
     No entry was changed, removed or put in, every approved release stands in it, and the database file is whole. Where
     it ends is noted down only if all is well.
     """
-    from safeswap.service import auditlog, log_check
-    from safeswap.service.database import open_database
-    from safeswap.service.migrate import check
-    from safeswap.service.vault import open_vault
+    from safeswap.service.keeping import auditlog
+    from safeswap.service.keeping import auditlog as log_check
+    from safeswap.service.keeping.database import open_database
+    from safeswap.service.keeping.migrate import check
+    from safeswap.service.keeping.vault import open_vault
 
     stated = _settings(settings, store, master_key)
     anchors = stated.store / auditlog.ANCHORS
@@ -176,7 +180,7 @@ def back_up(
 
     A database on PostgreSQL is left to `pg_dump`: run that first.
     """
-    from safeswap.service.backup import back_up as copy_service
+    from safeswap.service.keeping.backup import back_up as copy_service
 
     told = copy_service(_settings(settings, store, master_key), folder)
     console.say(f"{told['files']:,} files are in {folder}.")
@@ -195,7 +199,7 @@ def restore(
     master_key: MasterKey = None,
 ) -> None:
     """Make the store of a service anew from a backup. A store that is there is never overwritten."""
-    from safeswap.service.backup import restore as copy_back
+    from safeswap.service.keeping.backup import restore as copy_back
 
     files = copy_back(_settings(settings, store, master_key), folder)
     console.say(f"{files:,} files are back. The service needs the master key with which it was made.")
@@ -203,7 +207,7 @@ def restore(
 
 
 def _settings(path: Path | None, store: Path | None, master_key: Path | None) -> Settings:
-    from safeswap.service.running import require_extra
+    from safeswap.service.work.running import require_extra
 
     require_extra()
     from safeswap.service.settings import read_settings

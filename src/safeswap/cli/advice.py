@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, command, reading_options, spec_options
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options, spec_options
 from safeswap.cli.recode import RecipeFile
 from safeswap.errors import InfeasibleError
 from safeswap.model.combination import Combinations

@@ -9,12 +9,11 @@ import typer
 
 from safeswap.cli.assess import read_masked
 from safeswap.cli.console import Console, table
-from safeswap.cli.options import OUTPUT, Force, KeyFile, command, names, reading_options
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, Force, KeyFile, check_outputs, command, names, reading_options
 from safeswap.errors import SpecError
 
 if TYPE_CHECKING:
-    from safeswap.model.confidentiality import ConfidentialityPlot
+    from safeswap.measures.plot.values import ConfidentialityPlot
 
 POLICY = "The policy"
 CATEGORICAL = "Categorical keys"
@@ -81,7 +80,7 @@ def confidentiality(
     their order where the files have none.
     """
     from safeswap import workflow
-    from safeswap.model.policy import Policy
+    from safeswap.measures.plot.values import Policy
 
     outputs = output or []
     inputs = [path for path in (original, released, archive, population) if path is not None]

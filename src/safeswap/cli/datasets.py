@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, command
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command
 from safeswap.errors import SpecError
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 datasets = typer.Typer(
     help="The data sets that come with safeswap.",
@@ -55,7 +54,7 @@ def write(
     """Write a data set to a file."""
     from safeswap import datasets as shipped
     from safeswap import workflow
-    from safeswap.io.schema_file import write_schema as write_schema_file
+    from safeswap.files.schema_file import write_schema as write_schema_file
 
     if name not in shipped.available():
         raise SpecError(

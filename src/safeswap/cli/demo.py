@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from safeswap.cli.console import Console, table
-from safeswap.cli.options import OUTPUT, command
-from safeswap.cli.outputs import check_outputs
-from safeswap.cli.study_words import Bar, frontier_rows, frontier_table
+from safeswap.cli.options import OUTPUT, check_outputs, command
+from safeswap.cli.study import Bar, frontier_rows, frontier_table
 
 # The rates of Gomatam, Karr & Sanil (2003): every choice of one and of two attributes at each, drawn several times.
 RATES = (0.01, 0.02, 0.10)
@@ -35,7 +34,7 @@ def demo(
     chooses one candidate and releases it.
     """
     from safeswap import datasets, workflow
-    from safeswap.io.ledger_file import LedgerFile
+    from safeswap.release.ledger import LedgerFile
 
     check_outputs([output], hint="choose another name with --output, or remove the directory")
     data = datasets.cps8d()

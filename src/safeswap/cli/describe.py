@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, command, reading_options
-from safeswap.cli.outputs import check_outputs
-from safeswap.model.several import several
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options
+from safeswap.model.text import several
 
 
 @command
@@ -34,7 +33,7 @@ def describe(
     A kind with a question mark is a guess. Write the schema, correct it, and give it to the other commands.
     """
     from safeswap import workflow
-    from safeswap.io.schema_file import write_schema as write
+    from safeswap.files.schema_file import write_schema as write
 
     if write_schema is not None:
         check_outputs([write_schema], inputs=[file], force=force)

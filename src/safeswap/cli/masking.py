@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, table
+from safeswap.cli.console import Console, as_options, table
 from safeswap.cli.on_disk import mask_on_disk
-from safeswap.cli.options import OUTPUT, RANDOMNESS, randomness
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, RANDOMNESS, check_outputs, randomness
 from safeswap.cli.scores import say_left_out, score_table
-from safeswap.cli.wording import as_options
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked

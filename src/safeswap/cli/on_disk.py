@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table
-from safeswap.cli.options import randomness
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import check_outputs, randomness
 from safeswap.cli.scores import say_left_out, score_table
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
-    from safeswap.model.masked_file import MaskedFile
+    from safeswap.model.masked import MaskedFile
     from safeswap.model.spec import MaskSpec
 
 ON_DISK = "Large files"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import inspect
 import math
+import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -14,11 +15,63 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.errors import SpecError
+from safeswap.errors import OutputError, SpecError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
+
+
+# Refuse an output before the work is done, not after.
+
+
+def check_outputs(
+    outputs: Sequence[Path],
+    *,
+    inputs: Sequence[Path] = (),
+    force: bool = False,
+    hint: str = "choose another name, or allow overwriting with --force",
+) -> None:
+    """Refuse outputs that exist (unless ``force``), that have nowhere to go, or that would cost an input.
+
+    What writes them refuses too; here it costs nothing, after an hour of masking it would be a nuisance.
+    """
+    for position, output in enumerate(outputs):
+        if not output.absolute().parent.is_dir():
+            raise OutputError(
+                f"the directory of {output.name!r} does not exist",
+                code="no-directory",
+                hint="make the directory first",
+                file=str(output),
+            )
+        if _is_one_of(output, inputs):
+            raise OutputError(
+                f"{output.name!r} is an input and would be overwritten",
+                code="overwrites-input",
+                hint="choose another name for the output",
+                file=str(output),
+            )
+        if _is_one_of(output, outputs[:position]):
+            raise OutputError(
+                f"two outputs are called {output.name!r}",
+                code="same-output",
+                hint="give each output a name of its own",
+                file=str(output),
+            )
+        if os.path.lexists(output) and not force:
+            raise OutputError(
+                f"{output.name!r} exists already",
+                code="exists",
+                hint=hint,
+                file=str(output),
+            )
+
+
+def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
+    """Whether two names mean one place: links are followed, for overwriting would follow them too."""
+    found = os.path.realpath(path)
+    return any(os.path.realpath(other) == found for other in others)
+
 
 READING = "How the file is read"
 RANDOMNESS = "Randomness"
@@ -98,7 +151,7 @@ def reading_options(function: Callable[..., None]) -> Callable[..., None]:
         found = {name: value for name, value in stated.items() if value is not None}
         limits = {name: found.pop(name) for name in list(found) if name.startswith("max_")}
         if limits:
-            from safeswap.io.limits import Limits
+            from safeswap.files.sources import Limits
 
             found["limits"] = Limits(**limits)
         return found

@@ -9,17 +9,16 @@ import typer
 
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.masking import INSIDE, AuditDirectory, ReportFile
-from safeswap.cli.options import OUTPUT, Force, KeyFile, command, reading_options, spec_options
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, Force, KeyFile, check_outputs, command, reading_options, spec_options
 from safeswap.errors import SpecError
 from safeswap.model.combination import Combinations
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from safeswap.methods.recode.recipe import Recipe
     from safeswap.model.microdata import Microdata
-    from safeswap.model.recipe import Recipe
-    from safeswap.search.argus_session import Stage
+    from safeswap.workflow.argus_session import Stage
 
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="the steps, one after the other")]
 GrcFiles = Annotated[
@@ -64,7 +63,7 @@ def recode(
     written here.
     """
     from safeswap import workflow
-    from safeswap.io.schema_file import write_schema as write_description
+    from safeswap.files.schema_file import write_schema as write_description
 
     outputs = [path for path in (output, report, write_recipe, write_schema) if path is not None]
     inputs = [path for path in (file, recipe, key) if path is not None]

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, RANDOMNESS, Force, command, names
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, RANDOMNESS, Force, check_outputs, command, names
 
 TOLD = "What is told about it"
 

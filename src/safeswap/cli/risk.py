@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, command, names, reading_options
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, names, reading_options
 from safeswap.cli.scores import figure
 from safeswap.model.combination import Missing
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from safeswap.measures.base import Measure
-    from safeswap.measures.special_uniques import SpecialUniques
+    from safeswap.measures.risk.suda2 import SpecialUniques
     from safeswap.model.score import Assessment
 
 MOST_SETS = 12

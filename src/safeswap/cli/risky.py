@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, command, reading_options, spec_options
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options, spec_options
 from safeswap.model.combination import Combinations
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from safeswap.engines.risky import Risky
+    from safeswap.measures.risk.risky import Risky
 
 MOST_COMBINATIONS = 20
 

@@ -19,15 +19,24 @@ from safeswap.cli.masking import (
     Scores,
     mask_file,
 )
-from safeswap.cli.options import OUTPUT, Force, InsecureSeed, KeyFile, command, names, reading_options, spec_options
-from safeswap.cli.outputs import check_outputs
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    InsecureSeed,
+    KeyFile,
+    check_outputs,
+    command,
+    names,
+    reading_options,
+    spec_options,
+)
 from safeswap.errors import SpecError
-from safeswap.model.safe_spec import SafeSpec
+from safeswap.methods.safe.spec import SafeSpec
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from safeswap.model.safe_result import SafeTables
+    from safeswap.methods.safe.spec import SafeTables
 
 SOLVING = "How the table is found"
 

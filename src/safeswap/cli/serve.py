@@ -37,14 +37,14 @@ def serve(
     Made ready once by `safeswap admin init`. On another address than loopback it needs a TLS certificate in its
     settings, or a trusted proxy in front of it. Ctrl-C ends it; jobs that run go on when it is started again.
     """
-    from safeswap.service.running import require_extra
+    from safeswap.service.work.running import require_extra
 
     require_extra()
     from safeswap.service.app import create_app
-    from safeswap.service.database import check_file, open_database
-    from safeswap.service.running import serve as run
+    from safeswap.service.keeping.database import check_file, open_database
+    from safeswap.service.keeping.vault import open_vault
     from safeswap.service.settings import read_settings
-    from safeswap.service.vault import open_vault
+    from safeswap.service.work.running import serve as run
     from safeswap.workbench import add_workbench
 
     stated = read_settings(settings, store=store, master_key_file=master_key, host=host, port=port, workers=workers)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, visible
-from safeswap.cli.options import OUTPUT, Force, command, reading_options
-from safeswap.cli.outputs import check_outputs
-from safeswap.model.several import several
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options
+from safeswap.model.text import several
 
 
 @command

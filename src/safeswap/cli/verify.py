@@ -9,7 +9,7 @@ import typer
 
 from safeswap.cli.console import Console, visible
 from safeswap.cli.options import command
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 
 @command

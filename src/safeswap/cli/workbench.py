@@ -44,7 +44,7 @@ def workbench(
     No account, no network: the program listens on loopback, and only the address that it prints lets somebody in: once,
     within a minute. Enter gives a new one, Ctrl-C ends it.
     """
-    from safeswap.service.running import require_extra
+    from safeswap.service.work.running import require_extra
 
     require_extra()
     if file is not None and not file.is_file():
@@ -55,8 +55,8 @@ def workbench(
 
 def _run(console: Console, settings: Settings, file: Path | None, *, identifier: str | None, browser: bool) -> None:
     from safeswap.service.app import create_app
-    from safeswap.service.running import serve
-    from safeswap.service.start_tokens import StartTokens
+    from safeswap.service.people.start_tokens import StartTokens
+    from safeswap.service.work.running import serve
     from safeswap.workbench import add_workbench
 
     tokens = StartTokens()
@@ -132,9 +132,9 @@ def _own_address() -> str:
 
 @contextmanager
 def _place(store: Path | None, port: int) -> Iterator[Settings]:
-    from safeswap.service.erase import erase
+    from safeswap.service.keeping.erase import erase
+    from safeswap.service.keeping.vault import make_master_key
     from safeswap.service.settings import Settings
-    from safeswap.service.vault import make_master_key
 
     folder = Path(tempfile.mkdtemp(prefix="safeswap-")) if store is None else store.absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Floats, Int64s
 from safeswap.model.checked import checked
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
 
 
 def _drawn(seed: int, n: int, purpose: int) -> Floats:
-    from safeswap.kernels.counter_random import uniforms
+    from safeswap.arrays.counter_random import uniforms
 
     drawn: Floats = uniforms(seed, n, purpose)
     return drawn

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safeswap.kernels.types import Floats, Int64s
+from safeswap.arrays.types import Floats, Int64s
 
 if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
@@ -60,7 +60,7 @@ def synthetic_housing_survey() -> Microdata:
 
 
 def _drawn(purpose: int) -> Floats:
-    from safeswap.kernels.counter_random import uniforms
+    from safeswap.arrays.counter_random import uniforms
 
     drawn: Floats = uniforms(_SEED, _RECORDS, purpose)
     return drawn

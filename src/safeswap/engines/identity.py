@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.kernels import keyed
-from safeswap.kernels.types import Words
+from safeswap.arrays import keyed
+from safeswap.arrays.types import Words
 from safeswap.model.microdata import Microdata
 
 

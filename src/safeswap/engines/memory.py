@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays import cells, matching, order, pairing
+from safeswap.arrays.threads import run_all
+from safeswap.arrays.types import Codes, Counts, Names, Rows, UInt32s
 from safeswap.engines.base import Classes, Constraint, PairRequest
 from safeswap.engines.identity import record_identity
-from safeswap.kernels import cells, matching, order, pairing
-from safeswap.kernels.threads import run_all
-from safeswap.kernels.types import Codes, Counts, Names, Rows, UInt32s
 from safeswap.model.microdata import Coded, Microdata, signed_zeros, without_signed_zero
 from safeswap.model.spec import Targeting
 
@@ -96,7 +96,7 @@ def _labels(
 
 
 def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[UInt32s, int, UInt32s]:
-    """Strata, their number and coordinates of some rows, as :func:`safeswap.kernels.pairing.walk` takes them."""
+    """Strata, their number and coordinates of some rows, as :func:`safeswap.arrays.pairing.walk` takes them."""
     codes, sizes = _labels(data, constraint, rows)
     columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
     strata, number = columns[0] if constraint.equal else (np.zeros(0, dtype=np.uint32), 1)

@@ -8,18 +8,220 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
+import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from safeswap.engines.tallied_cells import TalliedCells, tallied
+from safeswap.arrays import keyed
+from safeswap.arrays.cells import JointCounts
+from safeswap.arrays.types import Counts, Int64s, Words
+from safeswap.engines.identity import column_blocks
 from safeswap.errors import InternalError, OutputError
-from safeswap.kernels import word_cells
-from safeswap.kernels.types import Counts, Words
+
+# Count cells that are known by two random words each, with a hash table that grows as it is told to.
+#
+# The words of a cell are as good as random numbers, so their own bits serve as the hash. The two lowest bits of the
+# second word give way to what became of the record: 0 it stayed, 1 it left the cell, 2 it entered it.
+
+STAYED, LEFT, ENTERED = 0, 1, 2
+SMALL = 32
+"""Counts below this are tallied in an array."""
+
+_KIND = np.uint64(3)
+_ONE = np.uint64(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def mark(words, touched):  # type: ignore[no-untyped-def]
+    """Say of each record whether it stayed or left; overwrites the lowest bits of its second word."""
+    for i in range(touched.size):
+        words[i, 1] = (words[i, 1] & ~_KIND) | np.uint64(touched[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def count_words(entries, slots, names, counts, found, rest):  # type: ignore[no-untyped-def]
+    """Count entries into a table; those of new cells for which it has no room go to ``rest``.
+
+    ``counts`` holds, per cell, the records before, after, and those that stayed. Returns how many cells the table
+    holds now, and how many entries are left over.
+    """
+    mask = np.uint64(slots.size - 1)
+    left = 0
+    for i in range(entries.shape[0]):
+        high, low = entries[i, 0], entries[i, 1] & ~_KIND
+        kind = entries[i, 1] & _KIND
+        slot = high & mask
+        while slots[slot] != 0 and (names[slots[slot] - 1, 0] != high or names[slots[slot] - 1, 1] != low):
+            slot = (slot + _ONE) & mask
+        if slots[slot] == 0:
+            if found == names.shape[0]:
+                rest[left, 0], rest[left, 1] = high, entries[i, 1]
+                left += 1
+                continue
+            names[found, 0], names[found, 1] = high, low
+            counts[found, 0] = counts[found, 1] = counts[found, 2] = 0
+            found += 1
+            slots[slot] = found
+        place = slots[slot] - 1
+        counts[place, 0] += kind != 2
+        counts[place, 1] += kind != 1
+        counts[place, 2] += kind == 0
+    return found, left
+
+
+@numba.njit(cache=True, nogil=True)
+def enter(names, found, slots):  # type: ignore[no-untyped-def]
+    """Enter the cells of a table into slots that are empty and more than the old ones."""
+    mask = np.uint64(slots.size - 1)
+    for j in range(found):
+        slot = names[j, 0] & mask
+        while slots[slot] != 0:
+            slot = (slot + _ONE) & mask
+        slots[slot] = j + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def spread(entries, shift, out):  # type: ignore[no-untyped-def]
+    """Bring entries together by the top bits of their first word; how many have which."""
+    sizes = np.zeros(np.int64(_ONE << (np.uint64(64) - shift)), np.int64)
+    for i in range(entries.shape[0]):
+        sizes[entries[i, 0] >> shift] += 1
+    cursor = np.cumsum(sizes) - sizes
+    for i in range(entries.shape[0]):
+        part = entries[i, 0] >> shift
+        out[cursor[part], 0], out[cursor[part], 1] = entries[i, 0], entries[i, 1]
+        cursor[part] += 1
+    return sizes
+
+
+@numba.njit(cache=True, nogil=True)
+def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
+    """Tally cells by their counts before and after, where both are small; the places of the others."""
+    large = np.empty(counts.shape[0], np.int64)
+    others = 0
+    for i in range(counts.shape[0]):
+        before, after = counts[i, 0], counts[i, 1]
+        if before < SMALL and after < SMALL:
+            cells[before, after] += 1
+            stayed[before, after] += counts[i, 2]
+        else:
+            large[others] = i
+            others += 1
+    return large[:others]
+
+
+@numba.njit(cache=True, nogil=True)
+def mix(words, codes, table):  # type: ignore[no-untyped-def]
+    """Add, without carry, to the words of each record those that the table has for its code."""
+    for i in range(codes.size):
+        words[i, 0] ^= table[codes[i], 0]
+        words[i, 1] ^= table[codes[i], 1]
+
+
+# Two words that stand for the values of several columns of a record: equal where all of these are.
+
+
+def column_keys(key: bytes, columns: int) -> list[bytes]:
+    """A key for each of so many columns."""
+    return [keyed.derive(key, "column", number) for number in range(columns)]
+
+
+def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> Words:
+    """The sum without carry, over the columns, of the cipher texts of the values, each column having its own key.
+
+    Equal records have equal words. Unequal ones differ in some column, whose two cipher texts are independent of all
+    else, so that their words are equal with probability 2⁻¹²⁸: below 2⁻⁷⁰ for all pairs of 10⁸ records together, also
+    if two bits of them are not looked at. So cells can be counted without holding all of what makes them. Words of
+    some columns are the sum of what they have in common and what not.
+
+    >>> keys = column_keys(bytes(32), 2)
+    >>> one, two, three = record_words([pa.array(["a", "a", "b"]), pa.array([1, 1, None])], keys).tolist()
+    >>> one == two, one == three
+    (True, False)
+    >>> same = record_words([pa.array(["a", "a", "b"]).dictionary_encode(), pa.array([1, 1, None])], keys)
+    >>> same[2].tolist() == three
+    True
+    """
+    words = np.zeros((len(columns[0]) if columns else 0, 2), dtype=np.uint64)
+    for column, key in zip(columns, keys, strict=True):
+        _mix(words, column, key)
+    return words
+
+
+def _mix(words: Words, column: pa.Array, key: bytes) -> None:
+    if pa.types.is_dictionary(column.type) and not column.dictionary.null_count:
+        # Values are few: each is looked at once, and the one after the last stands for what is missing.
+        table = np.append(_texts(column.dictionary, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
+        codes = column.indices
+        if codes.null_count:
+            codes = codes.cast(pa.int32()).fill_null(len(table) - 1)
+        mix(words, codes.to_numpy(zero_copy_only=False), table)
+    elif column.type == pa.int8() and not column.null_count:
+        table = _texts(pa.array(np.arange(256, dtype=np.uint8).view(np.int8)), key)
+        mix(words, column.to_numpy().view(np.uint8), table)
+    elif pa.types.is_dictionary(column.type):
+        words ^= _texts(column.cast(column.type.value_type), key)
+    else:
+        words ^= _texts(column, key)
+
+
+def _texts(column: pa.Array, key: bytes) -> Words:
+    """The cipher text of each value, and nothing for what is missing."""
+    texts = keyed.encrypt(column_blocks(column.drop_null(), key), key)
+    if not column.null_count:
+        return texts
+    all_texts = np.zeros((len(column), 2), dtype=np.uint64)
+    all_texts[np.asarray(column.is_valid())] = texts
+    return all_texts
+
+
+# Cells counted by an engine: how many have which counts before and after; of no cell is it known which it is.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TalliedCells:
+    """What becomes of the cells in counts: from these come all measures that are sums over cells."""
+
+    joint: JointCounts
+    small_cells: Int64s
+    small_untouched: Int64s
+
+
+def tallied(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> TalliedCells:
+    """From kinds of cells as (count before, count after, untouched records, how many such cells).
+
+    Cells whose count did not change are thrown together; small ones are listed by their size up to ``limit``.
+
+    >>> found = tallied([(2, 3, 1, 5), (4, 4, 16, 4)], limit=5)
+    >>> found.joint.before.tolist(), found.joint.after.tolist(), found.joint.alike.tolist()
+    ([2, 16], [3, 16], [5, 1])
+    >>> found.small_cells.tolist(), found.small_untouched.tolist()
+    ([0, 0, 0, 5, 4, 0], [0, 0, 0, 1, 16, 0])
+    """
+    before, after, untouched, number = np.array(sorted(kinds), dtype=np.int64).reshape(-1, 4).T
+    moved = before != after
+    rest = int((before * number)[~moved].sum())
+    small = (after > 0) & (after <= limit)
+    sizes = {"minlength": limit + 1}
+    return TalliedCells(
+        joint=JointCounts(
+            codes=np.arange(np.count_nonzero(moved) + 1, dtype=np.uint64),
+            before=np.append(before[moved], rest),
+            after=np.append(after[moved], rest),
+            cells=int(number.sum()),
+            alike=np.append(number[moved], 1),
+        ),
+        small_cells=np.bincount(after[small], weights=number[small], **sizes).astype(np.int64),
+        small_untouched=np.bincount(after[small], weights=untouched[small], **sizes).astype(np.int64),
+    )
+
 
 _HELD = 1 << 21  # entries of 16 bytes that are gathered before they are spilt
 _PART = 1 << 17  # entries of a part, of which the table then fits the second-level cache
@@ -51,10 +253,10 @@ class SpilledCells:
     def add(self, before: Words, touched: npt.NDArray[np.bool_], after: Words) -> None:
         """Count records: their cells before, which of them took part, and the cells of these after."""
         entries = np.array(before)
-        word_cells.mark(entries, touched)
+        mark(entries, touched)
         self._take(entries)
         entered = np.array(after)
-        word_cells.mark(entered, np.full(len(entered), word_cells.ENTERED, dtype=np.uint8))
+        mark(entered, np.full(len(entered), ENTERED, dtype=np.uint8))
         self._take(entered)
 
     def tallied(self, *, limit: int) -> TalliedCells:
@@ -80,7 +282,7 @@ class SpilledCells:
     def _spill(self) -> None:
         if not len(self._parted):
             self._parted = np.empty_like(self._held)
-        self._spilt.append(word_cells.spread(self._held[: self._number], self._shift, self._parted))
+        self._spilt.append(spread(self._held[: self._number], self._shift, self._parted))
         with _room(), open(self._path, "ab", opener=_private) as file:
             file.write(self._parted[: self._number].data)
         self._number = 0
@@ -116,7 +318,7 @@ class _Table:
 
     def count(self, entries: Words, rest: Words) -> int:
         """Count entries; how many went to ``rest``, since there is no room for their cells."""
-        self._found, left = word_cells.count(entries, self._slots, self._names, self._counts, self._found, rest)
+        self._found, left = count_words(entries, self._slots, self._names, self._counts, self._found, rest)
         return int(left)
 
     def make_room(self, more: int) -> None:
@@ -128,19 +330,19 @@ class _Table:
         self._names = np.concatenate([self._names, np.empty((grown - len(self._names), 2), dtype=np.uint64)])
         self._counts = np.concatenate([self._counts, np.empty((grown - len(self._counts), 3), dtype=np.int64)])
         self._slots = np.zeros(1 << (2 * grown - 1).bit_length(), dtype=np.int32)
-        word_cells.enter(self._names, self._found, self._slots)
+        enter(self._names, self._found, self._slots)
 
 
 class _Kinds:
     """Cells by their counts: small ones in an array, the others in a list that is summed up now and then."""
 
     def __init__(self) -> None:
-        size = (word_cells.SMALL, word_cells.SMALL)
+        size = (SMALL, SMALL)
         self._cells, self._stayed = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         self._large: list[Counts] = []
 
     def add(self, counts: Counts) -> None:
-        large = counts[word_cells.tally(counts, self._cells, self._stayed)]
+        large = counts[tally(counts, self._cells, self._stayed)]
         self._large.append(np.column_stack([large, np.ones(len(large), dtype=np.int64)]))
         if sum(map(len, self._large)) > _HELD // 4:
             self._large = [_summed(np.concatenate(self._large))]

@@ -12,17 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays.types import Codes, Int64s
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Codes, Int64s
-from safeswap.model.coarsening import coarsening
-from safeswap.model.equality import aligned_columns, different, same_memory
-from safeswap.model.levels import level_texts
+from safeswap.model.columns import aligned_columns, coarsening, different, same_memory
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, level_texts
 from safeswap.model.score import Axis, Comparison
 
 if TYPE_CHECKING:
-    from safeswap.kernels.cells import JointCounts
+    from safeswap.arrays.cells import JointCounts
     from safeswap.measures.base import Measure
 
 
@@ -79,7 +77,7 @@ def _differs(before: Microdata, after: Microdata, name: str) -> bool:
 
 def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) -> JointCounts:
     """Counts before and after over the cells of these attributes, kept with the comparison if asked."""
-    from safeswap.kernels import cells
+    from safeswap.arrays import cells
 
     known = _JOINT.setdefault(comparison, {})
     if names in known:
@@ -98,7 +96,7 @@ def changed_counts(comparison: Comparison, names: tuple[str, ...]) -> JointCount
 
     Where cells are many, those that no record left or entered are thrown together.
     """
-    from safeswap.kernels import cells
+    from safeswap.arrays import cells
 
     columns = [aligned(comparison, name) for name in names]
     records, other = len(comparison.before), len(comparison.after)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkabl
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Floats
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.spec import spec_error
@@ -142,7 +142,7 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_distinct)]
+AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_distinct)]
 """Attribute names; as text they are joined by ``+``."""
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from safeswap.arrays.divergence import dissimilarity_within
 from safeswap.errors import SpecError
-from safeswap.kernels.divergence import dissimilarity_within
 from safeswap.measures.aligned import aligned
 from safeswap.measures.base import chosen_attributes
-from safeswap.measures.cross import cross_table
-from safeswap.measures.distortion.dissimilarity import Dissimilarity
+from safeswap.measures.tables import cross_table
+from safeswap.measures.utility.dissimilarity import Dissimilarity
 from safeswap.model.geography import geography_levels
 from safeswap.model.masked import Masked
 from safeswap.model.score import Comparison
@@ -149,7 +149,7 @@ def _dissimilarity(comparison: Comparison, level: tuple[str, ...], names: tuple[
 
 
 def _number_of_areas(comparison: Comparison, level: tuple[str, ...]) -> int:
-    from safeswap.kernels import cells
+    from safeswap.arrays import cells
 
     return len(cells.cell_counts(*comparison.before.coded_columns(level)).counts)
 

@@ -15,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays.types import Flags, Floats
 from safeswap.errors import InputError, SpecError
-from safeswap.kernels.types import Flags, Floats
-from safeswap.measures.confidentiality import confidentiality_plot
-from safeswap.model.confidentiality import ConfidentialityPlot
+from safeswap.measures.plot.numeric_keys import confidentiality_plot
+from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.microdata import Microdata
-from safeswap.model.policy import Policy
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 Axes = tuple[int, ...]
 

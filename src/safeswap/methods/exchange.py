@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from safeswap.kernels import cells
-from safeswap.kernels.types import Codes, Names, Rows
+from safeswap.arrays import cells
+from safeswap.arrays.types import Codes, Names, Rows
 from safeswap.model.audit import Exchange
 from safeswap.model.microdata import Microdata
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from decimal import ROUND_DOWN, Context
 from typing import Any, ClassVar
 
+from safeswap.arrays import keyed, matching
+from safeswap.arrays.types import Names
 from safeswap.engines.base import Constraint, Engine, PairRequest, Records
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.kernels import keyed, matching
-from safeswap.kernels.types import Names
 from safeswap.methods.exchange import compensating
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.invariant import (

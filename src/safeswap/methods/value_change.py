@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from safeswap.arrays import keyed
+from safeswap.arrays import keyed as keyed_numbers
+from safeswap.arrays.types import Floats, Names, Words
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
-from safeswap.kernels import keyed, keyed_numbers
-from safeswap.kernels.types import Floats, Names, Words
 from safeswap.model.audit import Audit
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked

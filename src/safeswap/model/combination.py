@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from safeswap.arrays.types import Names
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Names
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.several import several
 from safeswap.model.spec import spec_error
+from safeswap.model.text import several
 
 MOST_COMBINATIONS = 20_000
 MOST_KEYS = 62

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.kernels.types import Floats
+from safeswap.arrays.types import Floats
 
 Program = Literal["spss", "stata", "sas"]
 

@@ -28,7 +28,7 @@ def geography_levels(data: Microdata) -> tuple[str, ...]:
 
 def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
     """Refuse levels, given from coarse to fine, of which one has areas that lie in two areas of the level above."""
-    from safeswap.kernels.nesting import straddling
+    from safeswap.arrays.geography import straddling
 
     for coarse, fine in pairwise(levels):
         inner, outer = data.coded(fine), data.coded(coarse)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.kernels.types import Identity, Integers
+from safeswap.arrays.types import Identity, Integers
 
 _CHUNK = 1 << 20
 
@@ -45,7 +45,7 @@ def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Int
 
 
 def _packed(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
-    from safeswap.kernels.keyed import draw_chunks
+    from safeswap.arrays.keyed import draw_chunks
 
     packed = np.empty(len(names), dtype=np.uint64)
     high = ~np.uint64((1 << bits) - 1)
@@ -57,7 +57,7 @@ def _packed(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
 
 def _untied(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[np.uint64], ties: Integers) -> Integers:
     """Put the few rows whose shortened draws are equal in the order of their whole ones."""
-    from safeswap.kernels.keyed import encrypt, integer_blocks
+    from safeswap.arrays.keyed import encrypt, integer_blocks
 
     places = np.union1d(ties, ties + 1)
     tied = rows[places]
@@ -75,7 +75,7 @@ def names_of(column: pa.ChunkedArray, mac_key: bytes) -> Identity:
     >>> names_of(pa.chunked_array([[7.0, 8.0]]), bytes(32)).tolist()
     [7, 8]
     """
-    from safeswap.kernels.keyed import text_blocks
+    from safeswap.arrays.keyed import text_blocks
 
     kind = column.type
     if pa.types.is_dictionary(kind):

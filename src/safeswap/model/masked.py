@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from safeswap.model.audit import Audit
+from safeswap.model.invariant import Finding
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.plan import Plan
-from safeswap.model.several import several
+from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec
+from safeswap.model.text import several
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,3 +51,52 @@ class Masked:
             "compensating": self.audit.compensating,
             "for_release": self.audit.releasable,
         }
+
+
+# What became of a file that was masked on disk: totals, and where things are.
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedFile:
+    """A masked file that stays inside and its confidential record. It holds totals only: no pair, no value."""
+
+    target: Path
+    audit: Path
+    engine: str
+    method: str
+    spec: Mapping[str, Any]
+    records: int
+    asked: int
+    feasible: int
+    made: int
+    compensating: int
+    releasable: bool
+    at_most: int | None = None  # given where ``feasible`` is not proved to be the maximum: more than this cannot be
+    findings: tuple[Finding, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    assessment: Assessment | None = None
+
+    @property
+    def stamp(self) -> str:
+        """Empty where a release may be made from it; else the stamp, with the reason."""
+        return "" if self.releasable else f"NOT FOR RELEASE ({self.facts.get('not_for_release', 'insecure seed')})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only: safe to print inside the building."""
+        return {
+            "method": self.method,
+            "spec": dict(self.spec),
+            "engine": self.engine,
+            "records": self.records,
+            "asked": self.asked,
+            "feasible": self.feasible,
+            "at_most": self.at_most,
+            "made": self.made,
+            "compensating": self.compensating,
+            "for_release": self.releasable,
+        }
+
+    def __repr__(self) -> str:
+        stamp = f", {self.stamp}" if self.stamp else ""
+        made = f"{several(self.made, 'pair')} exchanged"
+        return f"<MaskedFile by {self.method}: {several(self.records, 'record')}, {made}{stamp}>"

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays.types import Codes
 from safeswap.errors import InternalError, SpecError
-from safeswap.kernels.types import Codes
 from safeswap.model.checked import checked, checked_values
 from safeswap.model.schema import Schema
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 _WORTH_A_TABLE = 1 << 17
 """Above this many records it is worth loading compiled code to number them."""
@@ -196,7 +196,7 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
 
 def _code_long_integers(column: pa.ChunkedArray) -> Coded:
     """As Arrow would code them, levels in order of appearance, in a table of our own: several times as fast."""
-    from safeswap.kernels.integer_codes import IntegerCodes
+    from safeswap.arrays.integer_codes import IntegerCodes
 
     numbers = IntegerCodes()
     codes: Codes = np.empty(len(column), dtype=np.uint32)

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.errors import InputError, SpecError
-from safeswap.kernels.types import Flags, Floats, Rows
 from safeswap.model.audit import Replacement
-from safeswap.model.equality import bitwise, different
+from safeswap.model.columns import bitwise, different, missing_codes, numbers, ranked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
-from safeswap.model.several import several
-from safeswap.model.value_order import missing_codes, numbers, ranked
+from safeswap.model.text import several
 
 MOST_DECIMALS = 9
 """A column with more decimals than this in any value is not rounded."""

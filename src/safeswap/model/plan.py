@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from safeswap.model.several import several
+from safeswap.model.text import several
 
 
 @dataclass(frozen=True, kw_only=True)

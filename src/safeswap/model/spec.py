@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from safeswap.arrays.types import Names
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Names
 from safeswap.model.checked import checked
 
 

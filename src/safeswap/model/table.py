@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays import cells
+from safeswap.arrays.table_lines import Axes
+from safeswap.arrays.types import Counts, Names
 from safeswap.errors import InputError, SpecError
-from safeswap.kernels import cells
-from safeswap.kernels.safe_lines import Axes
-from safeswap.kernels.types import Counts, Names
-from safeswap.model.levels import level_texts
+from safeswap.model.columns import ranked_columns, ranked_levels
 from safeswap.model.microdata import Microdata
-from safeswap.model.several import several
-from safeswap.model.value_order import ranked_columns, ranked_levels
+from safeswap.model.schema import level_texts
+from safeswap.model.text import several
 
 MOST_CELLS = 1 << 26
 """A table is held with all of its cells, empty ones too; larger ones are refused."""

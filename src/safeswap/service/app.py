@@ -15,15 +15,15 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from safeswap.service import contract, handlers, idempotency
-from safeswap.service.bodies import PlainJson
-from safeswap.service.etags import NotModified
-from safeswap.service.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
-from safeswap.service.leftovers import free_projects
-from safeswap.service.proxy import ProxyOnly
-from safeswap.service.requests import RequestLog
+from safeswap.service.http import contract, etags, handlers
+from safeswap.service.http.bodies import PlainJson
+from safeswap.service.http.etags import NotModified
+from safeswap.service.http.handlers import RequestLog
+from safeswap.service.http.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
+from safeswap.service.http.proxy import ProxyOnly
+from safeswap.service.keeping.store import free_projects
+from safeswap.service.people.start_tokens import StartTokens
 from safeswap.service.settings import Settings
-from safeswap.service.start_tokens import StartTokens
 from safeswap.service.state import open_service
 
 API = "/api/v1"
@@ -56,7 +56,7 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
     for router in ROOT_ROUTERS:
         app.include_router(router)
     handlers.install(app)
-    app.add_exception_handler(idempotency.StoredReply, idempotency.replay)
+    app.add_exception_handler(etags.StoredReply, etags.replay)
     contract.install(app, pages=settings.shows_api_pages)
     _add_middleware(app, settings)
     return app
@@ -80,7 +80,7 @@ def _lifespan(
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """The last one added is the first to see a request."""
-    app.add_middleware(idempotency.KeepReplies)
+    app.add_middleware(etags.KeepReplies)
     app.add_middleware(NotModified)
     app.add_middleware(PlainJson, streamed=_streamed(app))
     app.add_middleware(BodyLimit, streamed=_streamed(app), upload_bytes=settings.limits.upload_bytes)

@@ -11,18 +11,287 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
 
-from safeswap.service.client_connection import Refused, as_error, chunks
-from safeswap.service.client_releases import ReleaseCalls
-from safeswap.service.client_risk import RiskCalls
-from safeswap.service.schemas.jobs import Job
-from safeswap.service.schemas.library import MeasureAnswer, MethodAnswer, PlanAnswer, ResultAnswer
-from safeswap.service.schemas.projects import DescriptionAnswer, ProjectAnswer
-from safeswap.service.schemas.studies import Candidate, CandidateAnswer, ChoiceAnswer
+import httpx
+from pydantic import BaseModel
+
+from safeswap.errors import ERROR_CLASSES, SafeswapError
+from safeswap.files.atomic import atomic_write
+from safeswap.service.app import API
+from safeswap.service.http.problems import Problem, Refusal
+from safeswap.service.schemas.library import (
+    AdviceAnswer,
+    CheckAnswer,
+    MeasureAnswer,
+    MethodAnswer,
+    PlanAnswer,
+    RecipeAnswer,
+    ResultAnswer,
+    RiskyAnswer,
+)
+from safeswap.service.schemas.people import MemberAnswer
+from safeswap.service.schemas.projects import DescriptionAnswer, Job, ProjectAnswer
+from safeswap.service.schemas.studies import Candidate, CandidateAnswer, ChoiceAnswer, ReleaseAnswer
+
+# How a program speaks to a service: one connection, refusals as errors, lists page by page.
+
+Answer = TypeVar("Answer", bound=BaseModel)
+_CHUNK = 2**20
+
+
+class Refused(Refusal):
+    """What the service refused, with its problem document."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail, code=problem.code, hint=problem.hint, **_fields(problem))
+        self.problem = problem
+
+
+class Connection:
+    """One connection to a service, by token, by name and password, or by the token of a service for one person."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        name: str = "",
+        password: str = "",
+        start_token: str = "",
+        timeout: float = 60.0,
+    ) -> None:
+        self._http = httpx.Client(base_url=address.rstrip("/") + API, timeout=timeout)
+        if token is not None:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+        else:
+            stated = {"name": name, "password": password, "start_token": start_token}
+            answer = self._send("POST", "/session", json={key: value for key, value in stated.items() if value})
+            self._http.headers["X-CSRF-Token"] = answer.json()["csrf_token"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back; a session stays open until it expires."""
+        self._http.close()
+
+    def _got(self, kind: type[Answer], path: str) -> Answer:
+        return kind.model_validate(self._send("GET", path).json())
+
+    def _made(self, kind: type[Answer], path: str, body: Mapping[str, Any]) -> Answer:
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        return kind.model_validate(self._send("POST", path, json=dict(body), headers=headers).json())
+
+    def _pages(self, path: str, kind: type[Answer]) -> Iterator[Answer]:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self._send("GET", path, params={"limit": 200, "cursor": cursor}).json()
+            yield from (kind.model_validate(each) for each in page["items"])
+            cursor = page["next"]
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        answer = self._http.request(method, path, **options)
+        if answer.is_error:
+            raise as_error(_problem(answer))
+        return answer
+
+    def _changed(self, kind: type[Answer], method: str, path: str, body: Mapping[str, Any], version: int) -> Answer:
+        """A change says which version it changes: somebody else may have been quicker."""
+        headers = {"If-Match": f'"{version}"'}
+        return kind.model_validate(self._send(method, path, json=dict(body), headers=headers).json())
+
+    def _saved(self, path: str, to: Path) -> Path:
+        """What is large goes to a new file as it comes; a file that did not come whole is not left behind."""
+        with self._http.stream("GET", path) as answer:
+            if answer.is_error:
+                answer.read()
+                raise as_error(_problem(answer))
+            with atomic_write(to) as part, part.open("wb") as file:
+                for piece in answer.iter_bytes(_CHUNK):
+                    file.write(piece)
+        return to
+
+
+def as_error(problem: Problem) -> SafeswapError:
+    """A problem as the error that the library raises for it, so that a program catches both alike.
+
+    >>> problem = Problem(type="", title="", status=422, detail="no", code="bad-spec", hint="", fields={})
+    >>> type(as_error(problem)).__name__, as_error(problem).code
+    ('Refused', 'bad-spec')
+    """
+    return Refused(problem)
+
+
+def _fields(problem: Problem) -> dict[str, Any]:
+    return {name: value for name, value in problem.fields.items() if name not in {"message", "code", "hint", "self"}}
+
+
+def _problem(answer: httpx.Response) -> Problem:
+    try:
+        return Problem.model_validate(answer.json())
+    except ValueError:
+        known = {kind.http_status: kind.__name__ for kind in ERROR_CLASSES}
+        title = known.get(answer.status_code, answer.reason_phrase)
+        return Problem(type="about:blank", title=title, status=answer.status_code, detail=title, code="no-problem")
+
+
+def chunks(file: Path) -> Iterator[bytes]:
+    """A file in pieces, to be sent as it is read."""
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
+
+
+# What a client asks about people and about what leaves: members, releases, archives, the log.
+
+
+class ReleaseCalls(Connection):
+    """Calls of a client about people and releases."""
+
+    def members(self, project_id: str) -> list[MemberAnswer]:
+        """Who belongs to a project."""
+        return list(self._pages(f"/projects/{project_id}/members", MemberAnswer))
+
+    def add_member(self, project_id: str, name: str) -> MemberAnswer:
+        """Let somebody see a project; by a person who has logged in, not by a token."""
+        return MemberAnswer.model_validate(self._send("PUT", f"/projects/{project_id}/members/{name}").json())
+
+    def remove_member(self, project_id: str, name: str) -> None:
+        """From now on the project does not exist for her."""
+        self._send("DELETE", f"/projects/{project_id}/members/{name}")
+
+    def request_release(self, project_id: str, masking: str, **terms: Any) -> ReleaseAnswer:
+        """Ask for a masking to be released; a job prepares the bundle. ``terms`` are title, data_format, drop, …"""
+        body = {"masking": masking, "terms": terms}
+        return self._made(ReleaseAnswer, f"/projects/{project_id}/releases", body)
+
+    def releases(self, project_id: str) -> list[ReleaseAnswer]:
+        """The releases of a project, newest first."""
+        return list(self._pages(f"/projects/{project_id}/releases", ReleaseAnswer))
+
+    def release(self, project_id: str, release_id: str) -> ReleaseAnswer:
+        """One release: what would leave, what was verified, what comparing it with earlier ones would tell."""
+        return self._got(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}")
+
+    def approve(
+        self, project_id: str, release_id: str, *, manifest_hash: str, override_reason: str = ""
+    ) -> ReleaseAnswer:
+        """Let exactly the bundle with this manifest leave; by an officer who has not asked for it."""
+        body = {"manifest_hash": manifest_hash, "override_reason": override_reason}
+        return self._made(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/approval", body)
+
+    def reject(self, project_id: str, release_id: str, *, reason: str) -> ReleaseAnswer:
+        """Do not let it leave."""
+        return self._made(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/rejection", {"reason": reason})
+
+    def download(self, project_id: str, release_id: str, path: str | PathLike[str]) -> Path:
+        """The approved bundle, as a new zip file."""
+        return self._saved(f"/projects/{project_id}/releases/{release_id}/bundle.zip", Path(path))
+
+    def export(self, project_id: str, form: Literal["safeswap", "webswap"] = "safeswap") -> Job:
+        """Pack a project into one file, for inside."""
+        return self._made(Job, f"/projects/{project_id}/exports", {"form": form})
+
+    def save_export(self, project_id: str, result_id: str, path: str | PathLike[str]) -> Path:
+        """Such a file. It holds the confidential data."""
+        return self._saved(f"/projects/{project_id}/exports/{result_id}/file", Path(path))
+
+    def import_project(self, path: str | PathLike[str]) -> Job:
+        """Make a project of an archive, ours or WebSwap's."""
+        file = Path(path)
+        answer = self._send("PUT", "/imports", params={"name": file.name}, content=chunks(file))
+        return Job.model_validate(answer.json())
+
+    def specifications(self, project_id: str) -> list[ResultAnswer]:
+        """What came with the archive of which a project was made."""
+        return list(self._pages(f"/projects/{project_id}/specifications", ResultAnswer))
+
+    def note(self, project_id: str, text: str) -> None:
+        """Add a line to the session log; no values of records."""
+        self._send("POST", f"/projects/{project_id}/log", json={"text": text})
+
+    def log(self, project_id: str) -> str:
+        """The session log of a project as text."""
+        return self._send("GET", f"/projects/{project_id}/log.txt").text
+
+
+# What a client asks about risk: unsafe combinations, the recipe against them, safe tables, the plot of records.
+
+
+class RiskCalls(Connection):
+    """Calls of a client about risk. ``combinations`` are those of ``risky`` in Python, as a mapping."""
+
+    def risky(self, project_id: str, **combinations: Any) -> RiskyAnswer:
+        """Which combinations of keys too few records share, now and after each step of the recipe."""
+        return self._made(RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
+
+    def count_risky(self, project_id: str, **combinations: Any) -> Job:
+        """The same as a job, for a long list or a large file."""
+        return self._made(Job, f"/projects/{project_id}/risky-lists", {"combinations": combinations})
+
+    def risky_list(self, project_id: str, result_id: str) -> RiskyAnswer:
+        """What such a job has counted."""
+        kept = self._got(ResultAnswer, f"/projects/{project_id}/risky-lists/{result_id}")
+        return RiskyAnswer.model_validate(kept.summary)
+
+    def advice(self, project_id: str, *, most: int = 10, **combinations: Any) -> AdviceAnswer:
+        """Which single recode removes most unsafe combinations for the information it costs."""
+        asked = {"combinations": combinations, "most": most}
+        return self._made(AdviceAnswer, f"/projects/{project_id}/advice", asked)
+
+    def recipe(self, project_id: str) -> RecipeAnswer:
+        """The steps of the project's recipe."""
+        return self._got(RecipeAnswer, f"/projects/{project_id}/recipe")
+
+    def set_recipe(self, project_id: str, steps: Sequence[Mapping[str, Any]], *, version: int) -> RecipeAnswer:
+        """Give the project other steps; ``version`` is that of the recipe that was read."""
+        body = {"steps": [dict(step) for step in steps]}
+        return self._changed(RecipeAnswer, "PUT", f"/projects/{project_id}/recipe", body, version)
+
+    def step_through_recipe(self, project_id: str, way: Literal["undo", "redo"]) -> RecipeAnswer:
+        """Take back the last step, or make it again."""
+        return self._made(RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
+
+    def check_tables(
+        self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None
+    ) -> CheckAnswer:
+        """Which cells of tables are small, and how many of them the published figures give back."""
+        body = {"tables": [list(names) for names in tables], "tolerance": tolerance}
+        return self._made(CheckAnswer, f"/projects/{project_id}/table-checks", body)
+
+    def make_tables_safe(
+        self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None, **options: Any
+    ) -> Job:
+        """Change tables as little as possible so that no cell is small; ``options`` are keep, objective, soft, …"""
+        body = {"tables": [list(names) for names in tables], "tolerance": tolerance, **options}
+        return self._made(Job, f"/projects/{project_id}/safe-tables", body)
+
+    def safe_tables(self, project_id: str, result_id: str) -> ResultAnswer:
+        """Tables that were made safe."""
+        return self._got(ResultAnswer, f"/projects/{project_id}/safe-tables/{result_id}")
+
+    def plot_confidentiality(
+        self, project_id: str, masking: str, keys: Sequence[str], *, linkage: str = "auto", **options: Any
+    ) -> Job:
+        """Place every record of a masking between perturbation and neighbours."""
+        body = {"masking": masking, "keys": list(keys), "linkage": linkage, "options": options}
+        return self._made(Job, f"/projects/{project_id}/confidentiality", body)
+
+    def confidentiality(self, project_id: str, result_id: str) -> ResultAnswer:
+        """One such plot: its totals."""
+        return self._got(ResultAnswer, f"/projects/{project_id}/confidentiality/{result_id}")
+
 
 __all__ = ["Client", "Refused", "as_error"]
 

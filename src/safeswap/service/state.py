@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from fastapi import Request
 
-from safeswap.service import auditlog
-from safeswap.service.database import Database, check_file, open_database
-from safeswap.service.datacache import DataCache
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.database import Database, check_file, open_database
+from safeswap.service.people.start_tokens import StartTokens
 from safeswap.service.settings import Settings
-from safeswap.service.start_tokens import StartTokens
-from safeswap.service.turns import Turns
+from safeswap.service.work.datacache import DataCache
+from safeswap.service.work.turns import Turns
 
 if TYPE_CHECKING:
-    from safeswap.service.jobs import Queue
-    from safeswap.service.store import Store
-    from safeswap.service.vault import Vault
+    from safeswap.service.keeping.store import Store
+    from safeswap.service.keeping.vault import Vault
+    from safeswap.service.work.jobs import Queue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,10 @@ class Service:
 
 def open_service(settings: Settings, *, start_tokens: StartTokens | None = None) -> Service:
     """Open the database, bring its tables up to date, and clear away what jobs that ended have left behind."""
-    from safeswap.service.jobs import Queue
-    from safeswap.service.migrate import UNKEYED, revision, upgrade
-    from safeswap.service.store import Store
-    from safeswap.service.vault import open_vault
+    from safeswap.service.keeping.migrate import UNKEYED, revision, upgrade
+    from safeswap.service.keeping.store import Store
+    from safeswap.service.keeping.vault import open_vault
+    from safeswap.service.work.jobs import Queue
 
     vault, store = open_vault(settings), Store(settings)
     settings.store.mkdir(mode=0o700, exist_ok=True)

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Cookie, Depends, Path, Response
 
-from safeswap.service.results import LATEST
-from safeswap.service.roles import allow
+from safeswap.service.people.roles import allow
+from safeswap.service.work.results import LATEST
 from safeswap.workbench.assets import build, pack_ahead, served
 
 router = APIRouter(dependencies=[Depends(allow("public"))])

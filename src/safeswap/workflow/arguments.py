@@ -46,8 +46,8 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
 @checked
 def find_engine(name: str) -> Engine:
     """The engine of that name."""
-    from safeswap.engines.capabilities import ENGINES
     from safeswap.engines.memory import MemoryEngine
+    from safeswap.on_disk.capabilities import ENGINES
 
     if name not in ENGINES:
         raise SpecError(
@@ -75,7 +75,7 @@ def as_study_spec(
     if isinstance(spec, StudySpec):
         return spec
     if isinstance(spec, (str, PathLike)):
-        from safeswap.io.study_toml import read_study_spec
+        from safeswap.projects.toml import read_study_spec
 
         return read_study_spec(spec)
     return StudySpec(**(parameters if spec is None else spec))

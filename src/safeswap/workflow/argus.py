@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
-from safeswap.model.words import Part
+from safeswap.model.text import Part
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
-    from safeswap.engines.risky import Risky
+    from safeswap.measures.risk.risky import Risky
 
 
 @checked
@@ -38,7 +38,7 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
     >>> risky(datasets.cps8d(), [("Age", "Sex"), ("Race",)], threshold=2).unsafe
     0
     """
-    from safeswap.engines.risky import risky as find
+    from safeswap.measures.risk.risky import risky as find
     from safeswap.model.combination import Combinations, as_combinations
 
     if combinations is None:
@@ -64,7 +64,7 @@ def write_risky(found: Risky, path: str | PathLike[str], *, part: Part = "unsafe
 
     ``unsafe`` shows the values, ``records`` the records behind them: both are for inside.
     """
-    from safeswap.engines.risky_tables import table_of
-    from safeswap.io.write import write
+    from safeswap.files.write import write
+    from safeswap.measures.risk.risky import table_of
 
     write(table_of(found, part), path, force=force)

@@ -12,13 +12,13 @@ from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison, CountedCells, LeftOut, Score
-from safeswap.model.several import several
+from safeswap.model.text import several
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
-    from safeswap.io.audit import AuditRecord
-    from safeswap.kernels.types import Flags
+    from safeswap.arrays.types import Flags
     from safeswap.measures.base import Measure
+    from safeswap.on_disk.audit_record import AuditRecord
 
 Match = Literal["auto", "position"]
 """How records of two files are found to be the same: by identifier where both have one, or by position as stated."""
@@ -147,8 +147,8 @@ def assess_file(
     ['n_rule', 'hellinger', 'total_variation', 'entropy_change']
     """
     from safeswap import registry
-    from safeswap.io.compare_files import compare_files
     from safeswap.measures.base import scored
+    from safeswap.on_disk.cells import compare_files
 
     names = registry.default_measures("categories", by_counts=True) if measures is None else measures
     chosen = [registry.measure(name) for name in names]
@@ -177,9 +177,9 @@ def _counted_elsewhere(
     spark: Any,
 ) -> CountedCells:
     """The cells as counts, made by another engine."""
-    from safeswap.engines.capabilities import check_countable
-    from safeswap.io.engine_cells import count_in_duckdb, count_in_spark
     from safeswap.measures.base import most_small
+    from safeswap.on_disk.capabilities import check_countable
+    from safeswap.on_disk.cells import count_in_duckdb, count_in_spark
 
     limit = most_small(measures)
     check_countable(engine, by_counts=limit is not None)
@@ -193,9 +193,9 @@ def _counted(
     files: tuple[Path, Path], measures: Sequence[Any], *, attributes: Sequence[str] | None, reading: Mapping[str, Any]
 ) -> CountedCells | None:
     """The cells as counts, where that is all the measures need and the file is large."""
-    from safeswap.io.count_files import WORTH_COUNTING, count_files
-    from safeswap.io.parquet_files import open_parquet
+    from safeswap.files.parquet import open_parquet
     from safeswap.measures.base import most_small
+    from safeswap.on_disk.cells import WORTH_COUNTING, count_files
 
     limit = most_small(measures)
     if limit is None or len(open_parquet(files[0])) < WORTH_COUNTING:
@@ -245,7 +245,7 @@ def _two_files(
     """Both files with their records in the same order, and which of the records took part."""
     import numpy as np
 
-    from safeswap.measures.record_match import align_records, name_alike, take_records
+    from safeswap.measures.plot.record_match import align_records, name_alike, take_records
 
     _check_alike(original, data)
     if audit is not None:
@@ -261,8 +261,7 @@ def _touched(original: Microdata, data: Microdata) -> Flags:
     """The records in which a value differs."""
     import numpy as np
 
-    from safeswap.model.coarsening import coarsening
-    from safeswap.model.equality import aligned_columns, different
+    from safeswap.model.columns import aligned_columns, coarsening, different
 
     touched = np.zeros(len(original), dtype=np.bool_)
     own = original.schema.identifier
@@ -274,7 +273,7 @@ def _touched(original: Microdata, data: Microdata) -> Flags:
 
 
 def _record_of(data: Microdata, audit: str | PathLike[str]) -> AuditRecord:
-    from safeswap.io.audit import read_audit_record
+    from safeswap.on_disk.audit_record import read_audit_record
 
     record = read_audit_record(Path(audit))
     if len(record.row_order) != len(data):

@@ -12,8 +12,7 @@ from safeswap.errors import SpecError
 from safeswap.model.audit import Audit
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
-from safeswap.model.masked import Masked
-from safeswap.model.masked_file import MaskedFile
+from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
@@ -108,7 +107,7 @@ def mask_file(
     >>> round(done.assessment["total_variation"].value, 6)
     0.1
     """
-    from safeswap.io.mask_files import Job, mask_files
+    from safeswap.on_disk.run import Job, mask_files
 
     job = Job(
         source=Path(source),
@@ -127,7 +126,7 @@ def mask_file(
     )
     counting = _counting_engine(engine, measures)
     if engine == "spark":
-        from safeswap.io.spark_files import mask_with_spark
+        from safeswap.on_disk.spark import mask_with_spark
 
         masked = mask_with_spark(job, session=spark)
     else:
@@ -142,8 +141,8 @@ def mask_file(
 def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     """Where a masked file is assessed: where it is masked if counts suffice; what Spark cannot assess is refused."""
     from safeswap import registry
-    from safeswap.engines.capabilities import check_countable
     from safeswap.measures.base import most_small
+    from safeswap.on_disk.capabilities import check_countable
 
     by_counts = most_small([registry.measure(name) for name in measures]) is not None
     if engine == "spark" and measures:
@@ -183,8 +182,8 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     >>> undo(swap(data, swap=["Race"], rate=0.05, insecure_seed=1)).table.equals(data.table)
     True
     """
-    from safeswap.io.audit import read_audit, read_audit_json
-    from safeswap.model.undo import undo as undone
+    from safeswap.model.audit import undo as undone
+    from safeswap.on_disk.audit_record import read_audit, read_audit_json
 
     if isinstance(masked, Masked):
         # A masking may describe attributes anew; the original has the description that it had.
@@ -213,7 +212,7 @@ def keep(
     ``reading`` holds the options with which the original was read, so that :func:`recall` reads it alike. ``source`` is
     the file that was masked, so that a release can tell what was done to it before.
     """
-    from safeswap.io.masking import keep as keep_masking
+    from safeswap.on_disk.masking import keep as keep_masking
 
     read_from = None if source is None else Path(source)
     return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, source=read_from, force=force)
@@ -228,7 +227,7 @@ def recall(
     Earlier maskings of the original are found by their records in the same audit directory. ``recipe`` is what was
     done to the file before any of them and left no record.
     """
-    from safeswap.io.masking import recall as recall_masking
+    from safeswap.on_disk.masking import recall as recall_masking
 
     found = recall_masking(Path(original), Path(masked), audit=Path(audit))
     if recipe is None:

@@ -14,8 +14,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
-    from safeswap.model.confidentiality import ConfidentialityPlot
-    from safeswap.model.policy import Policy
+    from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 
 
 @checked
@@ -46,8 +45,8 @@ def confidentiality(
     >>> len(plot), int(plot.unsafe.sum()) > 0
     (157, True)
     """
-    from safeswap.kernels import keyed
-    from safeswap.measures.plots import make_plot
+    from safeswap.arrays import keyed
+    from safeswap.measures.plot.plots import make_plot
 
     before, after = _two_files(original, released)
     others = {"archive": archive, "population": population}
@@ -62,7 +61,7 @@ def confidentiality_by_keys(
     original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
 ) -> Any:
     """The totals of :func:`confidentiality` for several sets of keys, a row each, as an Arrow table."""
-    from safeswap.measures.plots import plots_by_keys
+    from safeswap.measures.plot.plots import plots_by_keys
 
     before, after = _two_files(original, released)
     return plots_by_keys(before, after, key_sets, **options)
@@ -79,7 +78,7 @@ def write_confidentiality(
     force: bool = False,
 ) -> None:
     """Write a plot in the format of the file's ending: html, svg or png; csv or parquet for one line per record."""
-    from safeswap.io.plot_files import write_plot
+    from safeswap.reports.plot_files import write_plot
 
     write_plot(plot, path, version=version, second=second, title=title, force=force)
 

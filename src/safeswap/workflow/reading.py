@@ -6,21 +6,21 @@ from os import PathLike
 from pathlib import PurePath
 from typing import Any
 
+from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.safe_result import SafeTables
 
 
 @checked
 def read(source: Any, **options: Any) -> Microdata:
-    """Read a file or take a dataframe. See :func:`safeswap.io.read.read` for the options.
+    """Read a file or take a dataframe. See :func:`safeswap.files.read.read` for the options.
 
     >>> import pyarrow as pa
     >>> read(pa.table({"id": [1, 2], "Sex": ["m", "f"]}), identifier="id")
     <Microdata: 2 records × 2 attributes: id, Sex>
     """
-    from safeswap.io.read import read as read_source
+    from safeswap.files.read import read as read_source
 
     return source if isinstance(source, Microdata) and not options else read_source(source, **options)
 
@@ -33,7 +33,7 @@ def describe(data: Any, *, tolerance: int = 3) -> Any:
     >>> describe(datasets.cps8d()).records
     48842
     """
-    from safeswap.io.describe import describe as describe_data
+    from safeswap.files.describe import describe as describe_data
 
     return describe_data(read(data), tolerance=tolerance)
 
@@ -47,8 +47,8 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     >>> type(to_frame(safeswap.swap(frame, swap=["Race"], pairs=1, insecure_seed=1))).__module__.split(".")[0]
     'pandas'
     """
-    from safeswap.io.frames import to_frame as as_frame
-    from safeswap.io.long_tables import to_long
+    from safeswap.files.frames import to_frame as as_frame
+    from safeswap.projects.tables import to_long
 
     if isinstance(data, SafeTables):
         return to_long(data, like=like)
@@ -61,8 +61,8 @@ def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = 
 
     The file appears complete or not at all. What would bend a value or cut a label is refused.
     """
-    from safeswap.io.labelled_write import not_kept
-    from safeswap.io.write import write as write_file
+    from safeswap.files.labelled import not_kept
+    from safeswap.files.write import write as write_file
 
     write_file(data, path, force=force)
     return not_kept(data, PurePath(path).suffix)

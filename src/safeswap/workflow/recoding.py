@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from safeswap.methods.recode.recipe import Recipe
+from safeswap.methods.recode.steps import Step
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.recipe import Recipe
-from safeswap.model.recode_steps import Step
 from safeswap.model.spec import MaskSpec
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
-    from safeswap.model.hierarchy import Hierarchy
-    from safeswap.model.recode_steps import GlobalRecode
-    from safeswap.search.argus_session import ArgusSession
-    from safeswap.search.recode_advice import AdviceList
+    from safeswap.methods.recode.hierarchy import Hierarchy
+    from safeswap.methods.recode.steps import GlobalRecode
+    from safeswap.workflow.argus_session import ArgusSession
+    from safeswap.workflow.recode_advice import AdviceList
 
 Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 
@@ -38,7 +38,7 @@ def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     >>> after.schema["Edu"].levels
     ('up to HS', 'Coll', 'Bach', 'Bach+')
     """
-    from safeswap.search.argus_session import made
+    from safeswap.workflow.argus_session import made
 
     recipe, found = as_recipe(steps), read(data)
     for number, step in enumerate(recipe, start=1):
@@ -55,7 +55,7 @@ def as_recipe(steps: Steps) -> Recipe:
         return as_recipe([steps])
     if isinstance(steps, Recipe):
         return steps
-    from safeswap.search.argus_session import as_recipe_step
+    from safeswap.workflow.argus_session import as_recipe_step
 
     several = [steps] if isinstance(steps, Step | MaskSpec) else steps
     return Recipe.of(as_recipe_step(each) for each in several)
@@ -64,7 +64,7 @@ def as_recipe(steps: Steps) -> Recipe:
 @checked
 def read_recipe(path: str | PathLike[str]) -> Recipe:
     """A recipe from a TOML file."""
-    from safeswap.io.recipe_toml import read_recipe as read_toml
+    from safeswap.projects.toml import read_recipe as read_toml
 
     return read_toml(path)
 
@@ -72,7 +72,7 @@ def read_recipe(path: str | PathLike[str]) -> Recipe:
 @checked
 def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, force: bool = False) -> None:
     """Write a recipe as TOML. Given the ``data``, what it takes from them is written down: breaks, labels of ranges."""
-    from safeswap.io.recipe_toml import write_recipe as write_toml
+    from safeswap.projects.toml import write_recipe as write_toml
 
     found = as_recipe(recipe)
     write_toml(found if data is None else found.pinned(read(data)), path, force=force)
@@ -80,8 +80,8 @@ def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, 
 
 @checked
 def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> GlobalRecode:
-    """The recode file of ARGUS as a step on an attribute; see :func:`safeswap.io.argus_files.read_grc`."""
-    from safeswap.io.argus_files import read_grc as read_file
+    """The recode file of ARGUS as a step on an attribute; see :func:`safeswap.projects.argus.read_grc`."""
+    from safeswap.projects.argus import read_grc as read_file
 
     return read_file(path, attribute, **options)
 
@@ -89,7 +89,7 @@ def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> Globa
 @checked
 def read_hierarchy(path: str | PathLike[str]) -> Hierarchy:
     """A tree of codes from an indented file of ARGUS or a CSV file of levels."""
-    from safeswap.io.argus_files import read_hierarchy as read_file
+    from safeswap.projects.argus import read_hierarchy as read_file
 
     return read_file(path)
 
@@ -109,7 +109,7 @@ def advice(
     >>> [each.removed for each in found][0] > 0, found[0].worth >= found[1].worth
     (True, True)
     """
-    from safeswap.search.recode_advice import advice as find
+    from safeswap.workflow.recode_advice import advice as find
 
     return find(read(data), combinations, candidates=candidates, most=most)
 
@@ -124,7 +124,7 @@ def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, 
     >>> [stage.unsafe for stage in session.stages]
     [14, 2]
     """
-    from safeswap.search.argus_session import ArgusSession
+    from safeswap.workflow.argus_session import ArgusSession
 
     return ArgusSession.start(read(data), combinations, recipe=None if recipe is None else as_recipe(recipe), key=key)
 

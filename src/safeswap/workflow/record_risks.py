@@ -11,10 +11,10 @@ from safeswap.model.combination import Missing
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison
-from safeswap.model.words import RiskModel, Scoring
+from safeswap.model.text import RiskModel, Scoring
 
 if TYPE_CHECKING:
-    from safeswap.measures.special_uniques import SpecialUniques
+    from safeswap.measures.risk.suda2 import SpecialUniques
 
 
 @checked
@@ -79,7 +79,7 @@ def record_risk(
     >>> record_risk(people, ["Sex"], weight="w")["risk"].round(4).tolist()
     [0.0251, 0.0054, 0.0054]
     """
-    from safeswap.measures.record_risks import record_risks
+    from safeswap.measures.risk.individual_risk import record_risks
 
     source = _read(data)
     found = record_risks(source, keys, weight=weight, model=model, missing=missing)
@@ -130,7 +130,7 @@ def special_uniques(
     >>> special_uniques(datasets.cps8d(), ["Age", "Edu", "Race", "MS"], max_size=4).by_size.to_pylist()[-1]["keys"]
     4
     """
-    from safeswap.measures.special_uniques import special_uniques as find
+    from safeswap.measures.risk.suda2 import special_uniques as find
 
     return find(_read(data), keys, most=max_size, sampling_fraction=sampling_fraction, scoring=scoring, missing=missing)
 
@@ -151,8 +151,8 @@ def write_record_risks(
     """Write the figures of :func:`record_risk` and :func:`suda`, a line per record, for its owner only."""
     import pyarrow as pa
 
-    from safeswap.io.write import write
-    from safeswap.measures.record_risks import record_risks
+    from safeswap.files.write import write
+    from safeswap.measures.risk.individual_risk import record_risks
 
     source = _read(data)
     meaning: dict[str, Any] = {} if missing is None else {"missing": missing}
@@ -171,7 +171,7 @@ def _read(data: Any) -> Microdata:
 def _by_record(figures: Any, data: Microdata) -> Any:
     import pyarrow as pa
 
-    from safeswap.io.frames import beside
+    from safeswap.files.frames import beside
 
     return beside(pa.table({**_identifier(data), **_columns(figures)}), data)
 

@@ -17,10 +17,10 @@ from safeswap.workflow.assessing import assess
 from safeswap.workflow.recoding import as_recipe
 
 if TYPE_CHECKING:
-    from safeswap.io.publish import Published
-    from safeswap.io.scan import Verification
     from safeswap.model.ledger import Ledger
     from safeswap.model.microdata import Microdata
+    from safeswap.release.publish import Published
+    from safeswap.release.scan import Verification
 
 
 @checked
@@ -67,7 +67,7 @@ def release(
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
     from safeswap import registry
-    from safeswap.io.publish import Terms, check_and_write
+    from safeswap.release.publish import Terms, check_and_write
 
     method = registry.method(masked.spec.method)
     past = masked.original.past or as_recipe(() if recipe is None else recipe).past
@@ -114,7 +114,7 @@ def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
 @checked
 def verify(bundle: str | PathLike[str]) -> Verification:
     """Check a public bundle from outside, with nothing confidential at hand."""
-    from safeswap.io.scan import verify_bundle
+    from safeswap.release.scan import verify_bundle
 
     return verify_bundle(bundle)
 
@@ -141,7 +141,7 @@ def report(
     'report.html'
     """
     from safeswap import registry
-    from safeswap.io.masking_report import write_masking_report
+    from safeswap.reports.masking import write_masking_report
 
     method = registry.method(masked.spec.method)
     promises = method.invariants(masked.original, masked.spec)
@@ -166,7 +166,7 @@ def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
     >>> keygen(path) == read_key(path)
     True
     """
-    from safeswap.io.keyfile import write_key
+    from safeswap.files.keyfile import write_key
 
     key = Key.generate()
     write_key(key, path, force=force)
@@ -176,6 +176,6 @@ def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
 @checked
 def read_key(path: str | PathLike[str]) -> Key:
     """The key in a key file; refused if others can read the file."""
-    from safeswap.io.keyfile import read_key as read_key_file
+    from safeswap.files.keyfile import read_key as read_key_file
 
     return read_key_file(path)

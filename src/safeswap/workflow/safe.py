@@ -8,11 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from safeswap.measures.table_check import TableCheck
+from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.safe_result import SafeTables
-from safeswap.model.table_check import TableCheck
 
 Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence[str]]
 
@@ -52,10 +52,10 @@ def safe_table(
     >>> result.total, result.largest, result.status
     (14, 3, 'optimal')
     """
-    from safeswap.io.long_tables import count_tables
-    from safeswap.methods.safe_linked import safe_programme
-    from safeswap.methods.safe_problem import table_problems
-    from safeswap.methods.safe_table import Terms
+    from safeswap.methods.safe.linked import safe_programme
+    from safeswap.methods.safe.problem import table_problems
+    from safeswap.methods.safe.table import Terms
+    from safeswap.projects.tables import count_tables
 
     terms = Terms(objective=objective, solver=solver, soft=soft, time_limit=time_limit)  # type: ignore[arg-type]
     programme, origin = count_tables(counts, attributes=attributes, names=names, count=count, reading=reading)
@@ -99,9 +99,9 @@ def safe_records(
     >>> check_tables(masked.data, tables, 5).is_safe
     True
     """
-    from safeswap.io.long_tables import table_names
-    from safeswap.model.safe_spec import SafeSpec
+    from safeswap.methods.safe.spec import SafeSpec
     from safeswap.model.table import check_tolerance
+    from safeswap.projects.tables import table_names
     from safeswap.workflow.masking import mask
 
     check_tolerance(tolerance)
@@ -138,8 +138,8 @@ def check_tables(
     >>> check_tables([[1, 4], [6, 9]], tolerance=3).derived
     1
     """
-    from safeswap.io.long_tables import count_tables
     from safeswap.measures.table_check import check_programme
+    from safeswap.projects.tables import count_tables
 
     programme, _ = count_tables(data, attributes=tables, names=names, count=count, reading=reading)
     return check_programme(programme, tolerance=tolerance, margins=margins)
@@ -153,7 +153,7 @@ def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool =
     """
     import pyarrow as pa
 
-    from safeswap.io.write import write
+    from safeswap.files.write import write
 
     parts = [
         table.long().append_column("table", pa.array([" × ".join(table.table.names)] * table.small, pa.string()))
@@ -166,8 +166,8 @@ def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool =
 @checked
 def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: int = 0, force: bool = False) -> Path:
     """Write one of the tables that were made safe, in rows, as csv or parquet."""
-    from safeswap.io.long_tables import to_long
-    from safeswap.io.write import write
+    from safeswap.files.write import write
+    from safeswap.projects.tables import to_long
 
     write(to_long(result, number=number, like="arrow"), path, force=force)
     return Path(path)
@@ -182,7 +182,7 @@ def safe_table_report(result: SafeTables, path: str | PathLike[str], *, force: b
     >>> safe_table_report(safe_table([[4, 9], [9, 9]], 5), path).name
     'tables.html'
     """
-    from safeswap.io.safe_report import write_safe_report
+    from safeswap.reports.safe import write_safe_report
 
     return write_safe_report(result, path, force=force)
 

@@ -8,17 +8,17 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safeswap.io.checkpoint import CheckpointDirectory
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import StudySpec
+from safeswap.study.files import CheckpointDirectory
 from safeswap.workflow.arguments import as_key, as_study_spec
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
-    from safeswap.search.choice import Choice
-    from safeswap.search.study import Study
+    from safeswap.study.choice import Choice
+    from safeswap.study.study import Study
 
 
 @checked
@@ -44,7 +44,7 @@ def study(
     >>> found.choose("cap_risk:0.0145").objective
     'least distortion with risk at most 0.0145'
     """
-    from safeswap.search.run import run_study
+    from safeswap.study.run import run_study
 
     question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
     kept = _checkpoint(checkpoint)
@@ -62,7 +62,7 @@ def number_of_candidates(
     >>> number_of_candidates(datasets.cps8d(), replicates=10)
     1080
     """
-    from safeswap.search.prepare import check, swap_attributes
+    from safeswap.study.prepare import check, swap_attributes
 
     question, data = as_study_spec(spec, **parameters), read(data)
     check(data, question)
@@ -89,7 +89,7 @@ def search(
     >>> len(found), found.facts["search"]["possible"]
     (40, 486)
     """
-    from safeswap.search.multi import search_study
+    from safeswap.study.search import search_study
 
     question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
     kept = _checkpoint(checkpoint)
@@ -114,13 +114,13 @@ def save_study(
     the chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which
     the rate can be inferred, and says so. :func:`load_study` gives the study back.
     """
-    from safeswap.io import study_files
-    from safeswap.io.atomic import atomic_directory
-    from safeswap.kernels.two_way import MEASURES
+    from safeswap.arrays.two_way import MEASURES
+    from safeswap.files.atomic import atomic_directory
+    from safeswap.study import files
 
     told = {"choice": choice.as_dict()} if choice is not None else {}
-    with atomic_directory(path, force=force, marker=study_files.FACTS) as folder:
-        study_files.write_study(study, folder, table_measures=MEASURES, further=told)
+    with atomic_directory(path, force=force, marker=files.FACTS) as folder:
+        files.write_study(study, folder, table_measures=MEASURES, further=told)
         if pages:
             known = None if data is None else read(data)
             _write_pages(study, choice, known, folder, publish_figures=publish_figures)
@@ -138,9 +138,9 @@ def load_study(path: str | PathLike[str]) -> Study:
     >>> load_study(path).table.equals(found.table)
     True
     """
-    from safeswap.io.study_files import read_study
-    from safeswap.search.study import Study
-    from safeswap.search.table import specs_of
+    from safeswap.study.files import read_study
+    from safeswap.study.study import Study
+    from safeswap.study.table import specs_of
 
     stored = read_study(path)
     return Study(
@@ -159,8 +159,8 @@ def _write_pages(
     """The map and the two reports, internal and public."""
     from safeswap import registry
     from safeswap.charts.map import map_html
-    from safeswap.io.atomic import atomic_write
-    from safeswap.io.report import write_study_report
+    from safeswap.files.atomic import atomic_write
+    from safeswap.reports.study import write_study_report
 
     with atomic_write(folder / "map.html") as part:
         part.write_text(map_html(study, choice=choice), encoding="utf-8")

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from safeswap import datasets, workflow
-from safeswap.charts import plot_payload
-from safeswap.charts.confidentiality import plot_figure, plot_html, plot_png, plot_svg
+from safeswap.charts import confidentiality
+from safeswap.charts.confidentiality import default_second, plot_figure, plot_html, plot_png, plot_svg, view_limits
 from safeswap.charts.payload import as_json
-from safeswap.charts.plot_payload import default_second, view_limits
-from safeswap.model.policy import Policy
+from safeswap.measures.plot.values import Policy
 
 KEYS = ("turnover", "employees")
 
@@ -33,7 +32,7 @@ def frequencies():
 
 def payload(found=None, **options):
     found = found or plot()
-    return plot_payload.plot_payload(found, **{"second": default_second(found.policy), "title": "x", **options})
+    return confidentiality.plot_payload(found, **{"second": default_second(found.policy), "title": "x", **options})
 
 
 def test_pictures_are_the_same_bytes_every_time():
@@ -91,7 +90,7 @@ def test_the_payload_has_every_record_once_and_no_value_of_a_key():
 
 
 def test_bins_count_every_record_within_the_limits(monkeypatch):
-    monkeypatch.setattr(plot_payload, "MOST_POINTS", 50)
+    monkeypatch.setattr(confidentiality, "MOST_POINTS", 50)
     told = payload()
     limits = view_limits(plot())
     for view in ("all", "near"):
@@ -102,7 +101,7 @@ def test_bins_count_every_record_within_the_limits(monkeypatch):
 
 
 def test_where_records_are_too_many_the_count_is_estimated_and_says_so(monkeypatch):
-    monkeypatch.setattr(plot_payload, "MOST_COUNTED", 40)
+    monkeypatch.setattr(confidentiality, "MOST_COUNTED", 40)
     told = payload()["counted"]
     assert told["exact"] is False
     assert len(told["x"]) == 40

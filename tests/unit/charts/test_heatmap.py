@@ -7,7 +7,7 @@ import pytest
 from tests.studies import HOSTILE, published_study
 
 from safeswap.charts.heatmap import candidate_tables, heatmap_html, heatmap_png, heatmap_svg, short_number
-from safeswap.charts.protocol import TABLE_MEASURES
+from safeswap.charts.points import TABLE_MEASURES
 
 
 @pytest.mark.parametrize("measure", TABLE_MEASURES)

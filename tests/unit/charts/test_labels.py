@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.charts.labels import MOST_LABELS, Mark, placed
+from safeswap.charts.map import MOST_LABELS, Mark, placed
 
 WITHIN = (0.0, 0.0, 400.0, 300.0)
 places = st.floats(-20, 420, allow_nan=False)

@@ -9,7 +9,7 @@ import pytest
 from tests.studies import HOSTILE, cps_study, hostile_study, impossible_study, published_study
 
 from safeswap.charts.map import map_fragment, map_html
-from safeswap.charts.plotly_script import plotly_script
+from safeswap.charts.scripts import plotly_script
 
 
 def own(page: str) -> str:

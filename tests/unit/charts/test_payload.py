@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.studies import cps_study, hostile_study, impossible_study, published_study
 
+from safeswap.charts.map import map_svg
 from safeswap.charts.payload import Room, as_json, map_payload
-from safeswap.charts.protocol import TABLE_MEASURES
-from safeswap.charts.static_map import map_svg
+from safeswap.charts.points import TABLE_MEASURES
 
 OTHERS = ({"method": "swap", "swap": ["Sex"], "pairs": 300},)
 

@@ -5,17 +5,17 @@ import re
 import pytest
 from plotly.offline import get_plotlyjs
 
-from safeswap.charts import plotly_script
-from safeswap.charts.plotly_script import KINDS, TRIED, in_ascii, with_kinds, without_unused
+from safeswap.charts import scripts
+from safeswap.charts.scripts import KINDS, TRIED, in_ascii, with_kinds, without_unused
 
 END = re.compile(r"\.register\(\[([\w$(),]+)\]\);[\w$.=]+\}\);return [\w$]+\(\);\}\)\(\);")
 
 
 @pytest.fixture
 def fresh():
-    plotly_script.plotly_script.cache_clear()
-    yield plotly_script.plotly_script
-    plotly_script.plotly_script.cache_clear()
+    scripts.plotly_script.cache_clear()
+    yield scripts.plotly_script
+    scripts.plotly_script.cache_clear()
 
 
 def calls(text: str) -> list[str]:
@@ -72,7 +72,7 @@ def test_the_installed_version_was_tried():
 
 
 def test_a_version_that_was_not_tried_is_not_cut(fresh, monkeypatch):
-    monkeypatch.setattr(plotly_script, "TRIED", frozenset())
+    monkeypatch.setattr(scripts, "TRIED", frozenset())
     assert fresh() == in_ascii(with_kinds(get_plotlyjs(), KINDS))
 
 

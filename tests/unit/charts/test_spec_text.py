@@ -14,9 +14,9 @@ from safeswap import registry
 from safeswap.charts.spec_text import command_text, python_text, toml_text
 from safeswap.cli import app as program
 from safeswap.cli.options import _group, pairs
+from safeswap.methods.suppress.method import SuppressSpec
 from safeswap.model.combination import KeyCombination
 from safeswap.model.spec import SwapSpec, Targeting
-from safeswap.model.suppress_spec import SuppressSpec
 
 names = st.lists(st.text(min_size=1), min_size=3, max_size=3, unique=True)
 

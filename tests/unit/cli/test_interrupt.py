@@ -10,7 +10,7 @@ import time
 import pytest
 from tests.unit.cli.conftest import survey_text
 
-from safeswap.io.masking import recall
+from safeswap.on_disk.masking import recall
 
 
 @pytest.fixture

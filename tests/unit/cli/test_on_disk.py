@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from safeswap import datasets, registry
-from safeswap.io.schema_file import write_schema
+from safeswap.files.schema_file import write_schema
 
 KEYS = "ADULTS,FAMILIES,TRAILER"
 METHODS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from safeswap import workflow
-from safeswap.io.webswap import new_project
+from safeswap.projects.webswap import new_project
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_every_option_reaches_the_question(safeswap, survey, tmp_path):
         *("--distortion", "hellinger,adV", "--distortion", "hellinger:ways=2", "--objective", "cap_risk:0.01"),
     ]
     assert safeswap("study", survey, *options, "--write-study", tmp_path / "study.toml").code == 0
-    from safeswap.io.study_toml import read_study_spec
+    from safeswap.projects.toml import read_study_spec
 
     assert read_study_spec(tmp_path / "study.toml") == StudySpec(
         attributes=("Race", "Sex", "Town"),
@@ -246,7 +246,7 @@ def test_ctrl_c_stops_it_cleanly_and_says_how_to_go_on(safeswap, tmp_path, as_js
 
 @pytest.mark.usefixtures("cps8d_file")
 def test_what_was_stopped_goes_on_to_the_same_end(safeswap, tmp_path, monkeypatch):
-    from safeswap.search import run
+    from safeswap.study import run
 
     monkeypatch.setattr(run, "_BLOCK_COST", 200_000)
     request = [word if word != "2000" else "4" for word in _study_of_demo(tmp_path)[3:]]

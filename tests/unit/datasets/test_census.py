@@ -52,7 +52,7 @@ def test_how_it_is_cut_into_chunks_changes_nothing(chunk_size):
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
-    from safeswap.kernels import threads
+    from safeswap.arrays import threads
 
     expected = fingerprint(datasets.synthetic_census(5_000).table)
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 100)

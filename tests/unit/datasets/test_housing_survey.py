@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safeswap import datasets
-from safeswap.kernels import cells
+from safeswap.arrays import cells
 from safeswap.model.schema import Kind
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from safeswap.engines.duckdb_store import Store
+from safeswap.engines.duckdb.store import Store
 from safeswap.errors import EngineError, SpecError
 
 
@@ -72,7 +72,7 @@ def test_no_room_for_spilling_is_said_and_nothing_stays(tmp_path: Path) -> None:
     code = f"""
 import resource
 from pathlib import Path
-from safeswap.engines.duckdb_store import Store
+from safeswap.engines.duckdb.store import Store
 from safeswap.errors import OutputError
 store = Store(Path({str(tmp_path)!r}), memory_limit="30MB", threads=1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
@@ -100,7 +100,7 @@ def test_what_is_spilt_is_private_and_gone_afterwards(tmp_path: Path) -> None:
 def test_it_prints_no_progress_where_it_takes_itself_for_interactive(tmp_path: Path) -> None:
     # without a file, as in a notebook, DuckDB draws a bar into what the program prints
     code = (
-        "import sys; from pathlib import Path; from safeswap.engines.duckdb_store import Store; "
+        "import sys; from pathlib import Path; from safeswap.engines.duckdb.store import Store; "
         "store = Store(Path(sys.argv[1]), memory_limit='100MB', threads=1); "
         "print(store.rows(\"SELECT current_setting('enable_progress_bar')\"))"
     )

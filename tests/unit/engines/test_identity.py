@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from safeswap.arrays import keyed
 from safeswap.engines.identity import record_identity
-from safeswap.kernels import keyed
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 

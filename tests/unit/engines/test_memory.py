@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeswap.arrays import order
 from safeswap.engines import memory
 from safeswap.engines.base import Constraint, PairRequest
 from safeswap.engines.memory import MemoryEngine
-from safeswap.kernels import order
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 

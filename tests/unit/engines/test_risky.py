@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.kernels.blanking_by_hand import matches
 
-from safeswap.engines.risky import risky
 from safeswap.errors import InputError, SpecError
+from safeswap.measures.risk.risky import risky
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.workflow import risky as verb

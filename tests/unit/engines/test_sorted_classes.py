@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.engines import keyed_walk as walks
-from safeswap.engines.keyed_walk import DrawKeys, keyed_walk
-from safeswap.engines.row_labels import CellLabels, ClassLabels, RowLabels, mixed_strata
-from safeswap.engines.sorted_classes import SortedClasses, sort_classes
-from safeswap.kernels import cells, walk
+from safeswap.arrays import cells
+from safeswap.methods.edit_targeted import classes as walk
+from safeswap.methods.edit_targeted import keyed_walk as walks
+from safeswap.methods.edit_targeted.classes import SortedClasses, sort_classes
+from safeswap.methods.edit_targeted.keyed_walk import (
+    CellLabels,
+    ClassLabels,
+    DrawKeys,
+    RowLabels,
+    keyed_walk,
+    mixed_strata,
+)
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 

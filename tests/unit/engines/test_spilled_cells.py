@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.engines import spilled_cells
-from safeswap.engines.record_words import column_keys, record_words
-from safeswap.engines.spilled_cells import SpilledCells
+from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
 from safeswap.errors import OutputError
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.engines import known_levels
+from safeswap.arrays import keyed
+from safeswap.engines import stream
 from safeswap.engines.stream import LevelCoder, Tally
-from safeswap.kernels import keyed
 
 TYPES = (pa.int8(), pa.int32(), pa.uint64(), pa.int64(), pa.string(), pa.float64())
 
@@ -61,7 +61,7 @@ def test_texts_that_share_a_word_are_told_apart_by_the_other(shared: int, monkey
             words[:, 0] %= np.uint64(5)
         return words
 
-    monkeypatch.setattr(known_levels.keyed, "encrypt", poor_words)
+    monkeypatch.setattr(stream.keyed, "encrypt", poor_words)
     coder, known = LevelCoder(), {}
     for start in range(0, 60, 7):
         texts = [f"area {number}" for number in range(start, start + 12)]

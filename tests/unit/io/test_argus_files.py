@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from safeswap.errors import InputError
-from safeswap.io.argus_files import read_codelist, read_grc, read_hierarchy
+from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
-from safeswap.model.recoding import apply_step
 from safeswap.model.schema import Attribute, Schema
+from safeswap.projects.argus import read_codelist, read_grc, read_hierarchy
 
 
 def written(folder: Path, name: str, text: str) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from safeswap.errors import OutputError
-from safeswap.io.atomic import atomic_directory, atomic_write
+from safeswap.files.atomic import atomic_directory, atomic_write
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 
@@ -127,7 +127,7 @@ def test_a_real_write_beyond_the_limit_leaves_nothing(tmp_path: Path) -> None:
     # A process that may write 4 kB only: the operating system itself refuses the rest.
     program = (
         "import sys\nfrom pathlib import Path\nfrom safeswap.errors import OutputError\n"
-        "from safeswap.io.atomic import atomic_write\n"
+        "from safeswap.files.atomic import atomic_write\n"
         "try:\n"
         "    with atomic_write(Path(sys.argv[1])) as part:\n"
         "        part.write_bytes(b'x' * 100_000)\n"

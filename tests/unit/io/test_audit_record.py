@@ -10,15 +10,14 @@ from pyarrow import parquet
 from tests.hand_made import KEY, PROMISES, apply_by_hand, masked_by, masked_survey, survey, true_pairs
 
 from safeswap.errors import InputError
-from safeswap.io.audit import read_audit, read_audit_record, write_audit
-from safeswap.io.publish import Terms, check_and_write
-from safeswap.io.write import write_parquet
-from safeswap.model.audit import Exchange, Replacement
-from safeswap.model.equality import aligned_columns, different
+from safeswap.files.write import write_parquet
+from safeswap.model.audit import Exchange, Replacement, undo
+from safeswap.model.columns import aligned_columns, different
 from safeswap.model.invariant import ReplaysFromAudit
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.undo import undo
+from safeswap.on_disk.audit_record import read_audit, read_audit_record, write_audit
+from safeswap.release.publish import Terms, check_and_write
 
 
 def stored(masked: Masked, directory: Path, **notes) -> Path:
@@ -55,10 +54,10 @@ def test_masked_file_and_audit_give_the_original_back_in_another_process(tmp_pat
     stored(masked, tmp_path / "audit")
     program = (
         "import sys; from pathlib import Path\n"
-        "from safeswap.io.audit import read_audit\n"
-        "from safeswap.io.read import read\n"
-        "from safeswap.io.write import write_parquet\n"
-        "from safeswap.model.undo import undo\n"
+        "from safeswap.on_disk.audit_record import read_audit\n"
+        "from safeswap.files.read import read\n"
+        "from safeswap.files.write import write_parquet\n"
+        "from safeswap.model.audit import undo\n"
         "folder = Path(sys.argv[1])\n"
         "masked = read(folder / 'masked.parquet', identifier='id')\n"
         "write_parquet(undo(masked, read_audit(folder / 'audit')), folder / 'undone.parquet')\n"

@@ -14,15 +14,15 @@ from pyarrow import parquet
 from tests.hand_made import masked_survey, release_of, survey
 
 from safeswap.errors import OutputError, SpecError, UnsafeRelease
-from safeswap.io import bundle as bundle_module
-from safeswap.io import public_data
-from safeswap.io.bundle import fill_bundle, write_bundle
-from safeswap.io.manifest import DATA_FORMATS
-from safeswap.io.read import read
-from safeswap.model.equality import aligned_columns, different
+from safeswap.files.manifest import DATA_FORMATS
+from safeswap.files.read import read
+from safeswap.model.columns import aligned_columns, different
 from safeswap.model.microdata import Microdata
 from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.release import bundle as bundle_module
+from safeswap.release import public_data
+from safeswap.release.bundle import fill_bundle, write_bundle
 
 FORMATS = pytest.mark.parametrize("data_format", DATA_FORMATS)
 
@@ -291,13 +291,18 @@ def test_nothing_that_the_bundle_writer_imports_knows_the_audit():
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
         return {n for n in found if n.startswith("safeswap.") and _is_module(n)}
 
-    reached, todo = set(), ["safeswap.io.bundle"]
+    reached, todo = set(), ["safeswap.release.bundle"]
     while todo:
         name = todo.pop()
         reached.add(name)
         todo += sorted(imports(name) - reached)
     assert "safeswap.model.release" in reached
-    assert not reached & {"safeswap.model.audit", "safeswap.model.masked", "safeswap.io.audit", "safeswap.io.publish"}
+    assert not reached & {
+        "safeswap.model.audit",
+        "safeswap.model.masked",
+        "safeswap.on_disk.audit_record",
+        "safeswap.release.publish",
+    }
 
 
 def _is_module(name: str) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError
-from safeswap.io.columns import distinct_count, settled, without_unused_levels
+from safeswap.files.columns import distinct_count, settled, without_unused_levels
 
 
 class Tagged(pa.ExtensionType):

@@ -13,10 +13,10 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, SpecError
-from safeswap.io import count_files as module
-from safeswap.io.coded_columns import coded_columns, side_by_side
-from safeswap.io.parquet_files import open_parquet
+from safeswap.files.coded_columns import coded_columns, side_by_side
+from safeswap.files.parquet import open_parquet
 from safeswap.model.microdata import code_column
+from safeswap.on_disk import cells as module
 
 SCHEMA = datasets.synthetic_census_schema()
 MEASURES = ("n_rule", "n_rule:n=7", "hellinger", "total_variation", "entropy_change")
@@ -51,7 +51,7 @@ def test_figures_from_counts_are_those_of_files_in_memory(
 ) -> None:
     files = masked(tmp_path, SPECS[spec])
     expected = ss.assess(*(ss.read(path, schema=SCHEMA) for path in files), measures=MEASURES, attributes=attributes)
-    monkeypatch.setattr("safeswap.io.compare_files.compare_files", None)  # nothing else may be asked
+    monkeypatch.setattr("safeswap.on_disk.cells.compare_files", None)  # nothing else may be asked
     found = workflow.assess_file(*files, measures=MEASURES, attributes=attributes, schema=SCHEMA)
     # Cells come in another order, and so do the terms of a sum.
     assert figures(found) == pytest.approx(figures(expected), rel=1e-11, abs=1e-15)

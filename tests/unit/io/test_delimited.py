@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError
-from safeswap.io.delimited import Delimited, read_delimited
-from safeswap.io.limits import Limits
-from safeswap.io.read import read
-from safeswap.io.write import write_csv
+from safeswap.files.delimited import Delimited, read_delimited
+from safeswap.files.read import read
+from safeswap.files.sources import Limits
+from safeswap.files.write import write_csv
 
 AWKWARD = [
     "007", "1.0", "1", "-0.0", "NaN", "nan", "NA", "null", "9223372036854775808", " lead", "trail ", '"', '""', "a\"b",

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap import datasets
+from safeswap.arrays.cells import cell_counts
 from safeswap.errors import SpecError
-from safeswap.io.describe import cell_sizes, describe
-from safeswap.io.read import read
-from safeswap.kernels.cells import cell_counts
+from safeswap.files.describe import cell_sizes, describe
+from safeswap.files.read import read
 from safeswap.model.schema import Kind
 
 

@@ -13,9 +13,9 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, SpecError, UnsafeRelease
-from safeswap.io import mask_files as module
-from safeswap.io.splice import same_chunks
+from safeswap.files.splice import same_chunks
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.on_disk import run as module
 
 SCHEMA = datasets.synthetic_census_schema()
 GEOGRAPHY = ("STATE", "COUNTY", "PLACE", "TRACT", "BLOCK")

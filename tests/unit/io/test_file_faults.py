@@ -18,9 +18,9 @@ import pytest
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, UnsafeRelease
-from safeswap.io import mask_files as module
-from safeswap.io import rewrite, splice
-from safeswap.io.parquet_files import open_parquet
+from safeswap.files import rewrite, splice
+from safeswap.files.parquet import open_parquet
+from safeswap.on_disk import run as module
 
 SCHEMA = datasets.synthetic_census_schema()
 KEYS = ["ADULTS", "FAMILIES", "TRAILER"]
@@ -39,7 +39,7 @@ PROGRAM = """
 import json, os, signal, sys
 from safeswap import datasets, workflow
 from safeswap.errors import SafeswapError
-from safeswap.io import splice
+from safeswap.files import splice
 folder, spec, ending = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 copied, copies = splice._copied, []
 def counted(*arguments):

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import SpecError
-from safeswap.io.frames import from_frame, to_frame
-from safeswap.io.read import read
+from safeswap.files.frames import from_frame, to_frame
+from safeswap.files.read import read
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata

@@ -13,7 +13,7 @@ PROGRAM = """
 import sys
 import pyarrow as pa
 from safeswap.errors import OutputError
-from safeswap.io.write import write
+from safeswap.files.write import write
 table = pa.table({"a": [f"text {i * 7919 % 100003}" for i in range(50_000)], "b": [i / 7 for i in range(50_000)]})
 try:
     write(table, sys.argv[1])

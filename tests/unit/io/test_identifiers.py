@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError
-from safeswap.io.identifiers import check_identifier, is_unique
+from safeswap.files.identifiers import check_identifier, is_unique
 
 
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5), max_size=20), split=st.integers(0, 20))

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from safeswap import datasets, workflow
-from safeswap.io.infer import infer_schema
-from safeswap.io.ranges import order_of_levels, order_of_ranges
-from safeswap.io.read import read
-from safeswap.io.write import write_csv
+from safeswap.files.infer import infer_schema, order_of_levels, order_of_ranges
+from safeswap.files.read import read
+from safeswap.files.write import write_csv
 from safeswap.model.schema import Kind
 
 N = 200

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from safeswap.errors import InputError, OutputError, SpecError
-from safeswap.io.keyfile import read_key, write_key
+from safeswap.files.keyfile import read_key, write_key
 from safeswap.model.key import Key
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from safeswap import workflow
 from safeswap.errors import OutputError, SpecError
-from safeswap.io.labelled_write import not_kept, write_dta, write_sav
-from safeswap.io.read import read
-from safeswap.io.write import write as write_file
+from safeswap.files.labelled import not_kept, write_dta, write_sav
+from safeswap.files.read import read
+from safeswap.files.write import write as write_file
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema

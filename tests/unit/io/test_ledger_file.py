@@ -9,10 +9,10 @@ import pytest
 from tests.hand_made import KEY, PROMISES, masked_survey, survey
 
 from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
-from safeswap.io import publish
-from safeswap.io.ledger_file import LedgerFile, configured_ledger
-from safeswap.io.publish import Terms, check_and_write
 from safeswap.model.ledger import make_entry
+from safeswap.release import publish
+from safeswap.release.ledger import LedgerFile, configured_ledger
+from safeswap.release.publish import Terms, check_and_write
 
 
 def release(folder: Path, name: str, *, masked=None, ledger=None, **terms):

@@ -18,9 +18,8 @@ import pytest
 
 import safeswap as ss
 from safeswap import datasets, workflow
-from safeswap.io import leftovers
-from safeswap.io.atomic import atomic_directory, atomic_write
-from safeswap.io.leftovers import claimed, sweep
+from safeswap.files import atomic
+from safeswap.files.atomic import atomic_directory, atomic_write, claimed, sweep
 
 pytestmark = pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="elsewhere nothing goes")
 
@@ -29,7 +28,7 @@ MASK = """
 import os, signal, sys
 from pathlib import Path
 from safeswap import datasets, workflow
-from safeswap.io import mask_files
+from safeswap.on_disk import run as mask_files
 
 def stop(*_, **__):
     print("here", flush=True)
@@ -91,7 +90,7 @@ def test_an_interrupt_at_the_very_first_file_leaves_none(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     opened = os.open
-    monkeypatch.setattr(leftovers.os, "open", interrupted)
+    monkeypatch.setattr(atomic.os, "open", interrupted)
     with pytest.raises(KeyboardInterrupt), claimed(tmp_path / "masked.csv"):
         pass
     monkeypatch.undo()
@@ -137,7 +136,7 @@ def test_what_a_killed_count_spilt_goes_with_the_next_one(tmp_path: Path, monkey
     monkeypatch.setattr(tempfile, "tempdir", None)
     code = """
 import os, signal
-from safeswap.io.leftovers import working_directory
+from safeswap.files.atomic import working_directory
 with working_directory() as work:
     (work / "spilt").write_text("words")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -145,7 +144,7 @@ with working_directory() as work:
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert len(hidden(tmp_path)) == 2
-    with leftovers.working_directory() as work:
+    with atomic.working_directory() as work:
         assert work.parent == tmp_path
         assert work.stat().st_mode & 0o777 == 0o700
         assert len(hidden(tmp_path)) == 2
@@ -208,7 +207,7 @@ def test_without_locks_or_the_number_of_the_start_nothing_goes(tmp_path: Path, m
         with atomic_write(tmp_path / "out") as part:
             part.write_text("x")
         assert names(tmp_path) == sorted([*before, "out"])
-    monkeypatch.setattr(leftovers, "_boot", lambda: "")
+    monkeypatch.setattr(atomic, "_boot", lambda: "")
     sweep(tmp_path)
     assert names(tmp_path) == sorted([*before, "out"])
 
@@ -228,7 +227,7 @@ def test_files_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 REPLACE = """
 import os, signal, sys
 from pathlib import Path
-from safeswap.io.atomic import atomic_directory
+from safeswap.files.atomic import atomic_directory
 rename = Path.rename
 def killed_before_the_second(self, to):
     if to.name == "bundle":

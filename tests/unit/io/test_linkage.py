@@ -15,12 +15,11 @@ from tests.households import persons, persons_table
 import safeswap as ss
 from safeswap import datasets
 from safeswap.errors import UnsafeRelease
-from safeswap.io.linkage import Linkage
-from safeswap.io.numbering import numbers_households
-from safeswap.model.dependence import agreement, split_groups
+from safeswap.files.numbering import agreement, numbers_households, split_groups
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Kind
+from safeswap.release.linkage import Linkage
 
 
 def found(masked: Masked, *, drop: tuple[str, ...] = ()) -> list[tuple[str, str]]:

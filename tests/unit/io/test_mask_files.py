@@ -15,9 +15,9 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, OutputError, UnsafeRelease
-from safeswap.io import mask_files as module
-from safeswap.io import rewrite, splice
-from safeswap.io.parquet_files import open_parquet
+from safeswap.files import rewrite, splice
+from safeswap.files.parquet import open_parquet
+from safeswap.on_disk import run as module
 
 SCHEMA = datasets.synthetic_census_schema()
 SPEC = ss.SwapSpec(swap=["TENURE", "ADULTS"], fixed=["STATE"], rate=0.2)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
-from safeswap.io.read import read
-from safeswap.io.write import write, write_parquet
+from safeswap.files.read import read
+from safeswap.files.write import write, write_parquet
 from safeswap.model.microdata import code_column
 
 COLUMNS = {

@@ -13,11 +13,10 @@ from pyarrow import parquet
 import safeswap
 from safeswap import workflow
 from safeswap.errors import InputError
-from safeswap.io.compact_protocol import parse, serialised
-from safeswap.io.limits import Limits
-from safeswap.io.parquet import read_parquet
-from safeswap.io.parquet_files import open_parquet
-from safeswap.io.parquet_pages import measure
+from safeswap.files.parquet import open_parquet, read_parquet
+from safeswap.files.parquet_pages import measure
+from safeswap.files.sources import Limits
+from safeswap.files.splice import parse, serialised
 
 LONG = "x" * 2**20
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")

@@ -8,16 +8,17 @@ import pytest
 from tests.hand_made import KEY, PROMISES, masked_by, masked_survey, survey, true_pairs
 
 from safeswap.errors import InputError, OutputError, UnsafeRelease
-from safeswap.io import atomic, bundle, publish
-from safeswap.io.audit import read_audit, read_audit_json
-from safeswap.io.publish import Published, Terms, check_and_write
-from safeswap.io.scan import verify_bundle
+from safeswap.files import atomic
 from safeswap.model.audit import Exchange
 from safeswap.model.invariant import KeptMargin
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
+from safeswap.on_disk.audit_record import read_audit, read_audit_json
+from safeswap.release import bundle, publish
+from safeswap.release.publish import Published, Terms, check_and_write
+from safeswap.release.scan import verify_bundle
 
 
 def released(masked: Masked, folder: Path, *, public: str = "public", key: Key = KEY, **options) -> Published:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from safeswap.errors import InputError
-from safeswap.io.read import read
-from safeswap.io.schema_file import write_schema
+from safeswap.files.read import read
+from safeswap.files.schema_file import write_schema
 from safeswap.model.schema import Attribute, Kind, Schema
 
 TABLE = pa.table({"id": ["007", "08", "9"], "Sex": ["1", "2", "9"], "Age": ["<25", ">55", "25-55"]})

@@ -10,9 +10,9 @@ from tests.conformance.recode_strategies import recode_inputs
 from tests.conformance.strategies import microdata
 
 from safeswap.errors import InputError, OutputError, SpecError
-from safeswap.io.recipe_toml import read_recipe, write_recipe
-from safeswap.model.recipe import Recipe
+from safeswap.methods.recode.recipe import Recipe
 from safeswap.model.spec import SwapSpec
+from safeswap.projects.toml import read_recipe, write_recipe
 
 
 @given(tried=recode_inputs(microdata(most_records=5)))

@@ -12,10 +12,9 @@ import safeswap as ss
 from safeswap import registry
 from safeswap.charts.heatmap import candidate_tables, short_number
 from safeswap.errors import OutputError, SpecError
-from safeswap.io.public_study import public_points, rounded
-from safeswap.io.report import study_report, write_study_report
-from safeswap.io.study_toml import read_study_spec
 from safeswap.measures.base import tells_the_rate
+from safeswap.projects.toml import read_study_spec
+from safeswap.reports.study import public_points, rounded, study_report, write_study_report
 
 # Numbers that occur nowhere by accident.
 RATES = (0.013747, 0.029137, 0.073171)

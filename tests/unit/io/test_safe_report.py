@@ -8,9 +8,9 @@ import numpy as np
 from tests.conformance.safe_strategies import safe_example
 
 from safeswap import workflow
-from safeswap.io.safe_report import grid, safe_sections
-from safeswap.io.schema_file import write_schema
+from safeswap.files.schema_file import write_schema
 from safeswap.model.key import Key
+from safeswap.reports.safe import grid, safe_sections
 
 MOORE = [[19, 10, 10, 15], [4, 10, 10, 1], [11, 14, 8, 2], [15, 1, 2, 2]]
 

@@ -11,11 +11,11 @@ from pyarrow import parquet
 from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
-from safeswap.io.bundle import write_bundle
-from safeswap.io.dictionary import dictionary_csv, dictionary_json
-from safeswap.io.manifest import MANIFEST, Manifest, read_manifest, sum_file
-from safeswap.io.public_data import _without_time
-from safeswap.io.scan import scan_bundle, verify_bundle
+from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
+from safeswap.release.bundle import write_bundle
+from safeswap.release.public_data import _without_time
+from safeswap.release.scan import scan_bundle, verify_bundle
+from safeswap.reports.dictionary import dictionary_csv, dictionary_json
 
 
 @pytest.fixture
@@ -136,16 +136,16 @@ def test_a_column_more_is_found(release, tmp_path):
 
 def test_bounds_of_values_that_are_not_there_are_found(release, tmp_path, monkeypatch):
     """A writer that kept the bounds of the file before its rows were dropped."""
-    from safeswap.io import scan_parquet
+    from safeswap.release import scan_data
 
     directory = written(release, tmp_path, "parquet")
-    real = scan_parquet._are_bounds
+    real = scan_data._are_bounds
 
     class Foreign:
         min, max, has_min_max = "aaa", "zzz", True
 
     monkeypatch.setattr(
-        scan_parquet, "_are_bounds", lambda b, c: real(Foreign, c) if isinstance(b.min, str) else real(b, c)
+        scan_data, "_are_bounds", lambda b, c: real(Foreign, c) if isinstance(b.min, str) else real(b, c)
     )
     assert "foreign-bounds" in inside(directory, release)
 

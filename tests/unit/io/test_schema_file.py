@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError, OutputError
-from safeswap.io.schema_file import read_schema, write_schema
+from safeswap.files.schema_file import read_schema, write_schema
 from safeswap.model.schema import Attribute, Kind, Schema
 
 TEXT = st.text(max_size=8)

@@ -12,8 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.io.compact_protocol import BINARY, I64, LIST, STRUCT, parse, serialised
-from safeswap.io.splice import CannotSplice, footer_bytes, same_chunks, splice
+from safeswap.files.splice import (
+    BINARY,
+    I64,
+    LIST,
+    STRUCT,
+    CannotSplice,
+    footer_bytes,
+    parse,
+    same_chunks,
+    serialised,
+    splice,
+)
 
 ROWS = 5_000
 

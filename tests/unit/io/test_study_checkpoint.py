@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from safeswap.errors import InputError, OutputError
-from safeswap.io.checkpoint import CheckpointDirectory
-from safeswap.model.figures import Figures
+from safeswap.model.study import Figures
+from safeswap.study.files import CheckpointDirectory
 
 DIGEST = "0123456789abcdef" * 2
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError, SpecError
-from safeswap.io.study_toml import read_study_spec, write_study_spec
 from safeswap.model.study import ConstraintSet, StudySpec
+from safeswap.projects.toml import read_study_spec, write_study_spec
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8), unique=True, max_size=3)
 SETS = st.builds(

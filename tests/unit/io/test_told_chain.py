@@ -14,9 +14,9 @@ from tests.hand_made import KEY
 import safeswap as ss
 from safeswap import workflow
 from safeswap.errors import UnsafeRelease
+from safeswap.methods.recode.recipe import Recipe
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.recipe import Recipe
 
 BANDS = {"step": "ranges", "attribute": "age", "breaks": [30, 60]}
 SWAP = {"method": "swap", "swap": ["civil"], "rate": 0.2}

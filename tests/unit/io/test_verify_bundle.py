@@ -4,9 +4,9 @@ import pytest
 from tests.hand_made import release_of
 
 from safeswap.errors import InputError, UnsafeRelease
-from safeswap.io.bundle import write_bundle
-from safeswap.io.manifest import DATA_FORMATS, MANIFEST, Manifest
-from safeswap.io.scan import verify_bundle
+from safeswap.files.manifest import DATA_FORMATS, MANIFEST, Manifest
+from safeswap.release.bundle import write_bundle
+from safeswap.release.scan import verify_bundle
 
 
 @pytest.fixture(scope="module")

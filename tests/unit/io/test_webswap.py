@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from safeswap import workflow
 from safeswap.errors import InputError, OutputError, SafeswapError, SpecError
-from safeswap.io.read import read
-from safeswap.io.webswap import Project, ProjectAttribute, new_project, open_project, read_project
+from safeswap.files.read import read
 from safeswap.model.schema import Kind
 from safeswap.model.spec import Role
+from safeswap.projects.webswap import Project, ProjectAttribute, new_project, open_project, read_project
 
 AWKWARD = st.sampled_from(
     [

@@ -7,8 +7,8 @@ from itertools import combinations
 
 import numpy as np
 
-from safeswap.kernels.blanking import Blanking, Problem
-from safeswap.kernels.combinations import classes
+from safeswap.arrays.combinations import classes
+from safeswap.methods.suppress.problem import Blanking, Problem
 
 Record = tuple[int | None, ...]
 Lists = Sequence[tuple[tuple[int, ...], int]]

@@ -11,11 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.kernels import blanking_by_hand as by_hand
 
-from safeswap.kernels import blanking_solver as solver
-from safeswap.kernels.blanking import Problem, everything, gathered, is_safe
-from safeswap.kernels.blanking_greedy import greedy
-from safeswap.kernels.blanking_solver import Answer, blank_least
-from safeswap.kernels.blanking_wildcards import blank_least_wildcards, greedy_wildcards
+from safeswap.methods.suppress import solver
+from safeswap.methods.suppress.greedy import greedy
+from safeswap.methods.suppress.problem import Problem, everything, gathered, is_safe
+from safeswap.methods.suppress.solver import Answer, blank_least
+from safeswap.methods.suppress.wildcards import blank_least_wildcards, greedy_wildcards
 
 MEANINGS = ("none", "own", "vouching")
 Asked = tuple[list[by_hand.Record], list[tuple[tuple[int, ...], int]], list[float], list[int]]

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safeswap.kernels import candidate, cells, divergence, pairing, touched, two_way
+from safeswap.arrays import cells, divergence, pairing, two_way
+from safeswap.arrays import two_way as touched
+from safeswap.study import candidates
 
 DENSE = (3, 2, 4)
 SPARSE = (300, 40, 7, 2)  # 168,000 possible cells: more than have a place each
@@ -39,7 +41,7 @@ def table(labels: np.ndarray, attributes: tuple[int, ...], sizes: tuple[int, ...
 
 
 def scored(labels: np.ndarray, sizes: tuple[int, ...], swapped: tuple[int, ...], numbers: list[int], n=(3,)):
-    base = candidate.baseline(columns(labels), sizes, n)
+    base = candidates.baseline(columns(labels), sizes, n)
     chosen = np.array(swapped, dtype=np.int64)
     order, numbered = touched.gather(labels, np.arange(len(labels)), base.strides)
     pairs = touched.first_pairs(
@@ -47,9 +49,9 @@ def scored(labels: np.ndarray, sizes: tuple[int, ...], swapped: tuple[int, ...],
     )
     numbers = [number for number in numbers if number <= len(pairs)]
     old, new = touched.moves(order, numbered, pairs, chosen, base.strides)
-    done = candidate.Touched(order, pairs, chosen, old, new)
+    done = candidates.Touched(order, pairs, chosen, old, new)
     tables = base.tables.that_change(chosen)
-    return base, pairs, *candidate.score(base, done, np.array(numbers), tables)
+    return base, pairs, *candidates.score(base, done, np.array(numbers), tables)
 
 
 @given(
@@ -133,15 +135,15 @@ def test_a_table_that_becomes_independent_loses_all_its_association():
 
 def test_cells_that_share_a_slot_of_the_hash_table_are_told_apart():
     codes = np.arange(0, 1 << 22, 1 << 6, dtype=np.int64)
-    slots, counts = candidate._hashed(codes, codes + 1)
-    old, new, before, _ = candidate._localise(codes[::-1].copy(), codes.copy(), slots, counts)
+    slots, counts = candidates._hashed(codes, codes + 1)
+    old, new, before, _ = candidates._localise(codes[::-1].copy(), codes.copy(), slots, counts)
     assert before[old].tolist() == (codes[::-1] + 1).tolist()
     assert before[new].tolist() == (codes + 1).tolist()
 
 
 def test_a_cell_that_was_empty_has_count_zero_before():
-    slots, counts = candidate._hashed(np.array([5, 9]), np.array([2, 3]))
-    _, new, before, seen = candidate._localise(np.array([5]), np.array([7]), slots, counts)
+    slots, counts = candidates._hashed(np.array([5, 9]), np.array([2, 3]))
+    _, new, before, seen = candidates._localise(np.array([5]), np.array([7]), slots, counts)
     assert before[new].tolist() == [0]
     assert seen.tolist() == [0, -1]
 
@@ -158,12 +160,12 @@ def test_too_large_tables_are_not_kept_and_nothing_else_suffers():
 
 def test_more_pairs_than_there_are_are_refused():
     labels = labels_of(50, DENSE, 3)
-    base = candidate.baseline(columns(labels), DENSE)
-    none = candidate.Touched(
+    base = candidates.baseline(columns(labels), DENSE)
+    none = candidates.Touched(
         labels, np.zeros((0, 2), np.int64), np.array([0]), np.zeros(0, np.int64), np.zeros(0, np.int64)
     )
     with pytest.raises(ValueError, match="no more than there are"):
-        candidate.score(base, none, np.array([1]), np.array([0]))
+        candidates.score(base, none, np.array([1]), np.array([0]))
 
 
 def test_without_any_pair_the_figures_are_those_of_the_file():

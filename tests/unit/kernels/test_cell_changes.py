@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import cell_changes as cell_changes_module
-from safeswap.kernels import cells
-from safeswap.kernels.cell_changes import cell_changes
-from safeswap.kernels.integer_codes import IntegerCodes
+from safeswap.arrays import cells
+from safeswap.arrays.integer_codes import IntegerCodes
+from safeswap.on_disk import counted_cells as cell_changes_module
+from safeswap.on_disk.counted_cells import cell_changes
 
 
 @pytest.mark.parametrize(

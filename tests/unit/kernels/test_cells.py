@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safeswap.kernels import cells, sparse, threads
+from safeswap.arrays import cells, sparse, threads
 
 Columns = list[npt.NDArray[Any]]
 

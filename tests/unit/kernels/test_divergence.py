@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from safeswap.kernels import divergence
+from safeswap.arrays import divergence
 
 Counts = npt.NDArray[Any]
 TINY = 1e-12

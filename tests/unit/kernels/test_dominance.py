@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.dominance import hypervolume, undominated
+from safeswap.arrays.dominance import hypervolume, undominated
 
 # Few distinct values, so that points tie and coincide.
 FIGURES = st.one_of(st.integers(0, 5).map(float), st.just(float("nan")))

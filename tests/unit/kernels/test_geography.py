@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.geography import cut, in_one_area, parents
+from safeswap.arrays.geography import cut, in_one_area, parents
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=8), st.integers(1, 4), st.integers(0, 2**60), st.data())
@@ -27,7 +27,7 @@ def test_more_roots_make_areas_more_alike():
 @pytest.mark.parametrize("threads", [1, 4])
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=40))
 def test_areas_in_two_areas_are_found(threads, lying):
-    import safeswap.kernels.threads as module
+    import safeswap.arrays.threads as module
 
     fine, coarse = (np.array([pair[i] for pair in lying], np.uint8) for i in (0, 1))
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from safeswap.kernels.hiding import hide_cells, hide_levels
+from safeswap.arrays.hiding import hide_cells, hide_levels
 
 TOLERANCES = (2, 3, 5)
 

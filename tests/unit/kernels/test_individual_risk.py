@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.individual_risk import expected_inverse
+from safeswap.measures.risk.individual_risk import expected_inverse
 
 
 def risk(count: int, population: float) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.interval_sums import sharpen, tighten, unknowns
+from safeswap.measures.table_check import sharpen, tighten, unknowns
 
 
 @given(st.lists(st.integers(0, 9), min_size=12, max_size=12), st.lists(st.booleans(), min_size=12, max_size=12))

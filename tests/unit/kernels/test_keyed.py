@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import keyed
+from safeswap.arrays import keyed
 
 KEY = bytes(range(32))
 MAC_KEY = bytes(range(100, 132))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.level_counts import Among, Nesting
+from safeswap.methods.edit_1990.on_duckdb import Among, Nesting
 
 PAIRS = st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=15), max_size=5)
 

@@ -20,7 +20,7 @@ from tests.unit.kernels.matching_cases import (
     wide_case,
 )
 
-from safeswap.kernels import augmenting, matching
+from safeswap.arrays import augmenting, matching
 
 GREEDY_FALLS_SHORT = (
     np.zeros(4, dtype=np.int64),

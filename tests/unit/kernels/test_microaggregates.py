@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.microaggregates import best_runs, mdav
+from safeswap.methods.numeric.microaggregation import best_runs, mdav
 
 
 def by_the_book(points: np.ndarray, k: int) -> list[int]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.near_keys import agree_but_one
+from safeswap.methods.edit_1990.areas import agree_but_one
 
 
 def by_hand(fixed, keys, wanted, skipped):

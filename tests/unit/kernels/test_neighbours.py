@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import threads
-from safeswap.kernels.kd_tree import LEAF, build
-from safeswap.kernels.neighbours import counts_within, nearest
+from safeswap.arrays import threads
+from safeswap.arrays.kd_tree import LEAF, build
+from safeswap.measures.plot.neighbours import counts_within, nearest
 
 
 def squares(y: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import keyed, order
-from safeswap.kernels.types import Words
+from safeswap.arrays import keyed, order
+from safeswap.arrays.types import Words
 
 KEY = bytes(range(32))
 WORDS = st.integers(0, 2**64 - 1) | st.integers(0, 8) | st.integers(2**64 - 4, 2**64 - 1)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import pair_distances, threads
+from safeswap.arrays import threads
+from safeswap.measures.plot import neighbours
 
 
 def by_hand(y: np.ndarray, x: np.ndarray, scales: np.ndarray, partners: np.ndarray) -> np.ndarray:
@@ -17,7 +18,7 @@ def by_hand(y: np.ndarray, x: np.ndarray, scales: np.ndarray, partners: np.ndarr
         for k in range(len(x)):
             if k != partners[i]:
                 square = float(((y[i] - x[k]) ** 2).sum())
-                found.append(np.sqrt(pair_distances.relative_square(square, scales[i])))
+                found.append(np.sqrt(neighbours.relative_square(square, scales[i])))
     return np.array(found)
 
 
@@ -28,7 +29,7 @@ def test_the_quantile_is_that_of_all_pairs(seed, share):
     y = x * rng.lognormal(sigma=0.2, size=x.shape)
     partners = np.where(rng.random(len(y)) < 0.8, np.arange(len(y)), -1)
     scales = (y**2).sum(axis=1)
-    found = pair_distances.exact_quantile(y, x, scales, partners, share)
+    found = neighbours.exact_quantile(y, x, scales, partners, share)
     assert found == pytest.approx(np.quantile(by_hand(y, x, scales, partners), share), rel=1e-12)
 
 
@@ -37,10 +38,10 @@ def test_threads_share_the_pairs_between_them(monkeypatch):
     x, y = rng.normal(size=(60, 2)), rng.normal(size=(80, 2))
     tried = y, x, (y**2).sum(axis=1), np.full(80, -1)
     edges = np.linspace(0, 2, 11)
-    one = pair_distances.exact_quantile(*tried, 0.05), pair_distances.density_counts(*tried, edges).tolist()
+    one = neighbours.exact_quantile(*tried, 0.05), neighbours.density_counts(*tried, edges).tolist()
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
     monkeypatch.setattr(threads, "_most_threads", lambda: 7)
-    assert one == (pair_distances.exact_quantile(*tried, 0.05), pair_distances.density_counts(*tried, edges).tolist())
+    assert one == (neighbours.exact_quantile(*tried, 0.05), neighbours.density_counts(*tried, edges).tolist())
     z = by_hand(*tried)
     assert one[1][:-1] == np.histogram(z[z < 2], edges)[0].tolist()
     assert one[1][-1] == np.count_nonzero(z >= 2)
@@ -48,7 +49,7 @@ def test_threads_share_the_pairs_between_them(monkeypatch):
 
 def test_a_zero_vector_is_near_zero_vectors_only():
     y, x = np.zeros((1, 2)), np.array([[0.0, 0.0], [3.0, 4.0]])
-    squares = pair_distances.matched_squares(np.repeat(y, 2, axis=0), x, np.zeros(2), np.array([0, 1]))
+    squares = neighbours.matched_squares(np.repeat(y, 2, axis=0), x, np.zeros(2), np.array([0, 1]))
     assert squares.tolist() == [0.0, np.inf]
 
 
@@ -57,7 +58,7 @@ def test_sampled_pairs_do_not_belong_together_and_follow_the_population():
     x = rng.lognormal(size=(300, 2))
     y = x * rng.lognormal(sigma=0.1, size=x.shape)
     partners, scales, rows = np.arange(300), (y**2).sum(axis=1), np.arange(300)
-    squares = pair_distances.sampled_squares(
+    squares = neighbours.sampled_squares(
         y, x, scales, partners, key=bytes(32), pairs=200_000, order=rows, archive_order=rows
     )
     assert 198_800 < len(squares) < 199_800  # one pair in 300 belongs together
@@ -74,10 +75,10 @@ def test_the_order_of_the_rows_plays_no_part_in_a_sample():
     turned = rng.permutation(50)
     place = np.argsort(turned)
     asked = {"key": bytes(32), "pairs": 1000}
-    one = pair_distances.sampled_squares(
+    one = neighbours.sampled_squares(
         x, x, x[:, 0] ** 2, np.arange(50), order=np.arange(50), archive_order=np.arange(50), **asked
     )
-    other = pair_distances.sampled_squares(
+    other = neighbours.sampled_squares(
         x[turned], x, x[turned, 0] ** 2, turned, order=place, archive_order=np.arange(50), **asked
     )
     assert one.tolist() == other.tolist()

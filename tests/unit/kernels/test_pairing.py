@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import pairing
+from safeswap.arrays import pairing
 
 Labels = npt.NDArray[np.uint32]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import radix, threads
+from safeswap.arrays import order, threads
 
 
 @given(
@@ -19,7 +19,7 @@ from safeswap.kernels import radix, threads
 def test_sorts_stably(dtype: type, seed: int, records: int, bits: int) -> None:
     cells = min(1 << bits, int(np.iinfo(dtype).max) + 1)
     codes = np.random.default_rng(seed).integers(0, cells, records, dtype=np.uint64).astype(dtype)
-    ordered, rows = radix.sort_rows(codes, cells)
+    ordered, rows = order.sort_rows(codes, cells)
     expected = np.argsort(codes, kind="stable")
     assert rows.tolist() == expected.tolist()
     assert ordered.tolist() == codes[expected].tolist()
@@ -30,15 +30,15 @@ def test_ties_keep_the_order_that_is_given(seed: int, records: int) -> None:
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 7, records).astype(np.uint8)
     given_order = rng.permutation(records).astype(np.uint32)
-    _, rows = radix.sort_rows(codes, 7, given_order)
+    _, rows = order.sort_rows(codes, 7, given_order)
     assert rows.tolist() == given_order[np.argsort(codes[given_order], kind="stable")].tolist()
 
 
 def test_codes_are_left_alone_and_one_cell_needs_no_sorting() -> None:
     codes = np.zeros(5, np.uint8)
-    ordered, rows = radix.sort_rows(codes, 1)
+    ordered, rows = order.sort_rows(codes, 1)
     assert rows.tolist() == list(range(5))
-    ordered, _ = radix.sort_rows(np.array([3, 1], np.uint16), 4)
+    ordered, _ = order.sort_rows(np.array([3, 1], np.uint16), 4)
     assert ordered.tolist() == [1, 3]
 
 
@@ -47,7 +47,7 @@ def test_the_number_of_threads_plays_no_part(number: int, monkeypatch: pytest.Mo
     codes = np.random.default_rng(1).integers(0, 5000, 3000).astype(np.uint32)
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
     monkeypatch.setattr(threads, "_most_threads", lambda: number)
-    assert radix.sort_rows(codes, 5000)[1].tolist() == np.argsort(codes, kind="stable").tolist()
+    assert order.sort_rows(codes, 5000)[1].tolist() == np.argsort(codes, kind="stable").tolist()
 
 
 def test_too_many_records_are_refused() -> None:
@@ -55,4 +55,4 @@ def test_too_many_records_are_refused() -> None:
         size = 1 << 31
 
     with pytest.raises(ValueError, match="do not fit"):
-        radix.sort_rows(np.zeros(1, np.uint8).view(Huge), 1)
+        order.sort_rows(np.zeros(1, np.uint8).view(Huge), 1)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.rank_pairs import pairs_within, rank_order
+from safeswap.methods.numeric.rank_swap import pairs_within, rank_order
 
 
 def by_hand(values: list[float], draws: list[int], window: int) -> list[list[int]]:

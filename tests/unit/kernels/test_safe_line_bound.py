@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safeswap.kernels.safe_bound import lower_bound
-from safeswap.kernels.safe_line_bound import line_bound
-from safeswap.kernels.safe_lines import all_but_one, line_ids, line_sums
+from safeswap.arrays.table_lines import all_but_one, line_ids, line_sums
+from safeswap.methods.safe.bounds import line_bound, lower_bound
 
 
 def least_change(counts, *, low, high, zero_ok, weights, ids):

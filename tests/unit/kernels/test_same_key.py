@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.same_key import count_matched, find_partners, pair_groups
-from safeswap.kernels.sampling import draw_sample
+from safeswap.arrays.sampling import draw_sample
+from safeswap.methods.edit_1990.same_key import count_matched, find_partners, pair_groups
 
 KEY = bytes(range(32))
 
@@ -98,7 +98,7 @@ def test_partners_from_outside_are_found_beyond_the_reserve():
 
 
 def test_partners_from_outside_have_the_highest_draws():
-    from safeswap.kernels import keyed
+    from safeswap.arrays import keyed
 
     number = 3_000
     identity = np.arange(number)
@@ -131,7 +131,7 @@ def test_groups_are_paired_up_to_the_maximum(areas):
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_the_number_of_threads_plays_no_part(number, monkeypatch):
-    from safeswap.kernels import threads
+    from safeswap.arrays import threads
 
     rng = np.random.default_rng(3)
     codes, areas = rng.integers(0, 2_000, 6_000).astype(np.uint64), rng.integers(0, 4, 6_000).astype(np.uint8)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import keyed
-from safeswap.kernels.sampling import RESERVED_FROM, draw_limit, draw_sample
+from safeswap.arrays import keyed
+from safeswap.arrays.sampling import RESERVED_FROM, draw_limit, draw_sample
 
 KEY = bytes(range(32))
 IDENTITY = np.arange(200_000)

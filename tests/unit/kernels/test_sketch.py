@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels.sketch import CELLS, Sketch, choose_columns, sketch_words
+from safeswap.arrays.sketch import CELLS, Sketch, choose_columns, sketch_words
 
 
 def random_words(seed: int, records: int, levels: list[int]) -> np.ndarray:

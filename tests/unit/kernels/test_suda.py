@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import suda
-from safeswap.kernels.combinations import Classes, classes, mask_of
+from safeswap.arrays.combinations import Classes, classes, mask_of
+from safeswap.measures.risk import suda2
 
 BLANK = 4
 
@@ -59,7 +59,7 @@ def by_hand(found: Classes, most: int, missing: str) -> set[tuple[int, int]]:
 @given(files(), st.sampled_from(["own", "none", "any", "vouching"]))
 def test_minimal_uniques_are_those_of_comparing_all_pairs(case: tuple[Classes, int], missing: str) -> None:
     found, most = case
-    unique = suda.minimal_uniques(found, most=most, missing=missing)
+    unique = suda2.minimal_uniques(found, most=most, missing=missing)
     pairs = list(zip(unique.classes.tolist(), unique.masks.tolist(), strict=True))
     assert len(pairs) == len(set(pairs)), "none is found twice"
     assert set(pairs) == by_hand(found, most, missing)
@@ -71,7 +71,7 @@ def test_more_keys_than_have_bits_of_their_own_make_no_difference(seed: int, mis
     rng = np.random.default_rng(seed)
     columns = [rng.choice([0, 1, 2, BLANK], 9, p=[0.45, 0.3, 0.15, 0.1]).astype(np.uint8) for _ in range(11)]
     found = classes(columns, [BLANK + 1] * 11, [BLANK] * 11)
-    unique = suda.minimal_uniques(found, most=3, missing=missing)
+    unique = suda2.minimal_uniques(found, most=3, missing=missing)
     pairs = set(zip(unique.classes.tolist(), unique.masks.tolist(), strict=True))
     assert pairs == by_hand(found, 3, missing)
     assert {1, 2, 3} <= set(unique.sizes.tolist())
@@ -83,7 +83,7 @@ def test_the_order_of_the_keys_plays_no_part(case: tuple[Classes, int]) -> None:
     turned = classes([c[found.of_record] for c in found.columns[::-1]], found.cardinalities[::-1], found.blanks[::-1])
     rows = turned.of_record[found.first].astype(np.int64)
     keys = len(found.columns)
-    here, there = suda.minimal_uniques(found, most=most), suda.minimal_uniques(turned, most=most)
+    here, there = suda2.minimal_uniques(found, most=most), suda2.minimal_uniques(turned, most=most)
     mirrored = [int(f"{mask:0{keys}b}"[::-1], 2) for mask in here.masks.tolist()]
     assert set(zip(rows[here.classes].tolist(), mirrored, strict=True)) == set(
         zip(there.classes.tolist(), there.masks.tolist(), strict=True)
@@ -93,24 +93,24 @@ def test_the_order_of_the_keys_plays_no_part(case: tuple[Classes, int]) -> None:
 @given(files())
 def test_totals_add_up_over_records_and_keys(case: tuple[Classes, int]) -> None:
     found, most = case
-    unique, weights = suda.minimal_uniques(found, most=most), np.arange(6, dtype=np.float64)
-    by_class = suda.totals(unique, len(found), weights)
+    unique, weights = suda2.minimal_uniques(found, most=most), np.arange(6, dtype=np.float64)
+    by_class = suda2.totals(unique, len(found), weights)
     assert by_class.sum() == unique.sizes.sum()
-    by_key = suda.key_totals(unique, len(found), weights)
+    by_key = suda2.key_totals(unique, len(found), weights)
     assert by_key.sum() == (unique.sizes**2).sum(), "a set of k keys adds its weight, here k, to each of them"
-    smallest = suda.smallest(unique, len(found))
+    smallest = suda2.smallest_uniques(unique, len(found))
     assert ((smallest > 0) == (by_class > 0)).all()
 
 
 def test_many_uniques_need_more_room_than_there_is_at_first() -> None:
     rng = np.random.default_rng(1)
     columns = [rng.permutation(6_000).astype(np.uint16) for _ in range(3)]
-    unique = suda.minimal_uniques(classes(columns, [6_000] * 3, [6_000] * 3), most=3)
+    unique = suda2.minimal_uniques(classes(columns, [6_000] * 3, [6_000] * 3), most=3)
     assert len(unique) == 18_000
     assert set(unique.masks.tolist()) == {1, 2, 4}
 
 
 def test_the_highest_of_62_keys_has_a_bit_of_its_own() -> None:
     columns = [np.array([0, 0, 0], np.uint8)] * 61 + [np.array([0, 1, 1], np.uint8)]
-    unique = suda.minimal_uniques(classes(columns, [2] * 62, [9] * 62), most=1)
+    unique = suda2.minimal_uniques(classes(columns, [2] * 62, [9] * 62), most=1)
     assert unique.masks.tolist() == [1 << 61]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import walk
+from safeswap.methods.edit_targeted import classes as walk
 
 
 @given(st.lists(st.integers(0, 5), max_size=40).map(sorted))

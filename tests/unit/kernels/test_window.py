@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.kernels import window
+from safeswap.methods.edit_targeted import window
 
 CANDIDATES = 10
 

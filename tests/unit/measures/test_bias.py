@@ -14,9 +14,14 @@ from tests.dwellings import KEYS, column, dwellings, edit, microdata
 
 from safeswap import registry
 from safeswap.errors import SpecError
-from safeswap.measures.bias import bias_report, default_levels, percentage_bias
-from safeswap.measures.bias_figures import bias_bounds
-from safeswap.measures.slots import occupants_by_audit, occupants_by_files
+from safeswap.measures.utility.bias import (
+    bias_bounds,
+    bias_report,
+    default_levels,
+    occupants_by_audit,
+    occupants_by_files,
+    percentage_bias,
+)
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, SafeswapError, SpecError
-from safeswap.measures.confidentiality import confidentiality_plot
-from safeswap.measures.plots import make_plot, plots_by_keys
-from safeswap.measures.rank_links import rank_links
+from safeswap.measures.plot.numeric_keys import confidentiality_plot, rank_links
+from safeswap.measures.plot.plots import make_plot, plots_by_keys
+from safeswap.measures.plot.values import Policy
 from safeswap.model.microdata import Microdata
-from safeswap.model.policy import Policy
 from safeswap.model.schema import Attribute, Kind, Schema
 
 KEYS = ("turnover", "employees")

@@ -9,8 +9,8 @@ from hypothesis import given
 from tests.unit.measures.samples import compare, microdata, swapped_files
 
 from safeswap import registry
+from safeswap.arrays import divergence
 from safeswap.errors import SpecError
-from safeswap.kernels import divergence
 from safeswap.measures.aligned import joint_counts
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison

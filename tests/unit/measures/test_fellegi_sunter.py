@@ -12,8 +12,8 @@ from tests.oracles.linkage import Case, random_case, shares
 
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, SpecError
-from safeswap.measures import fellegi_sunter
-from safeswap.model.confidentiality import agreement
+from safeswap.measures.plot import fellegi_sunter
+from safeswap.measures.plot.values import agreement
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 

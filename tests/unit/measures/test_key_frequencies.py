@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import SafeswapError
-from safeswap.measures.key_frequencies import frequency_plot
+from safeswap.measures.plot.frequencies import frequency_plot
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 

@@ -14,8 +14,8 @@ from tests.unit.measures.samples import microdata
 
 from safeswap import registry
 from safeswap.errors import InputError, SafeswapError, SpecError
-from safeswap.measures.record_risks import record_risks
-from safeswap.measures.special_uniques import intrusion, score_weights, special_uniques, spread
+from safeswap.measures.risk.individual_risk import record_risks
+from safeswap.measures.risk.suda2 import intrusion, score_weights, special_uniques, spread
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison, Score
 

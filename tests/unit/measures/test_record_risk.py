@@ -7,7 +7,7 @@ import pytest
 
 from safeswap import datasets, registry, workflow
 from safeswap.errors import SpecError
-from safeswap.model.policy import Policy
+from safeswap.measures.plot.values import Policy
 
 KEYS = ("turnover", "employees")
 

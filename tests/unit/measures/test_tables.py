@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from tests.unit.measures.samples import compare, microdata, swapped_files
 
+from safeswap.arrays import divergence
 from safeswap.errors import SpecError
-from safeswap.kernels import divergence
-from safeswap.measures import cross
+from safeswap.measures import tables as cross
 from safeswap.measures.aligned import aligned
-from safeswap.measures.order import level_order
-from safeswap.measures.tables import TABLE_MEASURES, distortion_tables
+from safeswap.measures.tables import TABLE_MEASURES, distortion_tables, level_order
 from safeswap.model.score import Comparison
 
 

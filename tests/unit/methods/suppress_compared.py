@@ -7,10 +7,10 @@ from tests.unit.methods import suppress_by_hand as by_hand
 
 from safeswap import registry
 from safeswap.errors import InfeasibleError
+from safeswap.methods.suppress.method import SuppressSpec
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.suppress_spec import SuppressSpec
 from safeswap.workflow import mask, risky
 
 

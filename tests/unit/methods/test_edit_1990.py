@@ -11,9 +11,9 @@ import pytest
 
 import safeswap as ss
 from safeswap import datasets, registry
-from safeswap.engines.household_areas import expected_moved, household_areas
 from safeswap.errors import InfeasibleError, InputError, SpecError
-from safeswap.model.edit_1990_spec import Edit1990Spec
+from safeswap.methods.edit_1990.areas import expected_moved, household_areas
+from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -214,9 +214,9 @@ def test_the_diagnosis_agrees_with_dropping_the_key(census):
     masked = ss.mask(census, spec, key=KEY)
     told = {each["change"]: each["more"] for each in masked.audit.facts["diagnosis"]}
     assert masked.audit.facts["unmatched"] > 20
-    from safeswap.engines.household_areas import household_areas, sample_households
+    from safeswap.arrays import keyed
     from safeswap.engines.identity import record_identity
-    from safeswap.kernels import keyed
+    from safeswap.methods.edit_1990.areas import household_areas, sample_households
 
     derived = keyed.derive(KEY.secret, "data", census.schema.name, len(census), "edit_1990", "sample", 0)
     drawn = sample_households(household_areas(census, spec), spec, record_identity(census, bytes(32)), derived)
@@ -427,7 +427,7 @@ def test_the_number_that_will_move_is_that_of_a_brute_force_over_all_samples():
 
 def test_it_stands_on_the_risk_utility_map_beside_swaps(census):
     from safeswap.model.study import StudySpec
-    from safeswap.search.run import run_study
+    from safeswap.study.run import run_study
 
     data = Microdata(census.table.slice(0, 5_000), census.schema)
     candidates = tuple(SPEC.replace(rate=rate, single_areas="leave").as_dict() for rate in (0.02, 0.2))
@@ -442,7 +442,7 @@ def test_it_stands_on_the_risk_utility_map_beside_swaps(census):
 
 
 def test_a_release_is_verified_and_its_audit_record_holds_the_facts(census, tmp_path):
-    from safeswap.io.audit import read_audit
+    from safeswap.on_disk.audit_record import read_audit
 
     key = ss.Key.generate()
     masked = ss.mask(Microdata(census.table.slice(0, 3_000), census.schema), SPEC, key=key)

@@ -15,15 +15,14 @@ from tests.dwellings import KEY, KEYS, column, dwellings, edit, microdata
 from safeswap import registry
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InputError, SafeswapError, SpecError
-from safeswap.methods.edit_targeted import EditTargeted
-from safeswap.model.edit_spec import EditTargetedSpec
+from safeswap.methods.edit_targeted.method import EditTargeted, EditTargetedSpec
 from safeswap.model.invariant import verify
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.study import StudySpec
-from safeswap.search.run import run_study
+from safeswap.study.run import run_study
 
 
 def as_printed(keys: list[Any], values: list[Any], tolerance: int) -> list[Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.dwellings import column, dwellings, microdata
 
 from safeswap.errors import SpecError
-from safeswap.methods.near_optimal import near_optimal_order
+from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
 from safeswap.model.microdata import Microdata
 
 NAMES = ("a", "b", "c", "d")

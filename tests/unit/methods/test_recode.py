@@ -12,10 +12,9 @@ from pyarrow import parquet
 from safeswap import Key, workflow
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import SpecError
-from safeswap.methods.recode import RecodeMethod
+from safeswap.methods.recode.method import RecodeMethod, RecodeSpec
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
-from safeswap.model.recode_spec import RecodeSpec
 
 STEPS = [
     {"step": "ranges", "attribute": "Age", "equal_count": 4},

@@ -15,11 +15,11 @@ from tests.conformance.strategies import microdata, values_of
 from safeswap import datasets, workflow
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.kernels.safe_finish import fewest_changes
-from safeswap.methods.safe import Safe
+from safeswap.methods.safe.records.method import Safe
+from safeswap.methods.safe.records.moves import fewest_changes
+from safeswap.methods.safe.spec import SafeSpec
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.safe_spec import SafeSpec
 from safeswap.model.schema import Attribute, Kind, Schema
 
 KEY = Key(bytes(range(32)))

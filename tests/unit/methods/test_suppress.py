@@ -18,12 +18,11 @@ from tests.unit.methods.suppress_compared import disagreements
 import safeswap as ss
 from safeswap import registry
 from safeswap.errors import InfeasibleError, SpecError
+from safeswap.methods.suppress.method import EnoughByPublishedKeys, NothingUnsafe, OnlyBlanks, SuppressSpec, recounted
 from safeswap.model.audit import Replacement
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.suppress_invariants import EnoughByPublishedKeys, NothingUnsafe, OnlyBlanks, recounted
-from safeswap.model.suppress_spec import SuppressSpec
 from safeswap.workflow import assess, mask, risky, study
 
 NAMES = ("A", "B", "C")

@@ -12,10 +12,9 @@ import pytest
 from tests.unit.kernels.matching_cases import seven_columns
 
 from safeswap import datasets
+from safeswap.arrays import keyed, matching
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.io.audit import read_audit_record, write_audit
-from safeswap.kernels import keyed, matching
 from safeswap.methods.swap import Swap
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -23,6 +22,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import SwapSpec, Targeting
+from safeswap.on_disk.audit_record import read_audit_record, write_audit
 
 KEY = Key(bytes(range(32)))
 

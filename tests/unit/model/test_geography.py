@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dwellings import dwellings, microdata
 
+from safeswap.arrays.geography import straddling
 from safeswap.errors import SpecError
-from safeswap.kernels.nesting import straddling
 from safeswap.model.geography import check_nesting, geography_levels
 from safeswap.model.schema import Kind
 

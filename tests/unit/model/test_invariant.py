@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hand_made import apply_by_hand, audit_of, masked_by, masked_survey, survey, true_pairs
 
-from safeswap.model.audit import Exchange
+from safeswap.model.audit import Exchange, undo
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -20,7 +20,6 @@ from safeswap.model.invariant import (
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
-from safeswap.model.undo import undo
 
 
 def holds(invariant, masked: Masked) -> bool:

@@ -9,9 +9,8 @@ import pytest
 from tests.hand_made import masked_survey, survey
 from tests.ledger_cases import HARD, NOT_THE_SAME, SEEN, as_file, files, trial
 
-from safeswap.kernels.overlap import estimate_overlap
-from safeswap.model.content import hash_values, sketch_content
-from safeswap.model.ledger import Entry, compare, make_entry
+from safeswap.arrays.sketch import estimate_overlap
+from safeswap.model.ledger import Entry, compare, hash_values, make_entry, sketch_content
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.model.levels import level_texts
+from safeswap.model.schema import level_texts
 
 
 @given(values=st.lists(st.text()))

@@ -11,10 +11,10 @@ from tests.conformance import numeric_strategies as examples
 
 from safeswap import registry
 from safeswap.engines.memory import MemoryEngine
+from safeswap.methods.numeric.spec import NoiseSpec, RankSwapSpec, TopBottomSpec
 from safeswap.model.audit import Exchange
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_spec import NoiseSpec, RankSwapSpec, TopBottomSpec
 
 KEY = Key(bytes(range(32)))
 

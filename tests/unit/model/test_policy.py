@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import SpecError
-from safeswap.model.policy import Policy
+from safeswap.measures.plot.values import Policy
 
 
 @given(st.floats(0.01, 2), st.floats(1, 50), st.floats(-3, 3))

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeswap.errors import InternalError, SafeswapError
-from safeswap.kernels.blanking_solver import Answer, blank_least
-from safeswap.methods import suppress
-from safeswap.model.proved import proved_bound
-from safeswap.model.safe_result import SafeTables
+from safeswap.methods.safe.spec import SafeTables
+from safeswap.methods.suppress import method
+from safeswap.methods.suppress.solver import Answer, blank_least
+from safeswap.model.score import proved_bound
 from safeswap.workflow import mask, safe_table
 
 
@@ -37,7 +37,7 @@ def test_an_answer_of_suppression_with_a_false_bound_is_not_given(monkeypatch: p
     spec = {"method": "suppress", "keys": ["A"], "tolerance": 2}
     data = pa.table({"A": ["x", "x", "y"]})
     assert mask(data, spec, insecure_seed=1).audit.facts["least_possible"] == 1
-    monkeypatch.setattr(suppress, "blank_least", false)
+    monkeypatch.setattr(method, "blank_least", false)
     with pytest.raises(InternalError) as caught:
         mask(data, spec, insecure_seed=1)
     assert caught.value.code == "false-bound"

@@ -10,8 +10,8 @@ from tests.conformance.strategies import microdata
 
 from safeswap import datasets
 from safeswap.errors import SpecError
-from safeswap.model.hierarchy import Hierarchy
-from safeswap.model.recipe import History, Recipe
+from safeswap.methods.recode.hierarchy import Hierarchy
+from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.model.spec import SwapSpec
 
 STEPS = st.sampled_from(

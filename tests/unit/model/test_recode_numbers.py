@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError, SpecError
-from safeswap.model import range_breaks
+from safeswap.methods.recode import rules
+from safeswap.methods.recode.apply import apply_step, is_by_number, values_of
+from safeswap.methods.recode.rules import targets
+from safeswap.methods.recode.steps import Blank, Round, TopBottomCode, as_step
 from safeswap.model.microdata import Microdata
-from safeswap.model.recode_numbers import is_by_number
-from safeswap.model.recode_rules import targets
-from safeswap.model.recode_steps import Blank, Round, TopBottomCode, as_step
-from safeswap.model.recoding import apply_step, values_of
 from safeswap.model.schema import Attribute, Schema
 
 NUMBERS = st.floats(-1e6, 1e6) | st.integers(-400, 400).map(lambda n: n / 8) | st.integers(-999, 999).map(float)
@@ -36,8 +35,8 @@ def quantity(values: list[float | None], **about: object) -> Microdata:
 @pytest.mark.parametrize("how", ["nearest", "down", "up"])
 @given(values=st.lists(NUMBERS, max_size=20), base=st.sampled_from([1e-9, 0.01, 0.1, 0.3, 1, 5, 1000, 1e15]))
 def test_many_values_are_rounded_as_one_is(how: str, values: list[float], base: float) -> None:
-    found = range_breaks.all_rounded(np.array(values, np.float64), base, how)
-    assert found.tolist() == [range_breaks.rounded(value, base, how) for value in values]
+    found = rules.all_rounded(np.array(values, np.float64), base, how)
+    assert found.tolist() == [rules.rounded(value, base, how) for value in values]
 
 
 @pytest.mark.parametrize("stated", STEPS)
@@ -46,7 +45,7 @@ def test_numbers_become_what_their_texts_would(stated: dict[str, object], values
     data, step = quantity(values), as_step({**stated, "attribute": "x"})
     assert is_by_number(data, step)
     told = targets(step, values_of(data, "x"))
-    texts = [None if value is None else told[range_breaks.text(value)] for value in values]
+    texts = [None if value is None else told[rules.number_text(value)] for value in values]
     assert apply_step(data, step).table["x"].to_pylist() == [None if text is None else float(text) for text in texts]
 
 

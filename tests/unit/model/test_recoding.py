@@ -11,9 +11,9 @@ from tests.conformance.recode_strategies import recode_inputs
 from tests.conformance.strategies import microdata
 
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
+from safeswap.methods.recode.apply import apply_step, pinned, unmapped
+from safeswap.methods.recode.steps import Ranges, as_step
 from safeswap.model.microdata import Microdata
-from safeswap.model.recode_steps import Ranges, as_step
-from safeswap.model.recoding import apply_step, pinned, unmapped
 from safeswap.model.schema import Attribute, Kind, Schema
 
 CANARY = "Zanzibar"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.hand_made import survey
 
 from safeswap.errors import SpecError, UnsafeRelease
-from safeswap.model.equality import aligned_columns, different
+from safeswap.model.columns import aligned_columns, different
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Microdata

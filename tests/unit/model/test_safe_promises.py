@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeswap.methods.safe.spec import SafeCells
 from safeswap.model.audit import Audit
+from safeswap.model.columns import replaced_column
 from safeswap.model.microdata import Microdata
-from safeswap.model.replaced import replaced_column
-from safeswap.model.safe_invariant import SafeCells
 from safeswap.model.schema import Attribute, Schema
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from safeswap.errors import SpecError
+from safeswap.model.columns import missing_codes, numbers, ranked, ranked_columns
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.value_order import missing_codes, numbers, ranked, ranked_columns
 
 
 def one(values: Any, **attribute: Any) -> Microdata:

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.search.samples import KEY, sample
 
+from safeswap.arrays.dominance import hypervolume
 from safeswap.errors import EngineError
-from safeswap.io.checkpoint import CheckpointDirectory
-from safeswap.kernels.dominance import hypervolume
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.search.multi import search_study
-from safeswap.search.run import run_study
-from safeswap.search.space import Space
+from safeswap.study.files import CheckpointDirectory
+from safeswap.study.run import run_study
+from safeswap.study.search import Space, search_study
 from safeswap.workflow import load_study, save_study
 
 NAMES = tuple("ABCDEFGH")

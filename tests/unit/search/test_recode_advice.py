@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 from tests.conformance.strategies import microdata
 
 from safeswap import datasets
-from safeswap.engines.risky import risky
 from safeswap.errors import SpecError
-from safeswap.measures.distortion.information_loss import InformationLoss
+from safeswap.measures.risk.risky import risky
+from safeswap.measures.utility.information_loss import InformationLoss
+from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
-from safeswap.model.recoding import apply_step
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
-from safeswap.search.argus_session import combinations_left
-from safeswap.search.recode_advice import advice
-from safeswap.search.recode_candidates import candidates
+from safeswap.workflow.argus_session import combinations_left
+from safeswap.workflow.recode_advice import advice, candidates
 
 
 @given(

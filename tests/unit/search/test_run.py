@@ -12,13 +12,12 @@ import pytest
 from tests.unit.search.samples import KEY, file_of, sample
 
 from safeswap import datasets
-from safeswap.io.checkpoint import CheckpointDirectory
-from safeswap.model.figures import Figures
 from safeswap.model.key import Key
-from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.search import run
-from safeswap.search.run import run_study, study_digest
-from safeswap.search.study import Study
+from safeswap.model.study import ConstraintSet, Figures, StudySpec
+from safeswap.study import run
+from safeswap.study.files import CheckpointDirectory
+from safeswap.study.run import run_study, study_digest
+from safeswap.study.study import Study
 
 QUESTION = StudySpec(replicates=6, rates=(0.02, 0.4), true_swap="all", pairing="uniform")
 

@@ -8,9 +8,9 @@ import pytest
 from tests.dwellings import KEY, KEYS, dwellings, edit
 
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.measures.bias import percentage_bias
-from safeswap.model.edit_spec import EditTargetedSpec
-from safeswap.search.thinning import Thinning, thin_to
+from safeswap.measures.utility.bias import percentage_bias
+from safeswap.methods.edit_targeted.method import EditTargetedSpec
+from safeswap.workflow.thinning import Thinning, thin_to
 
 DATA = dwellings(8000)
 

@@ -9,13 +9,13 @@ from sqlalchemy import insert, select
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
 from safeswap.errors import InputError, OutputError
-from safeswap.service.backup import back_up, check_backup, restore
-from safeswap.service.database import now, open_database
-from safeswap.service.migrate import check
+from safeswap.service.keeping.backup import back_up, check_backup, restore
+from safeswap.service.keeping.database import now, open_database
+from safeswap.service.keeping.migrate import check
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import projects, results
+from safeswap.service.keeping.vault import open_vault
 from safeswap.service.settings import Settings
-from safeswap.service.store import Store
-from safeswap.service.tables import projects, results
-from safeswap.service.vault import open_vault
 
 
 class Place:

@@ -11,8 +11,7 @@ from scipy.optimize import linprog
 
 import safeswap
 from safeswap import workflow
-from safeswap.service.crosstabs import before_after
-from safeswap.service.rare import MISSING, RARE
+from safeswap.service.work.rare import MISSING, RARE, before_after
 
 TOLERANCE = 3
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from safeswap.service.database import Database, open_database
+from safeswap.service.keeping.database import Database, open_database
 
 
 def noted(path: Path, word: str) -> Database:

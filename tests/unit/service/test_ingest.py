@@ -11,13 +11,13 @@ from tests.service.installed import add_project, add_user, database_of, settings
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.model.schema import Kind, Schema
-from safeswap.service.database import new_id
-from safeswap.service.jobs import Queue
+from safeswap.service.keeping.database import new_id
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import projects
 from safeswap.service.settings import Limits
-from safeswap.service.store import Store
-from safeswap.service.tables import projects
 from safeswap.service.tasks import hooks, ingest
 from safeswap.service.tasks.context import Context, read_data
+from safeswap.service.work.jobs import Queue
 
 FILE = "id,sex,town\n" + "".join(f"{n},{'fm'[n % 2]},{'a' if n < 9 else 'Rareville'}\n" for n in range(10))
 

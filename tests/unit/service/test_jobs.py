@@ -8,11 +8,11 @@ import pytest
 from tests.service.installed import database_of, settings_in
 
 from safeswap.errors import InputError
-from safeswap.service import accounts
-from safeswap.service.database import Database
-from safeswap.service.jobs import Queue
-from safeswap.service.problems import Unavailable
-from safeswap.service.turns import Turns
+from safeswap.service.http.problems import Unavailable
+from safeswap.service.keeping.database import Database
+from safeswap.service.people import accounts
+from safeswap.service.work.jobs import Queue
+from safeswap.service.work.turns import Turns
 
 ERROR = InputError("line 3 of 'a.csv' is too long", code="bad-line", line=3)
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.service import logs
+from safeswap.service.http import logs
 
 CANARY = "Miller 1954-03-02"
 WARNS = """
 import sys, warnings
 from pathlib import Path
-from safeswap.service import logs
+from safeswap.service.http import logs
 from safeswap.service.settings import Settings
 
 folder = Path(sys.argv[1])

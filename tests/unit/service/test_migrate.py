@@ -12,15 +12,15 @@ from alembic.runtime.environment import EnvironmentContext
 from sqlalchemy import text
 
 from safeswap.errors import InternalError
-from safeswap.service import migrate
-from safeswap.service.database import open_database
-from safeswap.service.migrate import check, newest, upgrade
-from safeswap.service.tables import metadata
+from safeswap.service.keeping import migrate
+from safeswap.service.keeping.database import open_database
+from safeswap.service.keeping.migrate import check, newest, upgrade
+from safeswap.service.keeping.tables import metadata
 
 UPGRADE = """
 import sys
-from safeswap.service.database import open_database
-from safeswap.service.migrate import upgrade
+from safeswap.service.keeping.database import open_database
+from safeswap.service.keeping.migrate import upgrade
 print("ready", flush=True)
 sys.stdin.readline()
 print(upgrade(open_database(sys.argv[1])))
@@ -92,7 +92,7 @@ def test_work_on_tables_of_another_version_is_refused(address):
 
 
 def test_a_step_that_breaks_leaves_nothing_behind(address, monkeypatch):
-    from safeswap.service import migrate
+    from safeswap.service.keeping import migrate
 
     def half_a_step(connection, _script):
         connection.execute(text("CREATE TABLE half (id INTEGER)"))

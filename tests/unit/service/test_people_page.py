@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safeswap.service import accounts, throttle
-from safeswap.service.roles import PERMISSIONS, Role
+from safeswap.service.people import accounts
+from safeswap.service.people import accounts as throttle
+from safeswap.service.people.roles import PERMISSIONS, Role
 from safeswap.service.schemas.people import TokenRequest
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "people-and-releases.md").read_text(encoding="utf-8")

@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 
 from safeswap import workflow
-from safeswap.model.recipe import History, Recipe
-from safeswap.service import recipes
-from safeswap.service.recipes import as_kept, history_of
+from safeswap.methods.recode.recipe import History, Recipe
+from safeswap.service.routes import argus
+from safeswap.service.routes.argus import as_kept, history_of
 
 
 def recipe(*names: str) -> Recipe:
@@ -44,9 +44,9 @@ def test_a_row_from_before_there_was_a_history_is_understood():
 
 
 def test_the_oldest_changes_are_forgotten_first():
-    history = after(*(recipe(f"a{n}") for n in range(recipes.MOST_CHANGES + 7)))
+    history = after(*(recipe(f"a{n}") for n in range(argus.MOST_CHANGES + 7)))
     kept = history_of(as_kept(history))
-    assert len(kept.past) == recipes.MOST_CHANGES
+    assert len(kept.past) == argus.MOST_CHANGES
     assert (kept.present, kept.past[-1]) == (history.present, history.past[-1])
 
 
@@ -54,7 +54,7 @@ def test_long_steps_leave_a_shorter_history():
     long = [recipe(*(f"{letter}{n}" * 40 for n in range(300))) for letter in "abcdefghij"]
     history = after(*long)
     kept = as_kept(history)
-    assert len(json.dumps(kept["pool"])) <= recipes.MOST_BYTES
+    assert len(json.dumps(kept["pool"])) <= argus.MOST_BYTES
     assert history_of(kept).present == history.present
     assert history_of(kept).past == history.past[-len(kept["past"]) :]
 

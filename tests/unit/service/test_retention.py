@@ -6,20 +6,12 @@ import pytest
 from sqlalchemy import func, insert, select
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
-from safeswap.service import auditlog
-from safeswap.service.database import now
-from safeswap.service.jobs import Queue
-from safeswap.service.retention import delete_project, sweep
-from safeswap.service.store import Store
-from safeswap.service.tables import (
-    audit_log,
-    jobs,
-    ledger,
-    members,
-    projects,
-    releases,
-    results,
-)
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.retention import delete_project, sweep
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import audit_log, jobs, ledger, members, projects, releases, results
+from safeswap.service.work.jobs import Queue
 
 DAY = 24 * 3600
 

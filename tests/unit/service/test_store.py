@@ -9,13 +9,12 @@ from sqlalchemy import insert, update
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
 from safeswap.errors import OutputError, SpecError
-from safeswap.service import erase as erasing
-from safeswap.service.database import now
-from safeswap.service.jobs import Queue
-from safeswap.service.leftovers import result_id
+from safeswap.service.keeping import erase as erasing
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.store import Store, result_id
+from safeswap.service.keeping.tables import projects, results
 from safeswap.service.settings import Limits
-from safeswap.service.store import Store
-from safeswap.service.tables import projects, results
+from safeswap.service.work.jobs import Queue
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def test_deleting_follows_no_link_out_of_the_project(store, tmp_path):
 def test_a_deletion_that_was_interrupted_is_finished_by_the_next_sweep(store, tmp_path, monkeypatch):
     filled(store.data("a", 1))
     with monkeypatch.context() as patched:
-        patched.setattr("safeswap.service.store.erase", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("safeswap.service.keeping.store.erase", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             store.delete("a")
     assert not store.exists("a")

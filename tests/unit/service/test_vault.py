@@ -11,8 +11,7 @@ from tests.service.installed import settings_in
 
 from safeswap.errors import InputError
 from safeswap.model.key import Key
-from safeswap.service.sealing import MAGIC, PIECE_BYTES, SALT_BYTES
-from safeswap.service.vault import Vault, open_vault
+from safeswap.service.keeping.vault import MAGIC, PIECE_BYTES, SALT_BYTES, Vault, open_vault
 
 
 @pytest.fixture

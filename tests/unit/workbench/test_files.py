@@ -11,8 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from safeswap.workbench import add_workbench
-from safeswap.workbench.assets import asset, build, served
-from safeswap.workbench.joining import joined
+from safeswap.workbench.assets import asset, build, joined, served
 from safeswap.workbench.pages import STEPS
 
 

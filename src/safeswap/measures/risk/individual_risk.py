@@ -1,18 +1,192 @@
-"""Individual risk: how many records an intruder is expected to find in the population by their keys."""
+"""The risk of a record from the count of its cell in a sample and the estimated count in the population.
+
+Given f records of the sample in a cell, the population count F has a negative binomial distribution with success
+probability p = f / Σ w, and the risk is the expectation of 1/F:
+
+    r = p ∫₀¹ (1 − t)^(f−1) / (1 − q t) dt = (p / f) ₂F₁(1, 1; f + 1; q),   q = 1 − p.
+
+Written with p_m for the risk of m records, r_1 = p log(1/p) / q and r_(m+1) = (p / q) (1/m − r_m): the closed forms for
+f = 1, 2, 3 are its first steps. A step multiplies errors by p / q, so it is taken for p below 1/2 only; the series has
+positive terms alone, each at most q times the one before, and converges quickly for p above 1/2 or for many records.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, get_args
 
+import numba
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from safeswap.measures.record_risks import record_risks
+from safeswap.arrays.types import Floats
+from safeswap.errors import InputError, SpecError
+from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, over
+from safeswap.model.columns import numbers
 from safeswap.model.combination import Missing
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.several import several
-from safeswap.model.words import RiskModel
+from safeswap.model.text import RiskModel, several
+
+_FEW = 40  # for more records the series needs no more than a few dozen terms, whatever p
+
+
+def expected_inverse(counts: npt.NDArray[np.int64], population: Floats) -> Floats:
+    """E[1/F] for each cell of f records whose weights sum to ``population``; 1/f where that is not above f.
+
+    >>> expected_inverse(np.array([1, 2, 5]), np.array([215.0, 360.0, 5.0])).round(4).tolist()
+    [0.0251, 0.0054, 0.2]
+    """
+    found = np.empty(counts.size)
+    _fill(np.asarray(counts, np.int64), np.asarray(population, np.float64), found)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(counts, population, found):  # type: ignore[no-untyped-def]
+    for i in range(counts.size):
+        found[i] = _risk(counts[i], population[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def _risk(count, population):  # type: ignore[no-untyped-def]
+    if count <= 0:
+        return 0.0
+    if not population > count:
+        return 1.0 / count
+    p = count / population
+    q = (population - count) / population  # exact where p is near 1
+    if p < 0.5 and count <= _FEW:
+        risk = p * -np.log(p) / q
+        for m in range(1, count):
+            risk = p / q * (1.0 / m - risk)
+        return risk
+    total, term, n = 1.0, 1.0, 0
+    while term > 1e-17 * total:
+        term *= (n + 1) * q / (count + 1 + n)
+        total += term
+        n += 1
+    return p / count * total
+
+
+# The risk of each record: the chance that who finds its keys in the population has found the right person.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordRisks:
+    """Risks by cell; every record of a cell has the same. ``population`` is F, or its estimate from the weights."""
+
+    cells: KeyCells
+    model: str
+    population: Floats
+    risks: Floats
+
+    @property
+    def expected(self) -> float:
+        """How many records are expected to be re-identified: the sum of all risks."""
+        return float(self.risks @ self.cells.members)
+
+    @property
+    def highest(self) -> float:
+        """The largest risk of a record; 0 in an empty file."""
+        return float(self.risks.max(initial=0.0))
+
+    @property
+    def below_sample(self) -> int:
+        """The records of cells whose weights add up to less than their records: F is taken to be f there."""
+        short = self.population < self.cells.like
+        return int(self.cells.members[short].sum())
+
+    def __repr__(self) -> str:
+        return f"<RecordRisks: {self.expected:,.4g} of {self.cells.records:,} records expected to be found>"
+
+    def above(self, threshold: float) -> int:
+        """How many records have a risk above this."""
+        return int(self.cells.members[self.risks > threshold].sum())
+
+    def table(self) -> pa.Table:
+        """One row per record, in the order of the file. Confidential."""
+        of_record = self.cells.of_record
+        return pa.table(
+            {
+                "sample_count": self.cells.like[of_record],
+                "population_count": self.population[of_record],
+                "risk": self.risks[of_record],
+            }
+        )
+
+
+def record_risks(
+    data: Microdata,
+    keys: Sequence[str],
+    *,
+    weight: str | None = None,
+    model: RiskModel = "franconi-polettini",
+    missing: Missing = "any",
+) -> RecordRisks:
+    """The risk of every record by its keys.
+
+    Without a weight the file is the population, and the risk is 1/F. With one it is a sample: the risk is the expected
+    1/F given the sample (Franconi and Polettini), or one over the sum of the weights (``inverse``). A record with a
+    missing key is looked for by the keys that it has.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="w", kind="weight")))
+    >>> data = Microdata(pa.table({"Sex": ["f", "m", "m"], "w": [215.0, 180.0, 180.0]}), schema)
+    >>> record_risks(data, ["Sex"], weight="w").table()["risk"].to_numpy().round(4).tolist()
+    [0.0251, 0.0054, 0.0054]
+    """
+    if model not in get_args(RiskModel):
+        raise SpecError(
+            f"there is no risk model {model!r}",
+            code="bad-spec",
+            hint="the models are: " + ", ".join(get_args(RiskModel)),
+        )
+    cells = key_cells(data, keys, missing=missing)
+    counts = cells.like
+    if weight is None:
+        population = counts.astype(np.float64)
+        risks, told = 1 / np.maximum(counts, 1), "population"
+    else:
+        population = cells.sums(np.bincount(cells.of_record, _weights(data, weight), len(cells.classes)))
+        risks, told = _estimated(counts, population, model), model
+    return RecordRisks(cells, told, population, risks)
+
+
+def _estimated(counts: npt.NDArray[np.int64], population: Floats, model: RiskModel) -> Floats:
+    if model == "inverse":
+        return 1 / np.maximum(population, counts)  # nobody is in the sample who is not in the population
+
+    return expected_inverse(counts, population)
+
+
+def _weights(data: Microdata, name: str) -> Floats:
+    if data.schema[name].kind not in (Kind.WEIGHT, Kind.NUMERIC):
+        raise SpecError(
+            f"{name!r} is {data.schema[name].kind.value} and no weight",
+            code="not-a-weight",
+            hint="name the survey weight, described as weight or numeric",
+            attribute=name,
+        )
+    values = numbers(data, name)
+    wrong = int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
+    if wrong:
+        raise InputError(
+            f"{several(wrong, 'record has', 'records have')} "
+            f"a weight {name!r} that is missing, negative or not a number",
+            code="bad-weight",
+            hint="complete the weights first",
+            column=name,
+        )
+    return values
+
+
+# Individual risk: how many records an intruder is expected to find in the population by their keys.
 
 
 class IndividualRisk(KeyMeasure):

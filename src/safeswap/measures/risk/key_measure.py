@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from safeswap.measures.base import Names, ParametricMeasure, chosen_attributes, left_out
+from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes, left_out
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.score import Comparison
@@ -34,7 +34,7 @@ class KeyMeasure(ParametricMeasure):
     tells_the_rate: ClassVar[bool] = False
 
     keys: Annotated[
-        Names,
+        AttributeNames,
         Field(description="key variables, looked at in every combination of up to all; all categorical if empty"),
     ] = ()
     missing: Annotated[Missing, Field(description=MEANING_OF_MISSING)] = "none"

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
+from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Floats
 from safeswap.measures.key_cells import KeyCells
 from safeswap.measures.risk.key_measure import KeyMeasure, over
+from safeswap.model.columns import missing_codes
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.value_order import missing_codes
 
 
 class LDiversity(KeyMeasure):

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from safeswap.arrays.types import Counts
 from safeswap.errors import SpecError
-from safeswap.kernels.types import Counts
 from safeswap.measures.base import (
-    Names,
+    AttributeNames,
     ParametricMeasure,
     Situation,
     categorical_obstacle,
@@ -41,7 +41,9 @@ class NRule(ParametricMeasure):
     )
 
     n: Annotated[int, Field(ge=2, le=10_000, description="a cell of fewer than n records is small")] = 3
-    keys: Annotated[Names, Field(description="key variables that make the cells; all categorical if empty")] = ()
+    keys: Annotated[
+        AttributeNames, Field(description="key variables that make the cells; all categorical if empty")
+    ] = ()
 
     def find_obstacle(self, comparison: Comparison) -> str:
         """Return why the n-rule says nothing: no cells, or no change in them, so that nobody was swapped."""
@@ -49,7 +51,7 @@ class NRule(ParametricMeasure):
 
     def score(self, comparison: Comparison) -> Score:
         """The figure with its sentence; the detail has one line per size of small cell."""
-        from safeswap.kernels import cells
+        from safeswap.arrays import cells
 
         names = chosen_attributes(comparison, self.keys)
         if obstacle := self.find_obstacle(comparison):

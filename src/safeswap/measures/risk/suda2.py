@@ -2,15 +2,459 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations as choices
+from math import comb, prod
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
+import numba
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from pydantic import Field
 
+from safeswap.arrays.combinations import Classes, mask_of, positions
+from safeswap.arrays.types import Floats, Int64s
+from safeswap.arrays.wildcards import matching_sizes
+from safeswap.errors import SpecError
+from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.measures.risk.key_measure import KeyMeasure
-from safeswap.measures.special_uniques import special_uniques
+from safeswap.model.combination import Missing
+from safeswap.model.microdata import Microdata
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.words import Scoring
+from safeswap.model.text import Scoring
+
+# Minimal sample uniques: the smallest sets of keys in which a record is like no other.
+#
+# Records come as classes, each a distinct combination of codes with its number of records. Sets of keys are the bits
+# of an integer. They are visited in ascending order of that integer, so that every subset comes before its supersets;
+# each set refines the groups of the set without its lowest bit. A record that is alone in its group needs no further
+# key and leaves, so the groups shrink quickly, and a group without a record that could become unique is not looked at
+# again.
+
+_FIRST_ROOM = 1 << 12
+_MARKED_KEYS = 9  # a bit for each set of so many keys: what is known of a record then fits a line of the cache
+
+
+@dataclass(frozen=True, eq=False)
+class MinimalUniques:
+    """Every pair of a class and a set of keys, as bits, in which it is unique and in no smaller part of the set."""
+
+    classes: Int64s
+    masks: Int64s
+    keys: int
+
+    def __len__(self) -> int:
+        return self.masks.size
+
+    @property
+    def sizes(self) -> Int64s:
+        """How many keys each set has."""
+        return np.bitwise_count(self.masks).astype(np.int64)
+
+
+def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> MinimalUniques:
+    """The minimal uniques of up to ``most`` keys.
+
+    A blank is a value (own), is in no set (none, any) or is like all (vouching).
+
+    >>> from safeswap.arrays.combinations import classes
+    >>> town, job = np.array([0, 0, 1, 1, 2], np.uint8), np.array([0, 1, 0, 0, 0], np.uint8)
+    >>> unique = minimal_uniques(classes([town, job], [3, 2], [9, 9]), most=2)
+    >>> sorted(zip(unique.classes.tolist(), unique.masks.tolist()))
+    [(0, 3), (1, 2), (3, 1)]
+    """
+    keys = len(found.columns)
+    most = min(most, keys)
+    if missing == "vouching" and found.complete(range(keys)) is not None:
+        return _among_wildcards(found, most)
+    # The key with most levels splits best: it is the one that most sets of keys begin with.
+    order = np.argsort(found.cardinalities, kind="stable")
+    width = np.dtype(np.uint16 if max(found.cardinalities) <= 1 << 16 else np.uint32)  # each costs a compilation
+    codes = np.stack([found.columns[j].astype(width, copy=False) for j in order])
+    outside = np.array([-1 if missing == "own" else found.blanks[j] for j in order], np.int64)
+    classes, masks = _search(codes, outside, np.minimum(found.sizes, 2).astype(np.int8), max(found.cardinalities), most)
+    return MinimalUniques(classes, _with_bits(masks, order), keys)
+
+
+def totals(unique: MinimalUniques, classes: int, weights: Floats) -> Floats:
+    """For each class the sum over its minimal uniques of a weight by size; ``weights[k]`` is that of k keys."""
+    return np.bincount(unique.classes, weights[unique.sizes], classes).astype(np.float64, copy=False)
+
+
+def key_totals(unique: MinimalUniques, classes: int, weights: Floats) -> Floats:
+    """As :func:`totals`, by class and key: over the minimal uniques that hold the key."""
+    table = np.zeros((classes, unique.keys))
+    each = weights[unique.sizes]
+    for key in range(unique.keys):
+        holds = (unique.masks >> key) & 1 == 1
+        table[:, key] = np.bincount(unique.classes[holds], each[holds], classes)
+    return table
+
+
+def smallest_uniques(unique: MinimalUniques, classes: int) -> Int64s:
+    """For each class the size of its smallest minimal unique, 0 where it has none."""
+    found = np.full(classes, unique.keys + 1, np.int64)
+    np.minimum.at(found, unique.classes, unique.sizes)
+    found[found > unique.keys] = 0
+    return found
+
+
+def _with_bits(masks: Int64s, places: Sequence[int] | npt.NDArray[Any]) -> Int64s:
+    """The masks with bit i moved to the place ``places[i]``."""
+    moved = np.zeros_like(masks)
+    for i, place in enumerate(places):
+        moved |= ((masks >> i) & 1) << int(place)
+    return moved
+
+
+def _among_wildcards(found: Classes, most: int) -> MinimalUniques:
+    """Where a blank is like every value there are no groups to refine: each set of keys is counted by itself."""
+    keys = len(found.columns)
+    counted = replace(found, sizes=found.sizes.astype(np.int64))
+    smaller: dict[tuple[int, ...], npt.NDArray[np.bool_]] = {}
+    rows, masks = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for size in range(1, most + 1):
+        unique = {}
+        for chosen in choices(range(keys), size):
+            alone = matching_sizes(counted, chosen) == 1
+            parts = [smaller[part] for part in choices(chosen, size - 1) if part]
+            new = np.flatnonzero(alone & ~np.logical_or.reduce(parts)) if parts else np.flatnonzero(alone)
+            unique[chosen] = alone
+            rows.append(new)
+            masks.append(np.full(new.size, mask_of(chosen), np.int64))
+        smaller = unique
+    return MinimalUniques(np.concatenate(rows), np.concatenate(masks), keys)
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-def]
+    """Walk over the sets of keys, deepest branch first; each depth keeps the groups of the set that led to it."""
+    keys, classes = codes.shape
+    members = np.empty((most, classes), np.int32)
+    starts = np.empty((most, classes // 2 + 2), np.int32)
+    groups, child, limit = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
+    masks_at = np.zeros(most, np.int64)
+    tally, singles = np.zeros((levels, 2), np.int32), np.zeros(levels, np.int32)
+    touched = np.empty(max(levels, 1), np.int32)
+    alone = np.empty(classes, np.int32)
+    members[0] = np.arange(classes)
+    starts[0, 0], starts[0, 1] = 0, classes
+    groups[0], limit[0] = 1, keys
+    marks = np.zeros((classes, max(1, (1 << keys) >> 6) if keys <= _MARKED_KEYS else 0), np.uint64)
+    last = np.full(0 if marks.shape[1] else classes, -1, np.int64)
+    owners, masks = np.empty(_FIRST_ROOM, np.int64), np.empty(_FIRST_ROOM, np.int64)
+    before = np.empty(_FIRST_ROOM, np.int64)
+    found, depth = 0, 0
+    while depth >= 0:
+        key = child[depth]
+        if key == limit[depth] or classes == 0:
+            depth -= 1
+            continue
+        child[depth] += 1
+        leaf = depth + 1 == most or key == 0
+        below = depth if leaf else depth + 1
+        mask = masks_at[depth] | (np.int64(1) << key)
+        number, kept = _refined(
+            members[depth],
+            starts[depth],
+            groups[depth],
+            codes[key],
+            outside[key],
+            weights,
+            tally,
+            singles,
+            touched,
+            leaf,
+            members[below],
+            starts[below],
+            alone,
+        )
+        if found + number > masks.size:
+            room = 2 * (found + number)
+            owners, masks, before = _longer(owners, room), _longer(masks, room), _longer(before, room)
+        for i in range(number):
+            row = alone[i]
+            if marks.shape[1]:
+                if _part_marked(marks[row], mask):
+                    continue
+                marks[row, mask >> 6] |= np.uint64(1) << np.uint64(mask & 63)
+            else:
+                if _part_listed(masks, before, last[row], mask):
+                    continue
+                before[found] = last[row]
+                last[row] = found
+            owners[found], masks[found] = row, mask
+            found += 1
+        if not leaf and kept > 0:
+            depth += 1
+            groups[depth], child[depth], limit[depth], masks_at[depth] = kept, 0, key, mask
+    return owners[:found].copy(), masks[:found].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _refined(  # type: ignore[no-untyped-def]
+    members, starts, groups, column, outside, weights, tally, singles, touched, leaf, next_members, next_starts, alone
+):
+    """Split each group by one key: list who is alone then, and (unless at a leaf) the groups worth splitting on.
+
+    A class of several records weighs 2: it is never alone, and keeps others from being so. ``tally`` holds per code the
+    weight and one of the classes, later its place in the next groups.
+    """
+    number, kept, filled = 0, 0, 0
+    if not leaf:
+        next_starts[0] = 0
+    for group in range(groups):
+        first, end = starts[group], starts[group + 1]
+        if end - first == 2:  # most groups are pairs before long, and need no counting
+            one, other = members[first], members[first + 1]
+            if column[one] == column[other]:
+                if not leaf and column[one] != outside:
+                    next_members[filled], next_members[filled + 1] = one, other
+                    filled += 2
+                    kept += 1
+                    next_starts[kept] = filled
+                continue
+            for row in (one, other):
+                if weights[row] == 1 and column[row] != outside:
+                    alone[number] = row
+                    number += 1
+            continue
+        codes_met = 0
+        for i in range(first, end):
+            row = members[i]
+            code = column[row]
+            if code == outside:
+                continue
+            if tally[code, 0] == 0:
+                touched[codes_met] = code
+                codes_met += 1
+            tally[code, 0] += weights[row]
+            tally[code, 1] = row
+            singles[code] += 1 if weights[row] == 1 else 0
+        for t in range(codes_met):
+            code = touched[t]
+            if tally[code, 0] == 1:
+                alone[number] = tally[code, 1]
+                number += 1
+                singles[code] = 0
+            elif not leaf and singles[code] > 0:
+                # Each single weighs 1 and each other class 2.
+                size = singles[code] + (tally[code, 0] - singles[code]) // 2
+                tally[code, 1] = filled
+                filled += size
+                kept += 1
+                next_starts[kept] = filled
+        if not leaf:
+            for i in range(first, end):
+                row = members[i]
+                code = column[row]
+                if code != outside and singles[code] > 0:
+                    next_members[tally[code, 1]] = row
+                    tally[code, 1] += 1
+        for t in range(codes_met):
+            tally[touched[t], 0] = 0
+            singles[touched[t]] = 0
+    return number, kept
+
+
+@numba.njit(cache=True, nogil=True)
+def _part_marked(marks, mask):  # type: ignore[no-untyped-def]
+    """Whether a smaller set of these keys is marked."""
+    part = (mask - 1) & mask
+    while part:
+        if (marks[part >> 6] >> np.uint64(part & 63)) & np.uint64(1):
+            return True
+        part = (part - 1) & mask
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _part_listed(masks, before, at, mask):  # type: ignore[no-untyped-def]
+    """Whether a smaller set of these keys is in a record's list, of which each entry names the one before."""
+    while at >= 0:
+        if masks[at] & mask == masks[at]:
+            return True
+        at = before[at]
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _longer(array, room):  # type: ignore[no-untyped-def]
+    longer = np.empty(room, array.dtype)
+    longer[: array.size] = array
+    return longer
+
+
+# Special uniques: records that are like no other in few keys already, and how much that tells an intruder.
+
+MOST_SETS = 100_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpecialUniques:
+    """Minimal sample uniques and scores, by cell; only a cell of a single record can have any.
+
+    ``file_dis`` is the chance that a unique match between an intruder's record and the file is a correct one, by data
+    intrusion simulation; ``dis`` spreads it over the records by their scores.
+    """
+
+    cells: KeyCells
+    unique: MinimalUniques
+    scores: Floats
+    dis: Floats
+    file_dis: float
+    sample_uniques: int
+    weights: Floats
+
+    @property
+    def special(self) -> int:
+        """How many records have a minimal unique."""
+        return int(np.unique(self.unique.classes).size)
+
+    def __repr__(self) -> str:
+        return f"<SpecialUniques: {self.special:,} of {self.cells.records:,} records are one>"
+
+    @property
+    def by_size(self) -> pa.Table:
+        """Minimal uniques by number of keys, and the records of which they are the smallest."""
+        sizes = np.arange(1, self.weights.size)
+        smallest = smallest_uniques(self.unique, len(self.cells.classes))
+        return pa.table(
+            {
+                "keys": sizes,
+                "minimal_uniques": np.bincount(self.unique.sizes, minlength=self.weights.size)[1:],
+                "records": np.bincount(smallest, minlength=self.weights.size)[1:],
+            }
+        )
+
+    @property
+    def by_key(self) -> pa.Table:
+        """For each key in how many minimal uniques it is, and its share of the total score."""
+        each, total = self.weights[self.unique.sizes], max(float(self.scores.sum()), 1.0)
+        holds = [(self.unique.masks >> j) & 1 == 1 for j in range(self.unique.keys)]
+        return pa.table(
+            {
+                "key": list(self.cells.names),
+                "minimal_uniques": [int(np.count_nonzero(held)) for held in holds],
+                "share_of_score": [float(each[held].sum() / total) for held in holds],
+            }
+        )
+
+    @property
+    def by_keys(self) -> pa.Table:
+        """For each set of keys that makes records unique, how many."""
+        masks, counts = np.unique(self.unique.masks, return_counts=True)
+        order = np.lexsort((masks, -counts))
+        names = [[self.cells.names[j] for j in positions(int(mask))] for mask in masks[order]]
+        return pa.table({"keys": pa.array(names, pa.list_(pa.string())), "minimal_uniques": counts[order]})
+
+    def table(self, *, contributions: bool = False) -> pa.Table:
+        """One row per record, in the order of the file; with the share of each key in its score. Confidential."""
+        cells, of_record = len(self.cells.classes), self.cells.of_record
+        columns = {
+            "minimal_uniques": np.bincount(self.unique.classes, minlength=cells)[of_record],
+            "smallest": smallest_uniques(self.unique, cells)[of_record],
+            "score": self.scores[of_record],
+            "dis": self.dis[of_record],
+        }
+        if contributions:
+            parts = key_totals(self.unique, cells, self.weights) / np.where(self.scores > 0, self.scores, 1)[:, None]
+            columns |= {f"share of {name}": parts[of_record, j] for j, name in enumerate(self.cells.names)}
+        return pa.table(columns)
+
+
+def special_uniques(
+    data: Microdata,
+    keys: Sequence[str],
+    *,
+    most: int = 3,
+    sampling_fraction: float = 0.01,
+    scoring: Scoring = "elliot",
+    missing: Missing = "none",
+) -> SpecialUniques:
+    """Every minimal unique of up to ``most`` keys, the score of each record, and its DIS score.
+
+    ``sampling_fraction`` is the share of the population that is in the file.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Town"), Attribute(name="Job")))
+    >>> columns = {"Sex": ["f", "m", "m", "m"], "Town": ["a", "a", "b", "b"], "Job": ["x", "x", "x", "x"]}
+    >>> special_uniques(Microdata(pa.table(columns), schema), ["Sex", "Town", "Job"]).table()["score"].to_pylist()
+    [2.0, 1.0, 0.0, 0.0]
+    """
+    cells = key_cells(data, keys, missing=missing)
+    weights = score_weights(len(cells.names), checked_size(most, len(cells.names)), scoring)
+    unique = minimal_uniques(cells.classes, most=weights.size - 1, missing=missing)
+    scores = totals(unique, len(cells.classes), weights)
+    alone = int(np.count_nonzero(cells.like == 1))
+    pairs = int(cells.members[cells.like == 2].sum())
+    file_dis = intrusion(alone, pairs, sampling_fraction)
+    dis = spread(scores, file_dis, alone, len(cells.names))
+    return SpecialUniques(cells, unique, scores, dis, file_dis, alone, weights)
+
+
+def checked_size(most: int, keys: int) -> int:
+    """How many keys a minimal unique may have; refused where that cannot be, or leads to too many sets of keys."""
+    if most < 1:
+        raise SpecError("a unique has at least one key", code="bad-spec", hint="max_size=3")
+    most = min(most, keys)
+    if sum(comb(keys, size) for size in range(1, most + 1)) > MOST_SETS:
+        raise SpecError(
+            f"these are more than {MOST_SETS:,} sets of keys",
+            code="too-many-combinations",
+            hint="name fewer keys, or look for uniques of fewer keys",
+        )
+    return most
+
+
+def score_weights(keys: int, most: int, scoring: Scoring) -> Floats:
+    """What a minimal unique of k keys adds to the score, at place k; 0 at place 0.
+
+    >>> score_weights(4, 3, "elliot").tolist(), score_weights(4, 3, "ihsn").tolist()
+    ([0.0, 6.0, 2.0, 1.0], [0.0, 1.75, 0.5, 0.25])
+    """
+    if scoring not in get_args(Scoring):
+        raise SpecError(
+            f"there is no scoring {scoring!r}", code="bad-spec", hint="one of: " + ", ".join(get_args(Scoring))
+        )
+    if scoring == "ihsn":
+        # A unique of all keys says nothing that the record's being unique does not say: its weight is 0.
+        return np.array([0.0, *((2.0 ** (keys - k) - 1) / comb(keys, k) for k in range(1, most + 1))])
+    last = min(most, keys - 1)
+    return np.array([0.0, *(float(prod(keys - i for i in range(k, last + 1))) for k in range(1, most + 1))])
+
+
+def intrusion(uniques: int, in_pairs: int, sampling_fraction: float) -> float:
+    """The chance that a unique match is correct: U π / (U π + P (1 − π)), with P the records in pairs.
+
+    >>> round(intrusion(4, 6, 0.01), 6)
+    0.006689
+    """
+    if not 0 < sampling_fraction <= 1:
+        raise SpecError(
+            "the sampling fraction lies above 0 and is at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
+        )
+    expected = uniques * sampling_fraction
+    return expected / (expected + in_pairs * (1 - sampling_fraction)) if uniques else 0.0
+
+
+def spread(scores: Floats, file_dis: float, uniques: int, keys: int) -> Floats:
+    """The DIS score of each cell: 1 / (1 + U (1/DIS − 1) / (s^g Σ s^−g)) with g = 1 + (8 − keys) / 20.
+
+    The sum is over all records with a score; a record without has none. The exponent g was found by trial for a dozen
+    keys or so; it would be negative for more than 28 and is kept at 1/20 or above, so that more score is more risk.
+    """
+    found = np.zeros_like(scores)
+    some = scores > 0
+    if file_dis > 0 and some.any():
+        # Logarithms, since scores of many keys are factorials.
+        steepness = max(1 + (8 - keys) / 20, 1 / 20)
+        logs = steepness * np.log(scores[some])
+        factor = np.exp(logs - logs.min()) * np.exp(logs.min() - logs).sum()
+        found[some] = 1 / (1 + uniques * (1 / file_dis - 1) / factor)
+    return found
 
 
 class Suda2(KeyMeasure):

@@ -6,33 +6,32 @@ from fastapi import APIRouter
 
 from safeswap.service.routes import (
     argus,
-    audit_log,
     confidentiality,
     data,
     exchange,
     health,
     jobs,
     library,
+    logs,
     maskings,
-    members,
     projects,
-    provider,
     releases,
     safe_tables,
     scripts,
     session,
-    session_log,
     studies,
-    tokens,
     users,
 )
+from safeswap.service.routes import projects as members
+from safeswap.service.routes import session as provider
+from safeswap.service.routes import users as tokens
 
 ROUTERS: tuple[APIRouter, ...] = (
     session.router,
-    provider.router,
+    provider.provider_router,
     users.router,
-    tokens.router,
-    members.router,
+    tokens.tokens_router,
+    members.members_router,
     library.router,
     projects.router,
     data.router,
@@ -44,9 +43,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     argus.router,
     safe_tables.router,
     scripts.router,
-    session_log.router,
+    logs.session_log_router,
     releases.router,
-    audit_log.router,
+    logs.router,
 )
 """What lies below ``/api/v1``."""
 

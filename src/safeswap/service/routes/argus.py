@@ -2,40 +2,105 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import update
 
 from safeswap import workflow
+from safeswap.errors import SafeswapError
+from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.model.combination import as_combinations
 from safeswap.model.microdata import Microdata
-from safeswap.model.recipe import History, Recipe
-from safeswap.service import auditlog
-from safeswap.service.asking import ask, recipe_of, require_data
-from safeswap.service.database import now
-from safeswap.service.etags import changed_meanwhile, require_match, set_etag
-from safeswap.service.paging import Page, Paged
-from safeswap.service.problems import Conflict
-from safeswap.service.questions import Turn, refuse_long, tables_of, work_of
-from safeswap.service.rare import rare_texts
-from safeswap.service.recipes import as_kept, history_of
-from safeswap.service.results import find_result, result_of, result_page
-from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.http.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.http.paging import Page, Paged
+from safeswap.service.http.problems import Conflict
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.tables import projects
+from safeswap.service.people.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_as, data_of
-from safeswap.service.schemas.argus import (
+from safeswap.service.schemas.library import (
     AdviceAnswer,
     AdviceRequest,
     RecipeAnswer,
     RecipeRequest,
+    ResultAnswer,
     RiskyAnswer,
     RiskyRequest,
 )
-from safeswap.service.schemas.jobs import Job
-from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.schemas.projects import Job
 from safeswap.service.state import service_of
-from safeswap.service.tables import projects
-from safeswap.service.tasks.risky import told
+from safeswap.service.tasks.library import told
+from safeswap.service.work.jobs import ask, recipe_of, require_data
+from safeswap.service.work.questions import Turn, refuse_long, tables_of, work_of
+from safeswap.service.work.rare import rare_texts
+from safeswap.service.work.results import find_result, result_of, result_page
+
+# The recipe of a project with its history, as the project's row keeps it.
+#
+# A change is whatever makes another recipe of one: a step more, a step less, or another step in the middle. Recipes
+# of a history have most of their steps in common, so each step is kept once and a recipe is the places of its steps.
+
+MOST_CHANGES = 100
+"""So many changes can be taken back; older ones are forgotten."""
+
+MOST_BYTES = 2**18
+"""A row is read with every request: of a history with long steps, fewer changes are kept."""
+
+
+def history_of(kept: Mapping[str, Any] | None) -> History:
+    """The history that a row keeps. Where it keeps steps alone, they were added one after the other.
+
+    >>> drop = [{"step": "drop", "attributes": [name]} for name in "ab"]
+    >>> history = history_of({"steps": drop, "undone": 1})
+    >>> len(history.present), len(history.undo().present), len(history.redo().present)
+    (1, 0, 2)
+    """
+    if not kept:
+        return History()
+    if "pool" not in kept:
+        every: Recipe = workflow.as_recipe(kept["steps"])
+        now = len(every) - int(kept.get("undone", 0))
+        before, after = range(now), range(now + 1, len(every) + 1)
+        return History(every[:now], tuple(every[:n] for n in before), tuple(every[:n] for n in after))
+    present: Recipe = workflow.as_recipe(kept["steps"])
+    try:
+        pool = workflow.as_recipe(kept["pool"]).steps
+    except SafeswapError:  # a step that an earlier version knew and this one does not: the present is what counts
+        return History(present)
+    past, future = (tuple(Recipe(tuple(pool[i] for i in places)) for places in kept[way]) for way in ("past", "future"))
+    return History(present, past, future)
+
+
+def as_kept(history: History) -> dict[str, Any]:
+    """What a row keeps of a history: ``steps`` are those in force.
+
+    >>> history = History().do(Recipe.of({"step": "drop", "attributes": ["Name"]})).do(Recipe())
+    >>> history_of(as_kept(history)) == history
+    True
+    """
+    past, future = history.past[-MOST_CHANGES:], history.future[:MOST_CHANGES]
+    kept = _pooled(history.present, past, future)
+    while (past or future) and len(json.dumps(kept["pool"])) > MOST_BYTES:
+        past, future = past[len(past) // 2 + 1 :], future[: len(future) // 2]
+        kept = _pooled(history.present, past, future)
+    return kept
+
+
+def _pooled(present: Recipe, past: tuple[Recipe, ...], future: tuple[Recipe, ...]) -> dict[str, Any]:
+    places: dict[str, int] = {}
+
+    def placed(recipe: Recipe) -> list[int]:
+        texts = [json.dumps(step, sort_keys=True) for step in recipe.as_dicts()]
+        return [places.setdefault(text, len(places)) for text in texts]
+
+    before, after = [placed(recipe) for recipe in past], [placed(recipe) for recipe in future]
+    pool = [json.loads(text) for text in places]
+    return {"steps": present.as_dicts(), "pool": pool, "past": before, "future": after}
+
 
 router = APIRouter(tags=["risk"])
 
@@ -150,7 +215,7 @@ def _keep(request: Request, response: Response, access: ProjectAccess, history: 
 
 
 def _answer(history: History, version: int) -> RecipeAnswer:
-    from safeswap.io.recipe_toml import recipe_text
+    from safeswap.projects.toml import recipe_text
 
     recipe = history.present
     return RecipeAnswer(

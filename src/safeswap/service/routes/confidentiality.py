@@ -7,10 +7,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse
 
-from safeswap.service.asking import ask
-from safeswap.service.paging import Page, Paged
-from safeswap.service.problems import NotFound, Unprocessable
-from safeswap.service.results import (
+from safeswap.service.http.paging import Page, Paged
+from safeswap.service.http.problems import NotFound, Unprocessable
+from safeswap.service.people.roles import ProjectAccess, project
+from safeswap.service.routes.maskings import page
+from safeswap.service.schemas.library import ConfidentialityRequest, ResultAnswer
+from safeswap.service.schemas.projects import Job
+from safeswap.service.state import service_of
+from safeswap.service.tasks.library import PAGE, PAYLOAD
+from safeswap.service.work.jobs import ask
+from safeswap.service.work.results import (
     NONE_YET,
     find_masking,
     find_or_latest,
@@ -19,12 +25,6 @@ from safeswap.service.results import (
     result_of,
     result_page,
 )
-from safeswap.service.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import page
-from safeswap.service.schemas.jobs import Job
-from safeswap.service.schemas.library import ConfidentialityRequest, ResultAnswer
-from safeswap.service.state import service_of
-from safeswap.service.tasks.confidentiality import PAGE, PAYLOAD
 
 router = APIRouter(tags=["confidentiality"])
 

@@ -15,18 +15,23 @@ from sqlalchemy import update
 
 from safeswap.errors import OutputError
 from safeswap.model.schema import Attribute, Schema
-from safeswap.service.asking import ask, require_data
-from safeswap.service.database import new_id
-from safeswap.service.erase import erase
-from safeswap.service.etags import require_match, set_etag
-from safeswap.service.folders import found_in
-from safeswap.service.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
-from safeswap.service.roles import ProjectAccess, project
-from safeswap.service.schemas.common import plain_text
-from safeswap.service.schemas.jobs import Job
-from safeswap.service.schemas.projects import AttributeChange, DescriptionAnswer, DescriptionChange, FolderRequest
+from safeswap.service.http.etags import require_match, set_etag
+from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
+from safeswap.service.keeping.database import new_id
+from safeswap.service.keeping.erase import erase
+from safeswap.service.keeping.store import found_in
+from safeswap.service.keeping.tables import projects
+from safeswap.service.people.roles import ProjectAccess, project
+from safeswap.service.schemas.projects import (
+    AttributeChange,
+    DescriptionAnswer,
+    DescriptionChange,
+    FolderRequest,
+    Job,
+    plain_text,
+)
 from safeswap.service.state import Service, service_of
-from safeswap.service.tables import projects
+from safeswap.service.work.jobs import ask, require_data
 
 router = APIRouter(tags=["data"])
 

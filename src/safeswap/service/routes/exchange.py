@@ -10,22 +10,21 @@ from fastapi.responses import FileResponse
 from pydantic import ConfigDict
 from sqlalchemy import insert, select
 
-from safeswap.service import auditlog
-from safeswap.service.asking import ask, recipe_of
-from safeswap.service.callers import Caller
-from safeswap.service.database import new_id, now
-from safeswap.service.paging import Page, Paged
-from safeswap.service.problems import Conflict, NotFound
-from safeswap.service.results import find_result, result_page
-from safeswap.service.roles import ProjectAccess, allow, project, project_access
+from safeswap.service.http.paging import Page, Paged
+from safeswap.service.http.problems import Conflict, NotFound
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.database import new_id, now
+from safeswap.service.keeping.tables import members, projects, results
+from safeswap.service.people.callers import Caller
+from safeswap.service.people.roles import ProjectAccess, allow, project, project_access
 from safeswap.service.routes.data import FileName, abandon, to_disk
-from safeswap.service.routes.session_log import log_text
-from safeswap.service.schemas.common import Wire, example
-from safeswap.service.schemas.jobs import Job
+from safeswap.service.routes.logs import log_text
 from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.schemas.projects import Job, Wire, example
 from safeswap.service.state import Service, service_of
-from safeswap.service.tables import members, projects, results
 from safeswap.service.tasks.export import FILE
+from safeswap.service.work.jobs import ask, recipe_of
+from safeswap.service.work.results import find_result, result_page
 
 router = APIRouter(tags=["projects"])
 

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
-from safeswap.service.metrics import METRICS
-from safeswap.service.problems import NotFound
-from safeswap.service.roles import allow
+from safeswap.service.http.metrics import METRICS
+from safeswap.service.http.problems import NotFound
+from safeswap.service.keeping.tables import releases
+from safeswap.service.people.roles import allow
 from safeswap.service.state import Service, service_of
-from safeswap.service.tables import releases
 
 router = APIRouter(tags=["health"])
 
@@ -35,7 +35,7 @@ def live(_: Everybody) -> Health:
 @router.get("/health/ready")
 def ready(_: Everybody, request: Request) -> Health:
     """Whether the database is there and its tables are those of this version."""
-    from safeswap.service.migrate import check
+    from safeswap.service.keeping.migrate import check
 
     check(service_of(request).database)
     return Health()

@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from safeswap.service import auditlog
-from safeswap.service.callers import Caller
-from safeswap.service.jobs import JobRow
-from safeswap.service.paging import Page, Paged, fitting, write_cursor
-from safeswap.service.problems import NotFound
-from safeswap.service.roles import ProjectAccess, allow, project, project_access
-from safeswap.service.schemas.jobs import Job, State, job_of
+from safeswap.service.http.paging import Page, Paged, fitting, write_cursor
+from safeswap.service.http.problems import NotFound
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.tables import jobs
+from safeswap.service.people.callers import Caller
+from safeswap.service.people.roles import ProjectAccess, allow, project, project_access
+from safeswap.service.schemas.projects import Job, State, job_of
 from safeswap.service.state import service_of
-from safeswap.service.tables import jobs
+from safeswap.service.work.jobs import JobRow
 
 router = APIRouter(tags=["jobs"])
 

@@ -11,8 +11,8 @@ from safeswap import registry
 from safeswap.errors import SpecError
 from safeswap.measures.base import default_situations, is_signed, tells_the_rate
 from safeswap.methods.base import Method
-from safeswap.service.problems import NotFound
-from safeswap.service.roles import allow
+from safeswap.service.http.problems import NotFound
+from safeswap.service.people.roles import allow
 from safeswap.service.schemas.library import MeasureAnswer, MethodAnswer
 
 router = APIRouter(tags=["library"])

@@ -9,15 +9,10 @@ from fastapi.responses import FileResponse
 
 from safeswap import registry, workflow
 from safeswap.model.microdata import Microdata
-from safeswap.service.asking import ask, recipe_of, require_data
-from safeswap.service.crosstabs import before_after
-from safeswap.service.headers import REPORT_POLICY
-from safeswap.service.paging import Page, Paged
-from safeswap.service.problems import Conflict, NotFound
-from safeswap.service.questions import Turn, refuse_large, refuse_long, work_of
-from safeswap.service.results import find_masking, find_result, result_of, result_page
-from safeswap.service.roles import ProjectAccess, project
-from safeswap.service.schemas.jobs import Job
+from safeswap.service.http.headers import REPORT_POLICY
+from safeswap.service.http.paging import Page, Paged
+from safeswap.service.http.problems import Conflict, NotFound
+from safeswap.service.people.roles import ProjectAccess, project
 from safeswap.service.schemas.library import (
     AssessmentRequest,
     MaskingRequest,
@@ -26,9 +21,14 @@ from safeswap.service.schemas.library import (
     RelaxationAnswer,
     ResultAnswer,
 )
+from safeswap.service.schemas.projects import Job
 from safeswap.service.schemas.studies import BeforeAfterAnswer
 from safeswap.service.state import service_of
-from safeswap.service.tasks.mask import REPORT
+from safeswap.service.tasks.library import REPORT
+from safeswap.service.work.jobs import ask, recipe_of, require_data
+from safeswap.service.work.questions import Turn, refuse_large, refuse_long, work_of
+from safeswap.service.work.rare import before_after
+from safeswap.service.work.results import find_masking, find_result, result_of, result_page
 
 router = APIRouter(tags=["masking"])
 

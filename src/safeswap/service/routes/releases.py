@@ -8,15 +8,15 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from sqlalchemy import Row, select
 
-from safeswap.service import auditlog, ledger, releases, tables
-from safeswap.service.archive import zipped
-from safeswap.service.etags import set_etag
-from safeswap.service.headers import REPORT_POLICY
-from safeswap.service.paging import Page, Paged, page_of
-from safeswap.service.problems import Conflict, Forbidden, NotFound
-from safeswap.service.roles import ProjectAccess, Role, project
-from safeswap.service.schemas.common import moment
-from safeswap.service.schemas.releases import (
+from safeswap.service.http.archive import zipped
+from safeswap.service.http.etags import set_etag
+from safeswap.service.http.headers import REPORT_POLICY
+from safeswap.service.http.paging import Page, Paged, page_of
+from safeswap.service.http.problems import Conflict, Forbidden, NotFound
+from safeswap.service.keeping import auditlog, ledger, tables
+from safeswap.service.people.roles import ProjectAccess, Role, project
+from safeswap.service.schemas.projects import moment
+from safeswap.service.schemas.studies import (
     Approval,
     BundleFile,
     Check,
@@ -26,6 +26,7 @@ from safeswap.service.schemas.releases import (
     ReleaseRequest,
 )
 from safeswap.service.state import Service, service_of
+from safeswap.service.work import releases
 
 router = APIRouter(prefix="/projects/{project_id}/releases", tags=["releases"])
 

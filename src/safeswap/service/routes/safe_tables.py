@@ -10,18 +10,17 @@ from fastapi.responses import FileResponse
 
 from safeswap import workflow
 from safeswap.model.microdata import Microdata
-from safeswap.service.asking import ask, recipe_of, require_data
-from safeswap.service.paging import Page, Paged
-from safeswap.service.problems import Unprocessable
-from safeswap.service.questions import Turn, can_look, refuse_long
-from safeswap.service.results import find_result, result_of, result_page
-from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.http.paging import Page, Paged
+from safeswap.service.http.problems import Unprocessable
+from safeswap.service.people.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import data_of, page
-from safeswap.service.schemas.argus import CheckAnswer, TablesRequest
-from safeswap.service.schemas.jobs import Job
-from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.schemas.library import CheckAnswer, ResultAnswer, TablesRequest
+from safeswap.service.schemas.projects import Job
 from safeswap.service.state import service_of
-from safeswap.service.tasks.safe_tables import REPORT
+from safeswap.service.tasks.library import REPORT
+from safeswap.service.work.jobs import ask, recipe_of, require_data
+from safeswap.service.work.questions import Turn, can_look, refuse_long
+from safeswap.service.work.results import find_result, result_of, result_page
 
 router = APIRouter(tags=["tables"])
 

@@ -9,11 +9,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import ConfigDict, Field, SecretStr
 from sqlalchemy import Row
 
-from safeswap.service import accounts, auditlog, proxy, sessions, throttle
-from safeswap.service.callers import Caller, check_origin
-from safeswap.service.problems import NotLoggedIn, Unprocessable
-from safeswap.service.roles import allow, permissions_of
-from safeswap.service.schemas.common import Wire, example, moment
+from safeswap.service.http import proxy
+from safeswap.service.http.problems import NotFound, NotLoggedIn, Unprocessable
+from safeswap.service.keeping import auditlog
+from safeswap.service.people import accounts, oidc, sessions
+from safeswap.service.people import accounts as throttle
+from safeswap.service.people.callers import Caller, check_origin
+from safeswap.service.people.roles import allow, permissions_of
+from safeswap.service.schemas.projects import Wire, example, moment
 from safeswap.service.state import Service, service_of
 
 router = APIRouter(prefix="/session", tags=["session"])
@@ -188,3 +191,58 @@ def _local(service: Service, token: str) -> Row[Any]:
             hint="press Enter where `safeswap workbench` runs: it gives a new address",
         )
     return accounts.local_user(service)
+
+
+# Log-in through the agency's identity provider: there and back.
+
+provider_router = APIRouter(prefix="/session/provider", tags=["session"])
+
+
+# A redirect would be followed without the new cookie, which is not sent on the way from another site.
+_HOME = '<!doctype html><html lang="en"><meta http-equiv="refresh" content="0;url=/"><title>safeswap</title></html>\n'
+
+
+@provider_router.get("", status_code=303, response_class=Response)
+def leave(_: Everybody, request: Request) -> Response:
+    """To the identity provider."""
+    service = service_of(request)
+    scheme = "https" if service.settings.secure_cookies else "http"
+    redirect_uri = f"{scheme}://{request.headers['host']}{request.url.path}/return"
+    address, departure = _provider(service).departure(redirect_uri=redirect_uri)
+    response = Response(status_code=303, headers={"Location": address})
+    response.set_cookie(
+        oidc.COOKIE,
+        departure.sealed(service.vault),
+        max_age=oidc.MOST_SECONDS,
+        path="/api/v1/session/provider",
+        httponly=True,
+        samesite="lax",
+        secure=service.settings.secure_cookies,
+    )
+    return response
+
+
+@provider_router.get("/return", response_class=Response, responses={200: {"content": {"text/html": {}}}})
+def come_back(
+    _: Everybody,
+    request: Request,
+    code: Annotated[str, Query(max_length=4000)] = "",
+    state: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """Back from the identity provider with its proof."""
+    service = service_of(request)
+    provider = _provider(service)
+    departure = oidc.opened(service.vault, request.cookies.get(oidc.COOKIE, ""))
+    if not code:
+        raise NotLoggedIn("the provider did not let her in", code="provider")
+    name = provider.arrival(departure, code=code, state=state)
+    response = Response(_HOME, media_type="text/html")
+    enter(service, request, response, known_person(service, name))
+    response.delete_cookie(oidc.COOKIE, path="/api/v1/session/provider")
+    return response
+
+
+def _provider(service: Service) -> oidc.Provider:
+    if service.settings.oidc is None:
+        raise NotFound("log-in through a provider is not set up", code="no-provider")
+    return oidc.Provider(service.settings.oidc)

@@ -13,15 +13,12 @@ from fastapi.responses import FileResponse
 from safeswap import workflow
 from safeswap.charts.payload import Room, map_payload
 from safeswap.model.study import StudySpec
-from safeswap.service.asking import ask, recipe_of, require_data
-from safeswap.service.paging import Page, Paged, write_cursor
-from safeswap.service.problems import NotFound, Unprocessable
-from safeswap.service.questions import Turn, can_look
-from safeswap.service.results import NONE_YET, find_or_latest, find_result, payload_of, result_of, result_page
-from safeswap.service.roles import ProjectAccess, project
+from safeswap.service.http.paging import Page, Paged, write_cursor
+from safeswap.service.http.problems import NotFound, Unprocessable
+from safeswap.service.people.roles import ProjectAccess, project
 from safeswap.service.routes.maskings import Tabulated, data_of, page, table_of
-from safeswap.service.schemas.jobs import Job
 from safeswap.service.schemas.library import ResultAnswer
+from safeswap.service.schemas.projects import Job
 from safeswap.service.schemas.studies import (
     BeforeAfterAnswer,
     Candidate,
@@ -34,10 +31,13 @@ from safeswap.service.schemas.studies import (
 )
 from safeswap.service.state import service_of
 from safeswap.service.tasks.context import read_schema
-from safeswap.service.tasks.study import STUDY
+from safeswap.service.tasks.library import STUDY
+from safeswap.service.work.jobs import ask, recipe_of, require_data
+from safeswap.service.work.questions import Turn, can_look
+from safeswap.service.work.results import NONE_YET, find_or_latest, find_result, payload_of, result_of, result_page
 
 if TYPE_CHECKING:
-    from safeswap.search.study import Study
+    from safeswap.study.study import Study
 
 router = APIRouter(tags=["studies"])
 
@@ -110,8 +110,8 @@ def list_candidates(request: Request, access: Reader, result_id: ResultId, pagin
 @router.get("/projects/{project_id}/studies/{result_id}/candidates/{number}")
 def get_candidate(request: Request, access: Reader, result_id: ResultId, number: Number) -> CandidateAnswer:
     """One candidate in detail: its specification, its scores and the distortion of every two-way table."""
+    from safeswap.arrays.two_way import MEASURES
     from safeswap.charts import spec_text
-    from safeswap.kernels.two_way import MEASURES
 
     _, found = _study(request, access, result_id)
     row = _row(found, number)

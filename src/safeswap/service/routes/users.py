@@ -8,22 +8,81 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import SecretStr
 from sqlalchemy import Connection, Row, func, select, update
 
-from safeswap.service import accounts, auditlog, proxy, sessions, throttle, tokens
-from safeswap.service.callers import Caller
-from safeswap.service.etags import changed_meanwhile, require_match, set_etag
-from safeswap.service.paging import Page, Paged, page_of
-from safeswap.service.problems import Conflict, Forbidden, NotFound
-from safeswap.service.roles import Role, allow
-from safeswap.service.schemas.common import moment
-from safeswap.service.schemas.people import PasswordChange, UserAnswer, UserChange, UserRequest
+from safeswap.service.http import proxy
+from safeswap.service.http.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.http.paging import Page, Paged, page_of
+from safeswap.service.http.problems import Conflict, Forbidden, NotFound
+from safeswap.service.keeping import auditlog, tables
+from safeswap.service.keeping.tables import users
+from safeswap.service.people import accounts, sessions
+from safeswap.service.people import accounts as throttle
+from safeswap.service.people import sessions as tokens
+from safeswap.service.people.callers import Caller
+from safeswap.service.people.roles import Role, allow
+from safeswap.service.schemas.people import (
+    PasswordChange,
+    TokenAnswer,
+    TokenRequest,
+    UserAnswer,
+    UserChange,
+    UserRequest,
+)
+from safeswap.service.schemas.projects import moment
 from safeswap.service.state import service_of
-from safeswap.service.tables import users
+
+# One's own tokens, for programs.
+
+tokens_router = APIRouter(prefix="/tokens", tags=["session"])
+
+Self = Annotated[Caller, Depends(allow("self", once=False))]  # the answer holds a secret: it is not kept
+
+
+@tokens_router.get("")
+def list_tokens(request: Request, user: Self, paging: Paged) -> Page[TokenAnswer]:
+    """One's own tokens, newest first, without their secrets."""
+    mine = select(tables.tokens).where(tables.tokens.c.user_id == user.id)
+    order = (tables.tokens.c.created_at, tables.tokens.c.id)
+    with service_of(request).database.read() as connection:
+        return page_of(connection, mine, order=order, paging=paging, make=_show_token)
+
+
+@tokens_router.post("", status_code=201)
+def make_token(request: Request, user: Self, body: TokenRequest) -> TokenAnswer:
+    """A new token. Its secret is in this answer and nowhere else."""
+    with service_of(request).database.write() as connection:
+        token_id, secret = sessions.make(
+            connection, user_id=user.id, name=body.name, scopes=body.scopes, days=body.days
+        )
+        auditlog.record(connection, user.name, "token.make", "", token_id, {"scopes": list(body.scopes)})
+        row = connection.execute(select(tables.tokens).where(tables.tokens.c.id == token_id)).one()
+    return _show_token(row).model_copy(update={"secret": secret})
+
+
+@tokens_router.delete("/{token_id}", status_code=204)
+def revoke_token(request: Request, user: Self, token_id: Annotated[str, Path(max_length=64)]) -> None:
+    """End a token of one's own."""
+    with service_of(request).database.write() as connection:
+        if not sessions.revoke(connection, token_id=token_id, user_id=user.id):
+            raise NotFound("there is no such token", hint="see GET /tokens")
+        auditlog.record(connection, user.name, "token.revoke", "", token_id)
+
+
+def _show_token(row: Row[Any]) -> TokenAnswer:
+    return TokenAnswer(
+        id=row.id,
+        name=row.name,
+        scopes=tuple(row.scopes),
+        created_at=moment(row.created_at),
+        expires_at=moment(row.expires_at),
+        last_used_at=moment(row.last_used_at),
+        revoked=row.revoked_at is not None,
+    )
+
 
 router = APIRouter(tags=["people"])
 
 # Requests with a password are not kept for repetition, not even as a hash: it would be quick to guess from.
 Admin = Annotated[Caller, Depends(allow("administer", once=False))]
-Self = Annotated[Caller, Depends(allow("self", once=False))]
 UserId = Annotated[str, Path(max_length=64)]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, SecretStr
 
-from safeswap.service.schemas.common import Name, Text, Wire, example
+from safeswap.service.schemas.projects import Name, Text, Wire, example
 
 RoleName = Literal["viewer", "analyst", "officer", "admin"]
 Scope = Literal["read", "write", "release"]

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from safeswap.errors import InternalError
 from safeswap.model.key import Key
 from safeswap.model.schema import Schema
-from safeswap.service.leftovers import result_id
+from safeswap.service.keeping.store import Store, result_id
+from safeswap.service.keeping.vault import Vault, open_vault
 from safeswap.service.settings import Settings
-from safeswap.service.store import Store
-from safeswap.service.vault import Vault, open_vault
 from safeswap.workflow import read
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from safeswap.model.microdata import Microdata
-    from safeswap.service.jobs import Claim, JobRow
+    from safeswap.service.work.jobs import Claim, JobRow
 
 DATA = "data.parquet"
 SCHEMA = "schema.json"

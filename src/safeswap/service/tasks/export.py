@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import Any
 
-from safeswap.io.webswap import new_project
+from safeswap.projects.webswap import new_project
 from safeswap.service.tasks.archive import FORMAT, PROJECT, pack
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
 

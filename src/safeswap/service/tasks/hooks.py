@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import insert, select
 
 from safeswap.errors import InternalError
-from safeswap.service.database import now
-from safeswap.service.store import Store
-from safeswap.service.tables import jobs, results
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import jobs, results
 from safeswap.service.tasks import PACKAGES, find, kinds
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from safeswap.service.jobs import Claim, JobRow
     from safeswap.service.settings import Settings
+    from safeswap.service.work.jobs import Claim, JobRow
 
 
 def prepare(connection: Connection, claim: Claim, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:

@@ -9,9 +9,9 @@ from sqlalchemy import update
 
 from safeswap import workflow
 from safeswap.errors import InputError
-from safeswap.io.webswap import read_project
 from safeswap.model.schema import Schema
-from safeswap.service.tables import projects
+from safeswap.projects.webswap import read_project
+from safeswap.service.keeping.tables import projects
 from safeswap.service.tasks import ingest
 from safeswap.service.tasks.archive import PROJECT, read_facts, unpack
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
@@ -20,8 +20,8 @@ from safeswap.service.tasks.export import LOG
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from safeswap.service.jobs import JobRow
-    from safeswap.service.store import Store
+    from safeswap.service.keeping.store import Store
+    from safeswap.service.work.jobs import JobRow
 
 _KINDS = ("masking", "study")
 _MOST = 200

@@ -13,21 +13,19 @@ from sqlalchemy import select, update
 from safeswap import workflow
 from safeswap.errors import InputError, InternalError
 from safeswap.model.schema import Schema
-from safeswap.service.database import now
-from safeswap.service.durable import sync_folder
-from safeswap.service.erase import erase
-from safeswap.service.folders import opened_in
-from safeswap.service.leftovers import attempt_name
-from safeswap.service.rare import with_rare_levels
-from safeswap.service.tables import projects
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.erase import erase, sync_folder
+from safeswap.service.keeping.store import attempt_name, opened_in
+from safeswap.service.keeping.tables import projects
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
+from safeswap.service.work.rare import with_rare_levels
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from safeswap.model.microdata import Microdata
-    from safeswap.service.jobs import Claim, JobRow
-    from safeswap.service.store import Store
+    from safeswap.service.keeping.store import Store
+    from safeswap.service.work.jobs import Claim, JobRow
 
 OPTIONS = ("identifier", "kinds", "missing", "delimiter", "encoding", "quote", "schema")
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")

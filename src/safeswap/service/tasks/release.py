@@ -10,18 +10,17 @@ from sqlalchemy import Connection, update
 
 from safeswap import workflow
 from safeswap.errors import SpecError
-from safeswap.io.differencing import difference
-from safeswap.io.manifest import read_manifest
+from safeswap.files.manifest import read_manifest
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
-from safeswap.service import auditlog, ledger
-from safeswap.service.durable import sync_folder
-from safeswap.service.erase import erase
-from safeswap.service.jobs import JobRow
-from safeswap.service.store import Store
-from safeswap.service.tables import releases
+from safeswap.release.ledger import difference
+from safeswap.service.keeping import auditlog, ledger
+from safeswap.service.keeping.erase import erase, sync_folder
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.tables import releases
 from safeswap.service.tasks.context import Context, Task
-from safeswap.service.tasks.prepared import masked_data
+from safeswap.service.tasks.library import masked_data
+from safeswap.service.work.jobs import JobRow
 
 BUNDLE, AUDIT, ENTRY = "bundle", "audit", "ledger.sealed"
 

@@ -1,0 +1,272 @@
+"""Count the records in each cell: one integer per combination of values, an array or a hash table per file.
+
+A *cell* is one combination of values of a set of attributes. Columns come coded: unsigned integers below the
+attribute's cardinality. Cells are numbered in mixed radix, the first attribute being the most significant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays import sparse
+from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.types import Codes, Int64s
+
+MOST_CELLS = 1 << 62
+"""Above this many possible cells the codes are ranked on the way, so that they go on fitting 64 bits."""
+
+_BLOCK_BYTES = 1 << 18  # codes made at a time: they stay in the cache from one column to the next
+_SMALL_TABLE = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """The occupied cells in ascending order of their code, and how many records each holds."""
+
+    codes: Codes
+    counts: Int64s
+    cells: int  # how many are possible
+
+
+@dataclass(frozen=True, eq=False)
+class JointCounts:
+    """The cells occupied before or after, in ascending order, with both counts; ``alike`` says how many have them.
+
+    Cells are listed one by one where it is None.
+    """
+
+    codes: Codes
+    before: Int64s
+    after: Int64s
+    cells: int
+    alike: Int64s | None = None
+
+
+def pack(
+    columns: Sequence[Codes], cardinalities: Sequence[int], ranks: Sequence[Codes] | None = None
+) -> tuple[Codes, int]:
+    """One integer per record that names its cell, in the narrowest unsigned type, and how many are possible.
+
+    Two records get the same integer exactly if they agree in every column. Where the product of the
+    cardinalities exceeds 2**62 the codes are replaced by their ranks among those that occur; the order of the
+    cells stays the same, but the integers then have a meaning within this call only. A single column that is as
+    narrow as can be is returned as it is. With ``ranks``, a table per column, each code counts as what its table
+    says, without the columns being written anew.
+
+    >>> codes, cells = pack([np.array([0, 1, 1], np.uint8), np.array([2, 0, 2], np.uint8)], [2, 3])
+    >>> codes.tolist(), cells, codes.dtype.name
+    ([2, 3, 5], 6, 'uint8')
+    >>> pack([np.array([0, 1, 1], np.uint8)], [2], [np.array([1, 0], np.uint8)])[0].tolist()
+    [1, 0, 0]
+    """
+    columns, radices = _checked(columns, cardinalities)
+    if ranks is not None and prod(radices) <= MOST_CELLS:
+        return _packed(columns, radices, ranks), prod(radices)
+    if ranks is not None:
+        columns = [table[column] for table, column in zip(ranks, columns, strict=True)]
+    while prod(radices) > MOST_CELLS:
+        # The longest beginning that fits becomes one column of ranks, at most as many as there are records.
+        fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
+        if fit == 1 and radices[0] <= columns[0].size:
+            ranked, number = sparse.ranks(columns[1].astype(np.uint64))
+            columns[1], radices[1] = ranked, max(1, number)
+            continue
+        ranked, number = sparse.ranks(_packed(columns[:fit], radices[:fit]))
+        columns[:fit], radices[:fit] = [ranked], [max(1, number)]
+    return _packed(columns, radices), prod(radices)
+
+
+def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
+    """How many records each occupied cell holds.
+
+    >>> counts = cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3])
+    >>> counts.codes.tolist(), counts.counts.tolist(), counts.cells
+    ([2, 3], [1, 2], 6)
+    """
+    codes, cells = pack(columns, cardinalities)
+    return CellCounts(*_counted(codes, cells), cells)
+
+
+def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> npt.NDArray[np.int32]:
+    """For each record, how many records its cell holds.
+
+    >>> record_cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3]).tolist()
+    [1, 2, 2]
+    """
+    codes, cells = pack(columns, cardinalities)
+    if not is_dense(cells, codes.size):
+        return sparse.occurrences(codes)
+    counts = dense_counts(codes, cells)
+    out = np.empty(codes.size, np.int32)
+    run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), spans(codes.size))
+    return out
+
+
+def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
+    """Counts before and after over the same cells: those occupied in either. Both sides are coded alike.
+
+    >>> joint = joint_counts([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
+    >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
+    ([0, 1, 2], [1, 2, 0], [2, 0, 1])
+    """
+    first, second, cells = _packed_alike(before, after, cardinalities)
+    if is_dense(cells, max(first.size, second.size)):
+        return _dense_joint(first, second, cells)
+    return JointCounts(*sparse.joint(first, second), cells)
+
+
+def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
+    """Counts before and after of the cells that some record left or entered; record i is the same on both sides.
+
+    All other cells are thrown together into one last cell, whose code is one above all others and whose two counts
+    are equal: sums over cells of differences between before and after are the same as over all cells. Where cells
+    are many and changes few this takes a fraction of the time and memory of :func:`joint_counts`.
+
+    >>> joint = changed_counts([np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3])
+    >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
+    ([0, 1, 3], [1, 2, 1], [1, 2, 1])
+    """
+    first, second, cells = _packed_alike(before, after, cardinalities)
+    if first.size != second.size:
+        raise ValueError("both sides hold the same records")
+    differs = first != second
+    codes, left, entered = sparse.joint(first[differs].astype(np.uint64), second[differs].astype(np.uint64))
+    stayed = sparse.tally_among(first, differs, codes)
+    rest = first.size - int(stayed.sum() + left.sum())
+    return JointCounts(
+        np.append(codes, np.uint64(cells)), np.append(stayed + left, rest), np.append(stayed + entered, rest), cells
+    )
+
+
+def is_dense(cells: int, records: int) -> bool:
+    """Whether an array over all possible cells is the cheaper way to count."""
+    return cells <= max(_SMALL_TABLE, 2 * records)
+
+
+def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
+    """The count of every possible cell, occupied or not.
+
+    >>> dense_counts(np.array([0, 2, 2], np.uint8), 4).tolist()
+    [1, 0, 2, 0]
+    """
+    runs = spans(codes.size)
+    if cells * len(runs) > max(_SMALL_TABLE, codes.size // 2):
+        runs = [(0, codes.size)]  # one large table per thread would cost more than the threads save
+    tables = np.zeros((len(runs), cells), np.int32)
+    run_all(lambda r: _count(codes[slice(*runs[r])], tables[r]), range(len(runs)))
+    total: npt.NDArray[np.int32] = tables[0]
+    for table in tables[1:]:
+        total += table
+    return total
+
+
+def _counted(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
+    if not is_dense(cells, codes.size):
+        return sparse.distinct(codes)
+    counts = dense_counts(codes, cells)
+    occupied = np.flatnonzero(counts)
+    return occupied.astype(codes.dtype), counts[occupied].astype(np.int64)
+
+
+def _packed_alike(
+    before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]
+) -> tuple[Codes, Codes, int]:
+    if prod(max(1, int(c)) for c in cardinalities) <= MOST_CELLS:
+        (first, cells), (second, _) = pack(before, cardinalities), pack(after, cardinalities)
+        return first, second, cells
+    # Ranks have a meaning within one call only, so both sides are packed in one.
+    together = [np.concatenate(pair) for pair in zip(before, after, strict=True)]
+    codes, cells = pack(together, cardinalities)
+    return codes[: before[0].size], codes[before[0].size :], cells
+
+
+def _dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
+    first, second = dense_counts(before, cells), dense_counts(after, cells)
+    occupied = np.flatnonzero(first | second)
+    return JointCounts(
+        occupied.astype(before.dtype),
+        first[occupied].astype(np.int64),
+        second[occupied].astype(np.int64),
+        cells,
+    )
+
+
+def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[list[Codes], list[int]]:
+    if not columns or len(columns) != len(cardinalities) or len({c.size for c in columns}) != 1:
+        raise ValueError("give at least one column, all of one length, and a cardinality for each")
+    if columns[0].size >= 1 << 31:
+        raise ValueError("more than 2**31 - 1 records do not fit one call")
+    # Few types only reach the compiled code: each combination of types costs a compilation.
+    plain = [np.ascontiguousarray(c, dtype=f"uint{8 * c.dtype.itemsize}") for c in columns]
+    return plain, [max(1, int(c)) for c in cardinalities]
+
+
+def _packed(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Codes] | None = None) -> Codes:
+    dtype = np.min_scalar_type(prod(radices) - 1)
+    if ranks is None and len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
+        return columns[0]
+    codes = np.empty(columns[0].size, dtype)
+    # In the type of the codes: a radix that does not fit multiplies nothing but zeros.
+    factors = np.array(radices, np.uint64).astype(codes.dtype)
+    tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
+
+    tables = [None] * len(columns) if ranks is None else [_table(table, codes.dtype) for table in ranks]
+    records = _BLOCK_BYTES // codes.itemsize
+
+    def pack_run(run: tuple[int, int]) -> None:
+        for start in range(run[0], run[1], records):
+            block = slice(start, min(start + records, run[1]))
+            codes[block] = 0
+            for column, factor, top, table in zip(columns, factors, tops, tables, strict=True):
+                if table is not None:
+                    outside = _fold_ranks(column[block], factor, table, codes[block])
+                else:
+                    outside = _fold(column[block], factor, top, codes[block])
+                if outside:
+                    raise ValueError("a column holds a code that is not below its cardinality")
+
+    run_all(pack_run, spans(codes.size))
+    return codes
+
+
+@numba.njit(cache=True, nogil=True)
+def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
+    outside = False
+    for i in range(column.size):
+        outside |= column[i] > top
+        codes[i] = codes[i] * factor + column[i]
+    return outside
+
+
+def _table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:
+    """The table in the type of the codes; None where every code is its own rank."""
+    return None if np.array_equal(ranks, np.arange(ranks.size)) else np.ascontiguousarray(ranks, dtype=dtype)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
+    outside = False
+    for i in range(column.size):
+        known = column[i] < table.size
+        outside |= not known
+        codes[i] = codes[i] * factor + table[column[i] if known else 0]
+    return outside
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(codes, table):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        table[codes[i]] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_up(table, codes, out):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        out[i] = table[codes[i]]

@@ -1,0 +1,217 @@
+"""Count many combinations of keys of one file: records that agree in every key are counted as one class.
+
+Keys come coded: unsigned integers below the key's cardinality, one code of which may stand for a blank. A combination
+is given by the positions of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays import cells, sparse
+from safeswap.arrays.types import Codes, Flags
+
+Sizes = npt.NDArray[Any]  # of int64, or of float64 where weights are summed
+
+_DENSE = 8  # up to so many possible cells per class an array is cheaper than a hash table
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The distinct records over some keys: their codes by key, their sizes, and the class of each record.
+
+    ``first`` is the first record of each class. ``sizes`` are numbers of records, or sums of weights. ``blanks[j]`` is
+    the code that stands for a blank of key j, below the cardinality whether it occurs or not.
+    """
+
+    columns: tuple[Codes, ...]
+    cardinalities: tuple[int, ...]
+    blanks: tuple[int, ...]
+    sizes: Sizes
+    first: npt.NDArray[np.int64]
+    of_record: npt.NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return self.sizes.size
+
+    def is_blank(self, key: int) -> Flags:
+        """Per class, whether the key is blank."""
+        flags: Flags = self.columns[key] == self.blanks[key]
+        return flags
+
+    def complete(self, keys: Sequence[int]) -> Flags | None:
+        """Per class, whether none of these keys is blank; None where none is anywhere."""
+        flags = [self.is_blank(key) for key in keys]
+        some = [each for each in flags if each.any()]
+        return ~np.logical_or.reduce(some) if some else None
+
+
+@dataclass(frozen=True, eq=False)
+class SmallCells:
+    """The cells of a combination that are below tolerance.
+
+    ``classes`` holds one class of each such cell, in ascending order, ``sizes`` the sizes of the cells, and
+    ``is_small`` says of every class whether its cell is one of them.
+    """
+
+    classes: npt.NDArray[np.int64]
+    sizes: Sizes
+    cells: int  # how many are occupied
+    is_small: Flags
+
+
+def classes(
+    columns: Sequence[Codes],
+    cardinalities: Sequence[int],
+    blanks: Sequence[int],
+    weights: npt.NDArray[np.float64] | None = None,
+) -> Classes:
+    """The distinct records, in ascending order of their codes.
+
+    >>> found = classes([np.array([1, 0, 1], np.uint8), np.array([0, 1, 0], np.uint8)], [2, 2], [9, 9])
+    >>> [column.tolist() for column in found.columns], found.sizes.tolist(), found.of_record.tolist()
+    ([[0, 1], [1, 0]], [1, 2], [1, 0, 1])
+    """
+    codes, possible = cells.pack(columns, cardinalities)
+    of_record, number = _ranked(codes, possible)
+    first = np.empty(number, np.int64)
+    first[of_record[::-1]] = np.arange(codes.size - 1, -1, -1)
+    sizes = np.bincount(of_record, weights, number)
+    return Classes(
+        columns=tuple(np.ascontiguousarray(column[first]) for column in columns),
+        cardinalities=tuple(cardinalities),
+        blanks=tuple(blanks),
+        sizes=sizes if weights is not None else sizes.astype(np.int64),
+        first=first,
+        of_record=of_record,
+    )
+
+
+def cell_codes(found: Classes, keys: Sequence[int], only: Flags | None = None) -> tuple[Codes, int]:
+    """For each class (of those wanted) the number of its cell over some keys, and how many numbers there are.
+
+    Numbers ascend with the codes. Where the possible cells are too many for an array, those that occur are ranked.
+    """
+    columns = [found.columns[key] for key in keys]
+    if only is not None:
+        columns = [column[only] for column in columns]
+    codes, possible = cells.pack(columns, [found.cardinalities[key] for key in keys])
+    if possible <= max(1 << 16, _DENSE * codes.size):
+        return codes, possible
+    return _ranked(codes, possible)
+
+
+def cell_ranks(found: Classes, keys: Sequence[int]) -> tuple[npt.NDArray[np.uint32], int]:
+    """For each class the rank of its cell over some keys among those that are occupied, and how many are."""
+    codes, possible = cell_codes(found, keys)
+    return _ranked(codes, possible)
+
+
+def cell_sizes(codes: npt.NDArray[Any], possible: int, sizes: Sizes) -> Sizes:
+    """The size of every possible cell, from classes and their sizes.
+
+    >>> cell_sizes(np.array([2, 0, 2], np.uint8), 4, np.array([1, 5, 2])).tolist()
+    [5, 0, 3, 0]
+    """
+    table: Sizes = np.zeros(possible, sizes.dtype)
+    _add_up(codes, sizes, table)
+    return table
+
+
+def small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, skip_blank: bool = False) -> SmallCells:
+    """The cells over some keys whose size is above 0 and below tolerance.
+
+    With ``skip_blank`` a class in which one of the keys is blank is in no cell.
+
+    >>> found = classes([np.array([0, 1, 1, 2], np.uint8)], [3], [2])
+    >>> small = small_cells(found, [0], 2)
+    >>> small.classes.tolist(), small.sizes.tolist(), small.cells
+    ([0, 2], [1, 1], 3)
+    >>> small_cells(found, [0], 2, skip_blank=True).classes.tolist()
+    [0]
+    """
+    only = found.complete(keys) if skip_blank else None
+    codes, possible = cell_codes(found, keys, only)
+    sizes = found.sizes if only is None else found.sizes[only]
+    table = cell_sizes(codes, possible, sizes)
+    is_small = np.zeros(codes.size, np.bool_)
+    firsts, small = np.empty(codes.size, np.int64), np.empty(codes.size, sizes.dtype)
+    number = _mark_small(codes, table, lowest_safe(tolerance, table), is_small, firsts, small)
+    firsts, small = firsts[:number].copy(), small[:number].copy()
+    if only is not None:
+        places = np.flatnonzero(only)
+        firsts, whole = places[firsts], np.zeros(len(found), np.bool_)
+        whole[places] = is_small
+        is_small = whole
+    return SmallCells(firsts, small, int(np.count_nonzero(table)), is_small)
+
+
+def lowest_safe(tolerance: float, sizes: Sizes) -> np.int64 | np.float64:
+    """What a size must reach to be safe; sums of weights may fall short by what rounding takes."""
+    if np.issubdtype(sizes.dtype, np.integer):
+        return np.int64(np.ceil(tolerance))
+    return np.float64(tolerance * (1 - 1e-9))
+
+
+def positions(mask: int) -> tuple[int, ...]:
+    """The keys of a set of keys that is written as the bits of an integer.
+
+    >>> positions(0b1010)
+    (1, 3)
+    """
+    return tuple(_bits(mask))
+
+
+def mask_of(keys: Sequence[int]) -> int:
+    """A set of keys as the bits of an integer.
+
+    >>> mask_of([1, 3])
+    10
+    """
+    return sum(1 << key for key in keys)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _ranked(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], int]:
+    """For each code its rank among those that occur, and the number of those."""
+    if possible <= max(1 << 16, _DENSE * codes.size):
+        occurs = np.zeros(possible, np.bool_)
+        occurs[codes] = True
+        ranks = np.cumsum(occurs, dtype=np.int64) - 1
+        return ranks.astype(np.uint32)[codes], int(np.count_nonzero(occurs))
+    ranked, number = sparse.ranks(codes)
+    return ranked.astype(np.uint32), number
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_up(codes, sizes, table):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        table[codes[i]] += sizes[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def _mark_small(codes, table, lowest, is_small, firsts, sizes):  # type: ignore[no-untyped-def]
+    """Flag the classes in small cells; list the first class of each cell, which then counts as −1, and its size."""
+    number = 0
+    for i in range(codes.size):
+        size = table[codes[i]]
+        if size < lowest:
+            is_small[i] = True
+            if size >= 0:
+                firsts[number] = i
+                sizes[number] = size
+                number += 1
+                table[codes[i]] = -1
+    return number

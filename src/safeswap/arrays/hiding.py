@@ -1,0 +1,106 @@
+"""Counts to be hidden so that no small one comes back by subtraction from the others and the totals.
+
+A list of levels: rare ones (below the tolerance t) are not named, and their sum is what the total leaves over. Hidden
+with them are the counts of common levels that together exceed t by t − 2 each at least: any rare level may then have
+any count from 1 to t − 1, the rest being taken from or given to those.
+
+A table: each small cell is a corner of a box, two levels on each axis, whose corners are all hidden. Adding 1 to the
+corners by turns and taking 1 from the others changes no total of the table, over whichever axes, so that a table with
+another count in that cell agrees with all that is shown. Where no such box of common cells exists, empty cells are
+hidden too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.types import Counts, Flags
+
+_NOT_YET = 2.0**40  # to hide another cell costs more than any count
+
+
+def hide_levels(counts: Counts, tolerance: int) -> tuple[Flags, Flags]:
+    """The rare levels, and the levels whose counts are hidden with them; a level without records is neither.
+
+    >>> rare, hidden = hide_levels(np.array([50, 1, 30, 9]), 3)
+    >>> rare.tolist(), hidden.tolist()
+    ([False, True, False, False], [False, False, False, True])
+    """
+    counts = np.asarray(counts, dtype=np.int64)
+    rare = (counts > 0) & (counts < tolerance)
+    hidden = np.zeros_like(rare)
+    if not rare.any():
+        return rare, hidden
+    common = np.flatnonzero(counts >= tolerance)
+    room = counts[common] - tolerance
+    enough = common[room >= tolerance - 2]
+    if enough.size:
+        hidden[enough[np.argmin(counts[enough])]] = True
+    elif room.sum() >= tolerance - 2 and common.size:
+        hidden[common] = True
+    else:
+        rare = counts > 0
+    return rare, hidden
+
+
+def hide_cells(tables: Sequence[Counts], tolerance: int, *, hidden: Flags) -> Flags | None:
+    """Which cells of tables of one shape have to be hidden, those in ``hidden`` among them; None if it cannot be done.
+
+    >>> table = np.array([[1, 20], [30, 40]])
+    >>> hide_cells([table], 3, hidden=np.zeros((2, 2), dtype=bool)).tolist()
+    [[True, True], [True, True]]
+    """
+    small = [(table > 0) & (table < tolerance) for table in tables]
+    hidden = hidden | np.logical_or.reduce(small)
+    for table, cells in zip(tables, small, strict=True):
+        for cell in np.argwhere(cells):
+            box = _box(table, hidden, tuple(int(i) for i in cell), tolerance)
+            if box is None:
+                return None
+            for corner in box:
+                hidden[corner] = True
+    return hidden
+
+
+def _box(table: Counts, hidden: Flags, cell: tuple[int, ...], tolerance: int) -> list[tuple[int, ...]] | None:
+    """The corners of the cheapest box that leaves the cell open: to every small count, or else to another one."""
+    common, occupied, every = table >= tolerance, table > 0, np.ones(table.shape, dtype=np.bool_)
+    cost = np.where(hidden, 0.0, _NOT_YET + table)
+    for odd, even in ((common, common), (every, occupied), (occupied, every)):
+        opposite = _cheapest(cell, odd, even, cost)
+        if opposite is not None:
+            pairs = zip(cell, opposite, strict=True)
+            return [tuple(corner) for corner in _corners(tuple(pairs))]
+    return None
+
+
+def _cheapest(cell: tuple[int, ...], odd: Flags, even: Flags, cost: npt.NDArray[np.float64]) -> tuple[int, ...] | None:
+    """The opposite corner of the cheapest box; a corner that differs on an odd number of axes must be in ``odd``."""
+    axes = range(len(cell))
+    possible, total = np.ones(odd.shape, dtype=np.bool_), np.zeros(odd.shape)
+    for axis in axes:
+        along = [-1 if each == axis else 1 for each in axes]
+        possible &= (np.arange(odd.shape[axis]) != cell[axis]).reshape(along)
+    for number in range(1, len(cell) + 1):
+        allowed = odd if number % 2 else even
+        for changed in combinations(axes, number):
+            corner = tuple(slice(None) if axis in changed else slice(cell[axis], cell[axis] + 1) for axis in axes)
+            possible &= allowed[corner]
+            total += cost[corner]
+    if not possible.any():
+        return None
+    best = int(np.argmin(np.where(possible, total, np.inf)))
+    return tuple(int(i) for i in np.unravel_index(best, possible.shape))
+
+
+def _corners(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, ...]]:
+    if not pairs:
+        yield ()
+        return
+    for rest in _corners(pairs[1:]):
+        for level in pairs[0]:
+            yield (level, *rest)

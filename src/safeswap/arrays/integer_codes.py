@@ -1,0 +1,159 @@
+"""Number the distinct integers of a column in the order in which they first appear, a batch at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.sparse import scramble
+from safeswap.arrays.types import Int64s
+
+_FIRST_TABLE = 1 << 12
+_ONE = np.uint64(1)
+
+
+class IntegerCodes:
+    """The numbers given so far.
+
+    >>> numbers = IntegerCodes()
+    >>> numbers.code(np.array([7, 7, -2])).tolist(), numbers.code(np.array([5, -2])).tolist()
+    ([0, 0, 1], [2, 1])
+    >>> numbers.levels.tolist()
+    [7, -2, 5]
+    """
+
+    def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
+        # Number + 1, so that 0 is an empty slot; none while levels ascend.
+        self._slots: npt.NDArray[np.int32] | None = None
+        self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
+        self._found = 0
+        self._short: npt.NDArray[np.int32] | None = None
+        if known is not None:  # these, which are distinct, have their numbers already
+            self.code(known)
+
+    @property
+    def levels(self) -> Int64s:
+        """The distinct integers, each at the place of its number."""
+        return self._levels[: self._found]
+
+    def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """The number of each of some integers, of any width up to 64 bits with a sign; written to ``out`` if given."""
+        codes = np.empty(values.size, np.uint32) if out is None else out
+        if values.dtype.itemsize <= 2:
+            return self._code_short(values, codes)
+        done = 0
+        while self._slots is None:  # as in a file that is sorted by area: what is above the last level is new
+            done, self._found = _number_ascending(values, codes, done, self._levels, self._found)
+            if done == values.size:
+                return codes
+            self._grow(with_slots=self._found < self._levels.size)
+        while True:
+            done, self._found = _number(values, codes, done, self._slots, self._levels, self._found)
+            if done == values.size:
+                return codes
+            self._grow(with_slots=True)
+
+    def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Short integers are looked up, not hashed: a place for each possible value. All batches must be short then."""
+        if self._short is None:
+            self._short = np.full(1 << 16, -1, np.int32)
+            self._levels = np.empty(1 << 16, np.int64)
+        self._found = _number_short(values, codes, self._short, self._levels, self._found)
+        return codes
+
+    def _grow(self, *, with_slots: bool) -> None:
+        """More room for levels if there is none left, and slots that go with it."""
+        if self._found == self._levels.size:
+            levels = np.empty(4 * self._levels.size, np.int64)
+            levels[: self._found] = self.levels
+            self._levels = levels
+        if with_slots:
+            self._slots = np.zeros(2 * self._levels.size, np.int32)
+            _enter(self._levels, self._found, self._slots)
+
+
+def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Put down, for each place, what the table says there.
+
+    >>> out = np.zeros(3, np.uint8)
+    >>> look_up(np.array([7, 9], np.uint32), np.array([1, 1, 0], np.int32), out)
+    >>> out.tolist()
+    [9, 9, 7]
+    """
+    if places.size and not 0 <= places.min() <= places.max() < table.size:
+        raise IndexError("a place is not in the table")
+    _look_up(np.ascontiguousarray(table, dtype=out.dtype), places, out)
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_up(table, places, out):  # type: ignore[no-untyped-def]
+    for i in range(places.size):
+        out[i] = table[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _number_ascending(values, codes, start, levels, found):  # type: ignore[no-untyped-def]
+    """Number the values from ``start`` on, as long as none is below the last level and there is room."""
+    for i in range(start, values.size):
+        value = np.int64(values[i])
+        if found == 0 or value != levels[found - 1]:
+            if found == levels.size or (found > 0 and value < levels[found - 1]):
+                return i, found
+            levels[found] = value
+            found += 1
+        codes[i] = found - 1
+    return values.size, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(values, codes, start, slots, levels, found):  # type: ignore[no-untyped-def]
+    """Number the values from ``start`` on, as far as the table has room."""
+    mask = np.uint64(slots.size - 1)
+    last, number = np.int64(0), np.int64(-1)
+    for i in range(start, values.size):
+        value = np.int64(values[i])
+        if value == last and number >= 0:  # equal neighbours are frequent: files are often sorted by area
+            codes[i] = number
+        elif number + 1 < found and levels[number + 1] == value:  # and so is the level that was next before
+            last, number = value, number + 1
+            codes[i] = number
+        else:
+            slot = scramble(value) & mask
+            while slots[slot] != 0 and levels[slots[slot] - 1] != value:
+                slot = (slot + _ONE) & mask
+            if slots[slot] == 0:
+                if found == levels.size:
+                    return i, found
+                levels[found] = value
+                found += 1
+                slots[slot] = found
+            last, number = value, np.int64(slots[slot] - 1)
+            codes[i] = number
+    return values.size, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _number_short(values, codes, table, levels, found):  # type: ignore[no-untyped-def]
+    for i in range(values.size):
+        value = np.int64(values[i])
+        number = table[value & 0xFFFF]
+        if number < 0:
+            number = found
+            table[value & 0xFFFF] = number
+            levels[found] = value
+            found += 1
+        codes[i] = number
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _enter(levels, found, slots):  # type: ignore[no-untyped-def]
+    mask = np.uint64(slots.size - 1)
+    for j in range(found):
+        slot = scramble(levels[j]) & mask
+        while slots[slot] != 0:
+            slot = (slot + _ONE) & mask
+        slots[slot] = j + 1

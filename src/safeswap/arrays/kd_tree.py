@@ -1,0 +1,135 @@
+"""A k-d tree over points: boxes within boxes, each box tight around a run of the points in the tree's own order.
+
+Node i has the children 2i + 1 and 2i + 2, and the run of a node is cut in halves at the median of its widest side, so
+that the shape of the tree follows from the number of points alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from safeswap.arrays.types import Floats, Rows
+
+LEAF = 20
+"""A run of up to so many points is not cut any further."""
+
+
+class Tree(NamedTuple):
+    """Points in the order of the tree, the row from which each came, and per node its run and its box."""
+
+    points: Floats
+    rows: Rows
+    starts: Rows
+    ends: Rows
+    low: Floats
+    high: Floats
+
+
+def build(points: Floats) -> Tree:
+    """The tree of finite points, one per line.
+
+    >>> tree = build(np.array([[0.0, 0.0], [3.0, 1.0]]))
+    >>> tree.low[0].tolist(), tree.high[0].tolist()
+    ([0.0, 0.0], [3.0, 1.0])
+    """
+    points = np.ascontiguousarray(points, dtype=np.float64)
+    number, sides = points.shape
+    nodes = 1
+    run = number
+    while run > LEAF:
+        run = (run + 1) // 2
+        nodes = 2 * nodes + 1
+    starts, ends = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
+    low, high = np.full((nodes, sides), np.inf), np.full((nodes, sides), -np.inf)
+    rows = np.arange(number, dtype=np.int64)
+    points = points.copy()
+    if number:
+        _grow(points, rows, starts, ends, low, high)
+    return Tree(points, rows, starts, ends, low, high)
+
+
+@njit(cache=True, nogil=True)
+def _grow(points: Floats, rows: Rows, starts: Rows, ends: Rows, low: Floats, high: Floats) -> None:
+    """Cut every run in halves, from the root downwards; a box is measured before its run is cut."""
+    sides = points.shape[1]
+    ends[0] = points.shape[0]
+    inner = (len(starts) - 1) // 2
+    for node in range(len(starts)):
+        start, end = starts[node], ends[node]
+        for i in range(start, end):
+            for j in range(sides):
+                low[node, j] = min(low[node, j], points[i, j])
+                high[node, j] = max(high[node, j], points[i, j])
+        if node < inner:
+            widest = 0
+            for j in range(1, sides):
+                if high[node, j] - low[node, j] > high[node, widest] - low[node, widest]:
+                    widest = j
+            middle = (start + end) // 2
+            _select(points, rows, start, end, middle, widest)
+            starts[2 * node + 1], ends[2 * node + 1] = start, middle
+            starts[2 * node + 2], ends[2 * node + 2] = middle, end
+
+
+@njit(cache=True, nogil=True)
+def _select(points: Floats, rows: Rows, start: int, end: int, place: int, side: int) -> None:
+    """Arrange a run so that nothing before ``place`` lies above it on one side, nothing after it below (Hoare)."""
+    left, right = start, end - 1
+    while left < right:
+        pivot = points[(left + right) // 2, side]
+        i, j = left, right
+        while i <= j:
+            while points[i, side] < pivot:
+                i += 1
+            while points[j, side] > pivot:
+                j -= 1
+            if i <= j:
+                for s in range(points.shape[1]):
+                    points[i, s], points[j, s] = points[j, s], points[i, s]
+                rows[i], rows[j] = rows[j], rows[i]
+                i += 1
+                j -= 1
+        if place <= j:
+            right = j
+        elif place >= i:
+            left = i
+        else:
+            return
+
+
+@njit(cache=True, nogil=True, inline="always")
+def squared(a, i, b, k):  # type: ignore[no-untyped-def]
+    """The squared distance of two points; every kernel sums in this order, so that all agree to the last bit."""
+    total = 0.0
+    for j in range(a.shape[1]):
+        step = a[i, j] - b[k, j]
+        total += step * step
+    return total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def nearest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
+    """The squared distance from a point to a box; rounding is monotone, so no point of the box seems nearer."""
+    total = 0.0
+    for j in range(points.shape[1]):
+        value = points[i, j]
+        if value < low[node, j]:
+            step = low[node, j] - value
+            total += step * step
+        elif value > high[node, j]:
+            step = value - high[node, j]
+            total += step * step
+    return total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def furthest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
+    """The squared distance from a point to the far corner of a box: no point of the box seems further."""
+    total = 0.0
+    for j in range(points.shape[1]):
+        step = max(points[i, j] - low[node, j], high[node, j] - points[i, j])
+        total += step * step
+    return total

@@ -1,0 +1,241 @@
+"""Keyed draws: a record's random number is AES of its identifier under a derived key.
+
+Claim: without the key the draws of distinct records cannot be told from independent uniform numbers, since AES is a
+pseudorandom permutation and distinct records have distinct blocks. With the key a draw is a pure function of the
+record, so the order of the draws does not depend on row order, threads, partitions or retries.
+
+A block is 16 bytes, here two little-endian 64-bit words:
+
+======================  =====================================================================
+identifier              block
+======================  =====================================================================
+64-bit integer          the integer, then the tag 1 in the last byte
+text of up to 14 bytes  the bytes, then their number, then the tag 2
+longer text             CBC-MAC under a key of its own over (number of bytes, bytes), 16 bytes
+======================  =====================================================================
+
+Text that is exactly what an integer would print as counts as that integer, so that a file gives the same draws
+whether its identifiers were read as text or as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numba import njit
+
+from safeswap.arrays.types import Floats, Words
+
+ALGORITHM = "safeswap-draw-1"
+"""The version of the rules on this page; a change of any of them is a new version."""
+
+
+_BLOCK = 16
+_CHUNK = 1 << 16  # records at a time: blocks and cipher text stay in the second-level cache
+_TAG_INTEGER = 1
+_TAG_TEXT = 2
+_SHORT_TEXT = 14
+
+
+def derive(secret: bytes, *context: str | int) -> bytes:
+    """A 32-byte key for one purpose (HKDF-SHA256). Different contexts give unrelated keys.
+
+    >>> a, b = derive(bytes(32), "swap", 1), derive(bytes(32), "swap", 2)
+    >>> len(a), a == b, a == derive(bytes(32), "swap", 1)
+    (32, False, True)
+    """
+    # Each part carries its length: ("ab", "c") and ("a", "bc") must not meet.
+    info = b"".join(len(part).to_bytes(4, "big") + part for part in (str(c).encode() for c in (ALGORITHM, *context)))
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
+
+
+def integer_blocks(identifiers: npt.NDArray[np.int64]) -> Words:
+    """The blocks of integer identifiers.
+
+    >>> integer_blocks(np.array([7])).tolist()
+    [[7, 72057594037927936]]
+    """
+    blocks = np.empty((len(identifiers), 2), dtype=np.uint64)
+    blocks[:, 0] = identifiers.view(np.uint64)
+    blocks[:, 1] = np.uint64(_TAG_INTEGER << 56)
+    return blocks
+
+
+def text_blocks(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac_key: bytes) -> Words:
+    """The blocks of text identifiers, given as Arrow lays them out: text i is ``data[offsets[i]:offsets[i+1]]``.
+
+    >>> text = np.frombuffer(b"7" + b"007" + b"a rather long identifier", dtype=np.uint8)
+    >>> blocks = text_blocks(np.array([0, 1, 4, 28]), text, bytes(32))
+    >>> blocks[0].tolist() == integer_blocks(np.array([7]))[0].tolist()
+    True
+    """
+    blocks = np.zeros((len(offsets) - 1, 2), dtype=np.uint64)
+    kind = _short_blocks(offsets, data, blocks.view(np.uint8))
+    long_rows = np.flatnonzero(kind == 0)
+    if len(long_rows):
+        blocks[long_rows] = _mac(offsets[long_rows], offsets[long_rows + 1], data, mac_key)
+    return blocks
+
+
+def encrypt(blocks: Words, key: bytes) -> Words:
+    """AES-256 of each block."""
+    out = np.empty(len(blocks) * _BLOCK + _BLOCK, dtype=np.uint8)
+    cipher = _cipher(key)
+    step = _CHUNK * _BLOCK
+    source = np.ascontiguousarray(blocks).view(np.uint8).reshape(-1)
+    for start in range(0, len(source), step):
+        # update_into wants one block of slack behind what it writes.
+        cipher.update_into(source[start : start + step], out[start : start + step + _BLOCK])
+    return out[: len(source)].view(np.uint64).reshape(-1, 2)
+
+
+def draws(blocks: Words, key: bytes) -> Words:
+    """The 64-bit draw of each record: the first word of its cipher text.
+
+    >>> d = draws(integer_blocks(np.arange(4)), bytes(32))
+    >>> d.dtype, len(set(d.tolist()))
+    (dtype('uint64'), 4)
+    """
+    return np.ascontiguousarray(encrypt(blocks, key)[:, 0])
+
+
+def draw_chunks(
+    identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = _CHUNK
+) -> Iterator[tuple[int, Words]]:
+    """The draws, a chunk of records at a time as (first row, draws), so that they need never stand in memory at once.
+
+    ``identifiers`` are integers, or blocks already made. The draws of a chunk stand where the next chunk's will: what
+    is to outlast the step must be copied.
+    """
+    cipher = _cipher(key)
+    chunk = min(chunk, max(len(identifiers), 1))
+    blocks = np.empty((chunk, 2), dtype=np.uint64)
+    blocks[:, 1] = np.uint64(_TAG_INTEGER << 56)
+    out = np.empty(chunk * _BLOCK + _BLOCK, dtype=np.uint8)
+    for start in range(0, len(identifiers), chunk):
+        part = identifiers[start : start + chunk]
+        if part.ndim == 1:
+            blocks[: len(part), 0] = part.view(np.uint64)
+            source = blocks[: len(part)]
+        else:
+            source = np.ascontiguousarray(part)
+        written = len(part) * _BLOCK
+        cipher.update_into(source.view(np.uint8).reshape(-1), out[: written + _BLOCK])
+        yield start, out[:written].view(np.uint64)[::2]
+
+
+def _cipher(key: bytes) -> Any:
+    # Each block is encrypted once and on its own: here ECB is the pseudorandom permutation itself, no mode for text.
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
+
+
+def _mac(
+    starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac_key: bytes
+) -> Words:
+    """CBC-MAC of each text, its length first (which makes the encoding prefix-free, as the proof of CBC-MAC needs)."""
+    lengths = ends - starts
+    state = np.zeros((len(starts), 2), dtype=np.uint64)
+    state[:, 0] = lengths.view(np.uint64)
+    state = encrypt(state, mac_key)
+    for number in range(int(-(-lengths.max() // _BLOCK))):
+        rows = np.flatnonzero(lengths > number * _BLOCK)
+        block = np.zeros((len(rows), 2), dtype=np.uint64)
+        _nth_block(starts[rows], ends[rows], data, number, block.view(np.uint8))
+        state[rows] = encrypt(state[rows] ^ block, mac_key)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _nth_block(
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    number: int,
+    out: npt.NDArray[np.uint8],
+) -> None:
+    for i in range(len(starts)):
+        first = starts[i] + number * 16
+        for j in range(min(16, ends[i] - first)):
+            out[i, j] = data[first + j]
+
+
+@njit(cache=True, nogil=True)
+def _short_blocks(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """Fill the blocks of integers and short texts; the result is the tag used, 0 for texts that are too long."""
+    kind = np.zeros(len(offsets) - 1, dtype=np.uint8)
+    for i in range(len(offsets) - 1):
+        start, end = offsets[i], offsets[i + 1]
+        is_integer, value = _canonical_integer(data, start, end)
+        if is_integer:
+            for j in range(8):
+                out[i, j] = (value >> np.uint64(8 * j)) & np.uint64(255)
+            out[i, 15] = 1
+            kind[i] = 1
+        elif end - start <= 14:
+            for j in range(end - start):
+                out[i, j] = data[start + j]
+            out[i, 14] = end - start
+            out[i, 15] = 2
+            kind[i] = 2
+    return kind
+
+
+@njit(cache=True, nogil=True)
+def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[bool, np.uint64]:
+    """Whether a text is exactly how a 64-bit signed integer prints, and its two's complement."""
+    zero = np.uint64(0)
+    negative = end > start and data[start] == 45
+    first = start + 1 if negative else start
+    digits = end - first
+    if digits < 1 or digits > 19 or (data[first] == 48 and (digits > 1 or negative)):
+        return False, zero
+    value = zero
+    for i in range(first, end):
+        if data[i] < 48 or data[i] > 57:
+            return False, zero
+        value = value * np.uint64(10) + np.uint64(data[i] - 48)
+    largest = np.uint64(9223372036854775807)
+    if value > largest + np.uint64(negative):
+        return False, zero
+    return True, (~value + np.uint64(1)) if negative else value
+
+
+# Random numbers of records by a secret key: two uniform words each, and normal deviates from them.
+
+
+def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
+    """Two uniform 64-bit words per record, a function of the key and of the record's identity alone.
+
+    >>> words = record_words(np.array([3, 1, 2]), bytes(32))
+    >>> words.shape, words[1].tolist() == record_words(np.array([1]), bytes(32))[0].tolist()
+    ((3, 2), True)
+    """
+    return encrypt(integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64), key)
+
+
+def uniforms(words: Words) -> Floats:
+    """Numbers strictly between 0 and 1, in steps of 2⁻⁵².
+
+    >>> bool(uniforms(np.array([0], np.uint64))[0] > 0), bool(uniforms(np.array([2**64 - 1], np.uint64))[0] < 1)
+    (True, True)
+    """
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def normals(words: Words) -> Floats:
+    """Standard normal deviates, by the inverse of the distribution function.
+
+    >>> normals(np.array([2**63], np.uint64)).round(9).tolist()
+    [0.0]
+    """
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(uniforms(words)), dtype=np.float64)

@@ -1,0 +1,396 @@
+"""The largest number of disjoint pairs, computed on counts of classes instead of on records.
+
+A class is a combination of labels in J coordinates within a stratum. Two records may be paired if they lie in the same
+stratum and their classes differ in every coordinate.
+
+* One coordinate, a stratum of n records whose largest class has m: the maximum is min(n // 2, n − m). It is reached by
+  laying the records out class by class and pairing i with i + n/2 (no class is longer than half), or, where one class
+  holds more than half, by pairing all others with members of it.
+* Several coordinates: a maximum b-matching in the graph of compatible classes. Half of all records, and all records
+  outside a label, are upper bounds. A greedy pass that takes the most crowded labels first often reaches one; where it
+  does not, augmenting paths (:mod:`safeswap.arrays.augmenting`) lead to the maximum and prove it. Where only the
+  number is asked for and no label is crowded, the degrees alone prove it.
+
+The work on a stratum is limited. Where the limit is reached the result is a range: a number of pairs that was found,
+and one that cannot be exceeded.
+
+Classes come in a canonical order given by the caller, so that the result depends on neither row order nor label names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from safeswap.arrays.augmenting import close_gap, may_pair
+from safeswap.arrays.types import Counts
+
+_WORK = 2_000_000_000
+"""Comparisons of two classes after which a stratum is left as it is: some twenty seconds."""
+
+_GREEDY_WORK = 50_000_000
+"""A stratum whose greedy pass would need more comparisons begins with the first partner that fits instead."""
+
+
+class Total(NamedTuple):
+    """How many pairs were found, and the number that cannot be exceeded: the same where the maximum is proved.
+
+    >>> Total(40, 40).is_proved, Total(40, 45).is_proved
+    (True, False)
+    """
+
+    found: int
+    most: int
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the number found is the maximum."""
+        return self.found == self.most
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Moves (class a, class b, number of pairs), their total, and the number that no matching exceeds."""
+
+    moves: Counts
+    total: int
+    most: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether no larger matching exists."""
+        return self.total == self.most
+
+
+def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Matching:
+    """The most pairs that the classes allow. ``strata`` must be sorted, ``coordinates`` has a row per class.
+
+    >>> one = largest_matching(np.zeros(3, int), np.array([[0], [1], [2]]), np.array([5, 2, 1]))
+    >>> one.total, one.proved
+    (3, True)
+    """
+    occupied = np.flatnonzero(counts)
+    if len(occupied) < len(counts):
+        # What is left over after random pairs lies in few classes, and the work grows with the square of their number.
+        matching = largest_matching(strata[occupied], coordinates[occupied], counts[occupied])
+        matching.moves[:, :2] = occupied[matching.moves[:, :2]]
+        return matching
+    bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
+    if coordinates.shape[1] == 1 and not _has_twins(strata, coordinates[:, 0]):
+        moves = _one_coordinate(bounds, counts)
+        total = int(moves[:, 2].sum())
+        return Matching(moves, total, total)
+    moves, most = _match_strata(bounds, _dense_labels(coordinates), counts, _GREEDY_WORK, _WORK)
+    return Matching(moves, int(moves[:, 2].sum()), int(most))
+
+
+def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
+    """The number of pairs only; for one coordinate, and for crowds that are small, without building the moves.
+
+    >>> largest_total(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080]))
+    Total(found=7080, most=7080)
+    """
+    if not len(strata):
+        return Total(0, 0)
+    starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
+    size = np.add.reduceat(counts, starts)
+    total, open_strata = _total_by_degrees(starts, size, coordinates, counts)
+    if not open_strata.any():
+        return Total(total, total)
+    rest = np.repeat(open_strata, np.diff(np.r_[starts, len(counts)]))
+    matched = largest_matching(strata[rest], coordinates[rest], counts[rest])
+    return Total(total + matched.total, total + matched.most)
+
+
+def _has_twins(strata: Counts, labels: Counts) -> bool:
+    """Whether two classes of a stratum have one label, as −0.0 and 0.0 have."""
+    order = np.lexsort((labels, strata))
+    return bool(((np.diff(labels[order]) == 0) & (np.diff(strata[order]) == 0)).any())
+
+
+def _total_by_degrees(
+    starts: Counts, size: Counts, coordinates: Counts, counts: Counts
+) -> tuple[int, npt.NDArray[np.bool_]]:
+    """The pairs of the strata whose maximum follows from how many partners a record has, and which strata are left.
+
+    In a stratum of n records let m_j be the largest number with one label in coordinate j, M the sum of the m_j.
+    A record has at least n − M partners. So M ≤ n/2 proves a cycle through all records (Dirac 1952), hence n // 2
+    pairs. And if n − m_j ≤ m_j − (M − m_j) for some j, each of the n − m_j records outside that label finds a partner
+    of its own inside it, whoever chooses first; more pairs than that there cannot be. With one coordinate M = m_1, and
+    one of the two always holds.
+    """
+    stratum = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(counts)]))
+    crowds = np.zeros((len(starts), coordinates.shape[1]), dtype=np.int64)
+    for j, labels in enumerate(coordinates.T):
+        order = np.lexsort((labels, stratum))
+        groups = np.flatnonzero(np.r_[True, (np.diff(labels[order]) != 0) | (np.diff(stratum[order]) != 0)])
+        np.maximum.at(crowds[:, j], stratum[order][groups], np.add.reduceat(counts[order], groups))
+    together = crowds.sum(axis=1)
+    largest = crowds.max(axis=1)
+    spread = 2 * together <= size
+    dominated = size - largest <= 2 * largest - together
+    total = int((size // 2)[spread].sum() + (size - largest)[dominated & ~spread].sum())
+    return total, ~(spread | dominated)
+
+
+def pairs_per_record(strata: Counts, coordinates: Counts, counts: Counts, *, by_stratum: bool = True) -> float:
+    """How many pairs that count a random pairing gives per record, in expectation: within strata, or of all records.
+
+    >>> round(pairs_per_record(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080])), 4)
+    0.1239
+    """
+    bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
+    return float(_expected_pairs(bounds, coordinates, counts, by_stratum) / max(int(counts.sum()), 1))
+
+
+@njit(cache=True, nogil=True)
+def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts, by_stratum: bool) -> float:
+    expected = 0.0
+    others = max(float(counts.sum()) - 1.0, 1.0)
+    for s in range(len(bounds) - 1):
+        start, end = bounds[s], bounds[s + 1]
+        total = float(counts[start:end].sum())
+        if total < 2:
+            continue
+        if coordinates.shape[1] == 1 or end - start > 400:
+            # Many classes are not compared with each other: as if coordinates were independent is near enough.
+            share = 1.0
+            for j in range(coordinates.shape[1]):
+                share *= 1 - _alike(coordinates[start:end, j], counts[start:end]) / (total * (total - 1))
+        else:
+            share = 1 - _alike_anywhere(coordinates[start:end], counts[start:end]) / (total * (total - 1))
+        # Without strata to wait in, the next record has to be of the same stratum by chance.
+        expected += total / 2 * share * (1.0 if by_stratum else (total - 1) / others)
+    return expected
+
+
+@njit(cache=True, nogil=True)
+def _alike(labels: Counts, counts: Counts) -> float:
+    """How many ordered pairs of records have the same label."""
+    order = np.argsort(labels)
+    alike = 0.0
+    i = 0
+    while i < len(order):
+        label = labels[order[i]]
+        crowd = 0.0
+        while i < len(order) and labels[order[i]] == label:
+            crowd += counts[order[i]]
+            i += 1
+        alike += crowd * (crowd - 1.0)
+    return alike
+
+
+@njit(cache=True, nogil=True)
+def _alike_anywhere(coordinates: Counts, counts: Counts) -> float:
+    """How many ordered pairs of records have the same label in at least one coordinate."""
+    alike = 0.0
+    for a in range(len(counts)):
+        for b in range(len(counts)):
+            for j in range(coordinates.shape[1]):
+                if coordinates[a, j] == coordinates[b, j]:
+                    alike += counts[a] * (counts[b] - (1.0 if a == b else 0.0))
+                    break
+    return alike
+
+
+@njit(cache=True, nogil=True)
+def _one_coordinate(bounds: Counts, counts: Counts) -> Counts:
+    moves = np.empty((2 * len(counts) + 1, 3), dtype=np.int64)
+    made = 0
+    left = np.empty(len(counts), dtype=np.int64)
+    for s in range(len(bounds) - 1):
+        start, end = bounds[s], bounds[s + 1]
+        left[start:end] = counts[start:end]
+        total = left[start:end].sum()
+        largest = start + np.argmax(left[start:end])
+        if 2 * left[largest] > total:
+            # One class holds more than half: everyone else is paired with a member of it.
+            left[largest] = total - left[largest]
+        elif total % 2:
+            left[largest] -= 1
+        made = _rotate(left, start, end, left[start:end].sum() // 2, moves, made)
+    return moves[:made].copy()
+
+
+@njit(cache=True, nogil=True)
+def _rotate(left: Counts, start: int, end: int, half: int, moves: Counts, made: int) -> int:
+    """Pair place i with place i + half where classes lie one after another; both pointers only ever move forwards."""
+    a = start
+    used_a = 0
+    b = start
+    used_b = half
+    while b < end and used_b >= left[b]:
+        used_b -= left[b]
+        b += 1
+    remaining = half
+    while remaining > 0:
+        while used_a >= left[a]:
+            a += 1
+            used_a = 0
+        while used_b >= left[b]:
+            b += 1
+            used_b = 0
+        x = min(left[a] - used_a, left[b] - used_b, remaining)
+        moves[made, 0] = a
+        moves[made, 1] = b
+        moves[made, 2] = x
+        made += 1
+        used_a += x
+        used_b += x
+        remaining -= x
+    return made
+
+
+def _dense_labels(coordinates: Counts) -> Counts:
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in coordinates.T], axis=1).astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _upper_bound(labels: Counts, counts: Counts) -> int:
+    """No matching is larger than half of all, nor than all but one label."""
+    classes, coordinates = labels.shape
+    total = counts.sum()
+    bound: int = total // 2
+    for j in range(coordinates):
+        sizes = np.zeros(labels[:, j].max() + 1, dtype=np.int64)
+        for c in range(classes):
+            sizes[labels[c, j]] += counts[c]
+        bound = min(bound, total - sizes.max())
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def _match_strata(bounds: Counts, labels: Counts, counts: Counts, greedy_work: int, work: int) -> tuple[Counts, int]:
+    """The moves in every stratum, and the number of pairs that cannot be exceeded."""
+    levels = 0
+    for j in range(labels.shape[1]):
+        if len(labels):
+            levels = max(levels, labels[:, j].max() + 1)
+    crowd = np.zeros((labels.shape[1], levels), dtype=np.int64)
+    moves = np.empty((max(64, 2 * len(counts)), 3), dtype=np.int64)
+    made = 0
+    most = 0
+    for s in range(len(bounds) - 1):
+        start, end = bounds[s], bounds[s + 1]
+        before = made
+        own_labels, own_counts = labels[start:end], counts[start:end]
+        if own_counts.sum() * (end - start) <= greedy_work:
+            moves, made = _greedy(own_labels, own_counts, crowd, moves, made, start)
+        else:
+            moves, made = _first_fit(own_labels, own_counts, moves, made, start)
+        bound = _upper_bound(own_labels, own_counts)
+        if moves[before:made, 2].sum() < bound:
+            begun = moves[before:made].copy()
+            begun[:, :2] -= start
+            closed, bound, _ = close_gap(own_labels, own_counts, begun, bound, work)
+            if closed[:, 2].sum() > begun[:, 2].sum():
+                while before + len(closed) > len(moves):
+                    moves = np.concatenate((moves, np.empty_like(moves)))
+                closed[:, :2] += start
+                made = before + len(closed)
+                moves[before:made] = closed
+        most += bound
+    return moves[:made].copy(), most
+
+
+@njit(cache=True, nogil=True)
+def _first_fit(labels: Counts, counts: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
+    """Pair each class, those with the most crowded labels first, with the first ones that it may be paired with."""
+    order = _hardest_first(labels, counts)
+    sorted_labels = labels[order]
+    left = counts[order]
+    following = np.arange(1, len(counts) + 1)  # the next class that may have records left
+    for a in range(len(counts)):
+        previous = a
+        b = following[a]
+        while left[a] and b < len(counts):
+            if left[b] and may_pair(sorted_labels, a, b):
+                x = min(left[a], left[b])
+                left[a] -= x
+                left[b] -= x
+                if made == len(moves):
+                    moves = np.concatenate((moves, np.empty_like(moves)))
+                moves[made] = (order[a] + offset, order[b] + offset, x)
+                made += 1
+            if not left[b]:
+                following[previous] = following[b]
+            else:
+                previous = b
+            b = following[b]
+    return moves, made
+
+
+@njit(cache=True, nogil=True)
+def _hardest_first(labels: Counts, counts: Counts) -> Counts:
+    """Classes by how few records they may be paired with, as if coordinates were independent."""
+    partners = np.ones(len(counts))
+    for j in range(labels.shape[1]):
+        sizes = np.zeros(labels[:, j].max() + 1, dtype=np.int64)
+        for c in range(len(counts)):
+            sizes[labels[c, j]] += counts[c]
+        for c in range(len(counts)):
+            partners[c] *= 1.0 - sizes[labels[c, j]] / counts.sum()
+    return np.argsort(partners, kind="mergesort")
+
+
+@njit(cache=True, nogil=True)
+def _greedy(labels: Counts, counts: Counts, crowd: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
+    """Pair the class with the most crowded label with its most crowded partner, a part of it at a time.
+
+    ``crowd`` counts the records left per coordinate and label; it comes and goes as zeros.
+    """
+    left = counts.copy()
+    closed = np.zeros(len(counts), dtype=np.bool_)  # classes without any partner left
+    for c in range(len(counts)):
+        _shift(crowd, labels, c, counts[c])
+    while True:
+        a = _most_crowded(labels, left, crowd, closed, -1)
+        if a < 0:
+            break
+        b = _most_crowded(labels, left, crowd, closed, a)
+        if b < 0:
+            closed[a] = True
+            continue
+        x = max(1, min(left[a], left[b]) // 8)
+        for c in (a, b):
+            left[c] -= x
+            _shift(crowd, labels, c, -x)
+        if made == len(moves):
+            moves = np.concatenate((moves, np.empty_like(moves)))
+        moves[made, 0] = a + offset
+        moves[made, 1] = b + offset
+        moves[made, 2] = x
+        made += 1
+    for c in range(len(counts)):
+        _shift(crowd, labels, c, -left[c])
+    return moves, made
+
+
+@njit(cache=True, nogil=True)
+def _shift(crowd: Counts, labels: Counts, c: int, x: int) -> None:
+    for j in range(labels.shape[1]):
+        crowd[j, labels[c, j]] += x
+
+
+@njit(cache=True, nogil=True)
+def _most_crowded(labels: Counts, left: Counts, crowd: Counts, closed: npt.NDArray[np.bool_], partner: int) -> int:
+    best = -1
+    best_crowd = np.int64(-1)
+    for c in range(len(left)):
+        if left[c] == 0 or closed[c]:
+            continue
+        largest = np.int64(0)
+        compatible = True
+        for j in range(labels.shape[1]):
+            if partner >= 0 and labels[c, j] == labels[partner, j]:
+                compatible = False
+                break
+            largest = max(largest, crowd[j, labels[c, j]])
+        if compatible and (largest > best_crowd or (largest == best_crowd and left[c] > left[best])):
+            best = c
+            best_crowd = largest
+    return best

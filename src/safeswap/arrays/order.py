@@ -1,0 +1,201 @@
+"""Records in the order of their keyed draws, a prefix of it at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from safeswap.arrays import keyed
+from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.types import Codes, Rows, UInt32s, Words
+
+_WORTH_BUCKETS = 20_000
+
+
+def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
+    """The rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
+
+    >>> rows = prefix(np.arange(1000), bytes(32), 1.0)
+    >>> sorted(rows.tolist()) == list(range(1000)), len(prefix(np.arange(1000), bytes(32), 0.1)) < 200
+    (True, True)
+    """
+    threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+    rows: list[Rows] = []
+    values: list[Words] = []
+    for start, draws in keyed.draw_chunks(identity, key):
+        found = np.flatnonzero(draws <= threshold)
+        rows.append(found + start)
+        values.append(draws[found])
+    if not rows:
+        return np.zeros(0, dtype=np.int64)
+    return _sorted(np.concatenate(rows), np.concatenate(values), identity, key)
+
+
+def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
+    """All rows in the order of a weighted draw without replacement (an exponential race).
+
+    At every step a record is drawn with probability proportional to its weight among those not yet drawn
+    (Efraimidis & Spirakis 2006).
+    """
+    draws = np.concatenate([values.copy() for _, values in keyed.draw_chunks(identity, key)])
+    arrival = arrivals(draws, weights)
+    order: Rows = np.argsort(arrival)
+    if (np.diff(arrival[order]) == 0).any():
+        full = keyed.encrypt(_blocks(identity), key)
+        order = np.lexsort((full[:, 1], full[:, 0], arrival))
+    return order
+
+
+def arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
+    """When each record arrives in the race: an exponential time from its draw, the sooner the heavier it is.
+
+    >>> arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
+    [0.0, 0.3466]
+    """
+    uniform = (draws >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    times: npt.NDArray[np.float64] = -np.log1p(-uniform) / weights
+    return times
+
+
+def sortable(times: npt.NDArray[np.float64]) -> Words:
+    """Times, none of which is negative, as integers in the same order, for engines that sort integers.
+
+    >>> sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
+    [0, 1, 2]
+    """
+    return np.ascontiguousarray(times).view(np.uint64)
+
+
+def _blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
+    return keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
+
+
+def _sorted(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | Words, key: bytes) -> Rows:
+    if len(rows) < _WORTH_BUCKETS:
+        order = np.argsort(values)
+        ordered: Rows = rows[order]
+        met = bool((np.diff(values[order]) == 0).any())
+    else:
+        ordered, met = bucket_sort(rows, values)
+    if met:
+        # Two draws of 64 bits met; the whole cipher text, which is unique, decides. Row numbers must not.
+        full = keyed.encrypt(_blocks(identity[rows]), key)
+        ordered = rows[np.lexsort((full[:, 1], full[:, 0], values))]
+    return ordered
+
+
+@njit(cache=True, nogil=True)
+def bucket_sort(rows: Rows, values: Words) -> tuple[Rows, bool]:
+    """Rows by their values, and whether two values are equal.
+
+    Draws are uniform, so dealing them into buckets by their leading bits leaves a handful in each: linear time. Values
+    that are not uniform are sorted just as correctly, only slower.
+    """
+    n = len(rows)
+    largest = values.max()
+    shift = np.uint64(0)
+    while (largest >> shift) >= np.uint64(n // 4 + 2):  # two at least: a word cannot be shifted by all of its 64 bits
+        shift += np.uint64(1)
+    start = np.zeros((largest >> shift) + np.uint64(2), dtype=np.int64)
+    for value in values:
+        start[(value >> shift) + np.uint64(1)] += 1
+    for b in range(1, len(start)):
+        start[b] += start[b - 1]
+    place = start[:-1].copy()
+    sorted_rows = np.empty_like(rows)
+    sorted_values = np.empty_like(values)
+    for i in range(n):
+        bucket = values[i] >> shift
+        sorted_rows[place[bucket]] = rows[i]
+        sorted_values[place[bucket]] = values[i]
+        place[bucket] += 1
+    met = False
+    for b in range(len(start) - 1):
+        met |= _insertion_sort(sorted_rows, sorted_values, start[b], start[b + 1])
+    return sorted_rows, met
+
+
+@njit(cache=True, nogil=True)
+def _insertion_sort(rows: Rows, values: Words, start: int, end: int) -> bool:
+    met = False
+    for i in range(start + 1, end):
+        value, row = values[i], rows[i]
+        j = i - 1
+        while j >= start and values[j] > value:
+            values[j + 1] = values[j]
+            rows[j + 1] = rows[j]
+            j -= 1
+        values[j + 1] = value
+        rows[j + 1] = row
+        met |= j >= start and values[j] == value
+    return met
+
+
+# Sort records by an integer code: byte by byte, stable, in linear time and on all cores.
+#
+# Codes come with the number of possible ones, so only the bytes that can differ are looked at. Every run of records
+# has its own counts and its own places to write to, computed beforehand: the result depends neither on the number of
+# threads nor on their timing, and records of one code stay in the order in which they came.
+
+_BITS = 8  # 256 streams to write to: as many as the address cache holds; wider digits were slower in every trial
+_MOST_RECORDS = 1 << 31
+
+
+def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Codes, UInt32s]:
+    """The codes in ascending order, and the row from which each came.
+
+    ``cells`` is above every code. ``rows`` says where the records stand to begin with, which is how ties are broken:
+    in file order, unless another one is given.
+
+    >>> codes, rows = sort_rows(np.array([2, 0, 2, 1], np.uint8), 3)
+    >>> codes.tolist(), rows.tolist()
+    ([0, 1, 2, 2], [1, 3, 0, 2])
+    >>> sort_rows(np.array([2, 0, 2, 1], np.uint8), 3, np.array([3, 2, 1, 0], np.uint32))[1].tolist()
+    [1, 3, 2, 0]
+    """
+    if codes.size >= _MOST_RECORDS:
+        raise ValueError("more than 2**31 - 1 records do not fit one call")
+    if rows is not None:
+        codes = codes[rows]
+    place = np.arange(codes.size, dtype=np.uint32) if rows is None else rows
+    ordered = np.ascontiguousarray(codes, dtype=f"uint{8 * codes.dtype.itemsize}")
+    for shift in range(0, max(cells - 1, 0).bit_length(), _BITS):
+        ordered, place = _sorted_by_digit(ordered, place, ordered.dtype.type(shift))
+    return ordered, place
+
+
+def _sorted_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) -> tuple[Codes, UInt32s]:
+    runs = spans(codes.size)
+    mask = codes.dtype.type((1 << _BITS) - 1)
+    counts = np.zeros((len(runs), 1 << _BITS), np.int64)
+    run_all(lambda r: _count_digit(codes[slice(*runs[r])], shift, mask, counts[r]), range(len(runs)))
+    totals = counts.sum(axis=0)
+    places = np.cumsum(totals) - totals + np.cumsum(counts, axis=0) - counts
+    moved, moved_rows = np.empty_like(codes), np.empty_like(rows)
+
+    def move(r: int) -> None:
+        run = slice(*runs[r])
+        _move(codes[run], rows[run], shift, mask, places[r], moved, moved_rows)
+
+    run_all(move, range(len(runs)))
+    return moved, moved_rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_digit(codes, shift, mask, counts):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        counts[(codes[i] >> shift) & mask] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _move(codes, rows, shift, mask, places, moved, moved_rows):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        digit = (codes[i] >> shift) & mask
+        place = places[digit]
+        moved[place] = codes[i]
+        moved_rows[place] = rows[i]
+        places[digit] = place + 1

@@ -1,0 +1,97 @@
+"""Pairing records along a keyed order.
+
+Records come in the order of their draws. The first record waits, the second is paired with it, the third waits again,
+and so on. A pair counts if the two are of one stratum and differ in every coordinate. Either all records share one
+place to wait, so that consecutive records of the whole order are paired, or each stratum has its own, so that
+consecutive records of a stratum are.
+
+Claim: pairs come out in the order of the later of their two draws. So the first k pairs that count depend on a prefix
+of the order only, and a longer prefix never changes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from safeswap.arrays.types import Rows, UInt32s
+
+
+@njit(cache=True, nogil=True)
+def walk(
+    strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, by_stratum: bool
+) -> tuple[Rows, int, int]:
+    """Pair along the order until ``wanted`` pairs count or the records end.
+
+    ``strata`` holds a label below ``number_of_strata`` per record (or is empty: one stratum), ``coordinates`` one row
+    per record. With ``by_stratum`` each stratum has a place to wait of its own. The result: the pairs that count as
+    positions in the order, how many records were looked at, how many pairs were formed.
+    """
+    records = coordinates.shape[0]
+    pairs = np.empty((min(wanted, records // 2), 2), dtype=np.int64)
+    waiting = np.full(max(number_of_strata, 1), -1, dtype=np.int64)
+    made = 0
+    formed = 0
+    i = 0
+    while i < records and made < wanted:
+        stratum = strata[i] if len(strata) else np.uint32(0)
+        place = stratum if by_stratum else np.uint32(0)
+        other = waiting[place]
+        if other < 0:
+            waiting[place] = i
+        else:
+            waiting[place] = -1
+            formed += 1
+            if (not len(strata) or strata[other] == stratum) and _differ(coordinates, other, i):
+                pairs[made, 0] = other
+                pairs[made, 1] = i
+                made += 1
+        i += 1
+    return pairs[:made], i, formed
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _differ(coordinates: UInt32s, a: int, b: int) -> bool:
+    for j in range(coordinates.shape[1]):  # noqa: SIM110  (a loop that Numba compiles)
+        if coordinates[a, j] == coordinates[b, j]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def deal(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
+    """Give moves between classes to records: move (a, b, x) pairs the next x records of a with the next x of b.
+
+    ``class_of`` is in keyed order, so "next" is random. The result holds positions in that order, a row per pair.
+    """
+    first = np.zeros(number_of_classes + 1, dtype=np.int64)
+    for c in class_of:
+        first[c + 1] += 1
+    for c in range(number_of_classes):
+        first[c + 1] += first[c]
+    place = first[:-1].copy()
+    members = np.empty(len(class_of), dtype=np.int64)
+    for i in range(len(class_of)):
+        members[place[class_of[i]]] = i
+        place[class_of[i]] += 1
+    pairs = np.empty((moves[:, 2].sum(), 2), dtype=np.int64)
+    made = 0
+    for m in range(len(moves)):
+        a, b = moves[m, 0], moves[m, 1]
+        for _ in range(moves[m, 2]):
+            pairs[made, 0] = members[first[a]]
+            pairs[made, 1] = members[first[b]]
+            first[a] += 1
+            first[b] += 1
+            made += 1
+    return pairs
+
+
+@njit(cache=True, nogil=True)
+def exchange(values: Any, pairs: Rows) -> None:
+    """Exchange the values of each pair, in place."""
+    for i in range(len(pairs)):
+        a, b = pairs[i, 0], pairs[i, 1]
+        values[a], values[b] = values[b], values[a]

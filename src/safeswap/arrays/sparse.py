@@ -1,0 +1,335 @@
+"""Group records by a 64-bit code when the possible codes are too many for an array: partition, then hash.
+
+Codes are scrambled by a bijection, spread over partitions by their top bits, and numbered inside each partition by an
+open-addressing table that fits the cache. Spreading is stable and its positions are computed beforehand, so that the
+result depends neither on the number of threads nor on their timing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
+
+# The compiled loops behind :mod:`safeswap.arrays.sparse`: scrambling, spreading, hashing, sorting.
+
+MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible; its bits are well mixed
+HALF = np.uint64(32)
+DIGIT_BITS = 11
+
+_FACTOR = np.uint64(MULTIPLIER)
+_ONE = np.uint64(1)
+_LARGEST_FIRST_TABLE = 1 << 14  # a cell that holds most records needs no large table: it grows where it must
+
+
+@numba.njit(cache=True, nogil=True)
+def scramble(code):  # type: ignore[no-untyped-def]
+    """A bijection of 64-bit codes that spreads neighbours over the whole range."""
+    x = np.uint64(code)
+    x ^= x >> HALF
+    x *= _FACTOR
+    return x ^ (x >> HALF)
+
+
+@numba.njit(cache=True, nogil=True)
+def partition_sizes(codes, shift, sizes):  # type: ignore[no-untyped-def]
+    """Count the records of each partition; the top bits of the scrambled code name it."""
+    for i in range(codes.size):
+        sizes[scramble(codes[i]) >> shift] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
+    """Write each record's scrambled code to the next free place of its partition."""
+    for i in range(codes.size):
+        key = scramble(codes[i])
+        part = key >> shift
+        keys[cursor[part]] = key
+        cursor[part] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def look_up(places, at_place):  # type: ignore[no-untyped-def]
+    """Replace each place by the value that stands there."""
+    for i in range(places.size):
+        places[i] = at_place[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
+def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
+    """Bring values from partition order back to file order, by the very walk that spread the records."""
+    for i in range(codes.size):
+        part = scramble(codes[i]) >> shift
+        out[i] = values[cursor[part]]
+        cursor[part] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def number(keys, names):  # type: ignore[no-untyped-def]
+    """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
+    size = 2
+    while size < 2 * keys.size and size < _LARGEST_FIRST_TABLE:
+        size *= 2
+    slots = np.zeros(size, np.int32)  # number + 1, so that 0 is an empty slot
+    mask = np.uint64(slots.size - 1)
+    found = 0
+    for i in range(keys.size):
+        key = keys[i]
+        slot = key & mask
+        while slots[slot] != 0 and names[slots[slot] - 1] != key:
+            slot = (slot + _ONE) & mask
+        if slots[slot] == 0:
+            names[found] = key
+            found += 1
+            slots[slot] = found
+        keys[i] = slots[slot] - 1
+        if 2 * found > slots.size:
+            slots = np.zeros(2 * slots.size, np.int32)
+            mask = np.uint64(slots.size - 1)
+            for j in range(found):
+                slot = names[j] & mask
+                while slots[slot] != 0:
+                    slot = (slot + _ONE) & mask
+                slots[slot] = j + 1
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def enter(names, slots):  # type: ignore[no-untyped-def]
+    """Enter distinct codes into an empty table: each slot holds number + 1, or 0."""
+    mask = np.uint64(slots.size - 1)
+    for j in range(names.size):
+        slot = scramble(names[j]) & mask
+        while slots[slot] != 0:
+            slot = (slot + _ONE) & mask
+        slots[slot] = j + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untyped-def]
+    """Count the records of the codes that are in the table, passing over the skipped ones."""
+    mask = np.uint64(slots.size - 1)
+    for i in range(codes.size):
+        if skipped[i]:
+            continue
+        code = np.uint64(codes[i])
+        slot = scramble(code) & mask
+        while slots[slot] != 0 and names[slots[slot] - 1] != code:
+            slot = (slot + _ONE) & mask
+        if slots[slot] != 0:
+            counts[slots[slot] - 1] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
+    """Replace each key of some partitions by the place of its name."""
+    for part in range(first, last):
+        here = keys[starts[part] : starts[part + 1]]
+        found[part] = number(here, names[starts[part] : starts[part + 1]])
+        here += np.uint64(starts[part])
+
+
+@numba.njit(cache=True, nogil=True)
+def tally_codes(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
+    """Count the records per place of name, in some partitions, from ``first`` to ``last`` of each."""
+    for part in range(first_part, last_part):
+        counts[starts[part] : starts[part] + found[part]] = 0
+        for i in range(first[part], last[part]):
+            counts[places[i]] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def sorted_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
+    """Both in ascending order of the code: one stable pass per digit, the lowest first. Overwrites its arguments."""
+    other_codes, other_places = np.empty_like(codes), np.empty_like(places)
+    mask = np.uint64((1 << DIGIT_BITS) - 1)
+    for digit in range(digits):
+        shift = np.uint64(digit * DIGIT_BITS)
+        cursor = np.zeros((1 << DIGIT_BITS) + 1, np.int64)
+        for code in codes:
+            cursor[((code >> shift) & mask) + _ONE] += 1
+        cursor = np.cumsum(cursor)
+        for i in range(codes.size):
+            bucket = (codes[i] >> shift) & mask
+            other_codes[cursor[bucket]] = codes[i]
+            other_places[cursor[bucket]] = places[i]
+            cursor[bucket] += 1
+        codes, other_codes = other_codes, codes
+        places, other_places = other_places, places
+    return codes, places
+
+
+_INVERSE = np.uint64(pow(MULTIPLIER, -1, 1 << 64))
+_PARTITION_RECORDS = 1 << 13  # the table of a partition then fits the second-level cache
+_MOST_BITS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class _Grouped:
+    """Records by partition, in file order inside: partition p lies from ``starts[p]`` to ``starts[p + 1]``.
+
+    ``places`` has one entry per record: where the name of its cell stands. The names of the cells of a partition, as
+    scrambled codes, stand at the beginning of its stretch of ``names``; there are ``found[p]`` of them.
+    """
+
+    codes: Codes
+    shift: np.uint64
+    runs: list[tuple[int, int]]
+    cursors: Int64s  # for each run of records and partition, where the run's first record of it lies
+    starts: Int64s
+    places: UInt64s
+    names: UInt64s
+    found: Int64s
+
+
+def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
+    """The distinct codes in ascending order and how often each occurs.
+
+    >>> values, counts = distinct(np.array([7, 3, 7], dtype=np.uint64))
+    >>> values.tolist(), counts.tolist()
+    ([3, 7], [1, 2])
+    """
+    grouped = _grouped(codes)
+    counts = _tallied(grouped, grouped.starts[:-1], grouped.starts[1:])
+    values, places = _ascending(grouped)
+    return values, counts[places].astype(np.int64)
+
+
+def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
+    """The codes that occur on either side, in ascending order, and how often each occurs on both.
+
+    >>> values, first, second = joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
+    >>> values.tolist(), first.tolist(), second.tolist()
+    ([3, 7, 9], [1, 2, 0], [0, 1, 1])
+    """
+    grouped = _grouped(np.concatenate([before, after]))
+    # Spreading is stable: in each partition the records of the first side come first.
+    sizes = np.zeros(grouped.found.size, np.int64)
+    partition_sizes(before, grouped.shift, sizes)
+    splits = grouped.starts[:-1] + sizes
+    first = _tallied(grouped, grouped.starts[:-1], splits)
+    second = _tallied(grouped, splits, grouped.starts[1:])
+    values, places = _ascending(grouped)
+    return values, first[places].astype(np.int64), second[places].astype(np.int64)
+
+
+def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -> Int64s:
+    """How many records have each of the ``wanted`` codes (distinct), leaving out the skipped records.
+
+    >>> codes, skipped = np.array([7, 3, 7, 5], np.uint64), np.array([False, False, True, False])
+    >>> tally_among(codes, skipped, np.array([7, 5], np.uint64)).tolist()
+    [1, 1]
+    """
+    slots = np.zeros(1 << max(1, (2 * wanted.size - 1).bit_length()), np.int32)
+    enter(wanted, slots)
+    runs = spans(codes.size)
+    counts = np.zeros((len(runs), wanted.size), np.int32)
+
+    def tally(r: int) -> None:
+        run = slice(*runs[r])
+        tally_known(codes[run], skipped[run], wanted, slots, counts[r])
+
+    run_all(tally, range(len(runs)))
+    total: Int64s = counts.sum(axis=0, dtype=np.int64)
+    return total
+
+
+def occurrences(codes: Codes) -> Int32s:
+    """For each record, how many records have its code.
+
+    >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
+    [2, 1, 2]
+    """
+    grouped = _grouped(codes)
+    counts = _tallied(grouped, grouped.starts[:-1], grouped.starts[1:])
+    out = np.empty(codes.size, np.int32)
+    _in_file_order(grouped, counts, out)
+    return out
+
+
+def ranks(codes: Codes) -> tuple[UInt64s, int]:
+    """For each record the rank of its code among the distinct codes, and the number of those.
+
+    >>> rank, number = ranks(np.array([7, 3, 7], dtype=np.uint64))
+    >>> rank.tolist(), number
+    ([1, 0, 1], 2)
+    """
+    grouped = _grouped(codes)
+    _, places = _ascending(grouped)
+    rank_at, out = np.empty(codes.size, np.uint64), np.empty(codes.size, np.uint64)
+    rank_at[places] = np.arange(places.size, dtype=np.uint64)
+    _in_file_order(grouped, rank_at, out)
+    return out, places.size
+
+
+def unscrambled(keys: UInt64s) -> UInt64s:
+    """The codes of which these are the scrambled form.
+
+    >>> unscrambled(np.array([loops.scramble(np.uint64(7))])).tolist()
+    [7]
+    """
+    codes = keys ^ (keys >> HALF)
+    codes *= _INVERSE
+    codes ^= codes >> HALF
+    return codes
+
+
+def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Cut the partitions into as many stretches as there are runs, of about the same number of records."""
+    edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
+    return [(edges[i], edges[i + 1]) for i in range(len(runs))]
+
+
+def _grouped(codes: Codes) -> _Grouped:
+    bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
+    shift, runs = np.uint64(64 - bits), spans(codes.size)
+    sizes = np.zeros((len(runs), 1 << bits), np.int64)
+    run_all(lambda r: partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.sum(axis=0))])
+    cursors = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
+    keys, moving = np.empty(codes.size, np.uint64), cursors.copy()
+    run_all(lambda r: spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
+    names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
+    parts = stretches(starts, runs)
+    run_all(lambda s: number_partitions(starts, s[0], s[1], keys, names, found), parts)
+    return _Grouped(codes, shift, runs, cursors, starts, keys, names, found)
+
+
+def _tallied(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
+    """At the place of each name, how many of its records lie from ``first[p]`` to ``last[p]`` of its partition."""
+    counts = np.empty(grouped.places.size, np.int32)
+    run_all(
+        lambda s: tally_codes(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts),
+        stretches(grouped.starts, grouped.runs),
+    )
+    return counts
+
+
+def _ascending(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
+    """The distinct codes in ascending order, and the places of their names."""
+    found = grouped.found
+    within = np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
+    places = np.repeat(grouped.starts[:-1], found) + within
+    codes = unscrambled(grouped.names[places])
+    digits = -(-int(codes.max(initial=0)).bit_length() // DIGIT_BITS)
+    ordered: tuple[UInt64s, Int64s] = sorted_by_digits(codes, places, digits)
+    return ordered
+
+
+def _in_file_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """For each record the value at its place; ``grouped.places`` is used up."""
+    # Looked up in partition order, where the values of a partition are near each other, and then brought home.
+    run_all(lambda run: look_up(grouped.places[slice(*run)], at_place), grouped.runs)
+    moving = grouped.cursors.copy()
+
+    def bring(r: int) -> None:
+        run = slice(*grouped.runs[r])
+        collect_run(grouped.codes[run], grouped.shift, moving[r], grouped.places, out[run])
+
+    run_all(bring, range(len(grouped.runs)))

@@ -1,0 +1,134 @@
+"""The lines of an n-way table: the sets of cells whose sum is one figure of a kept margin.
+
+A margin is named by the axes that it keeps. The cells are numbered as ``ravel`` does, the lines of all kept margins
+one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.types import Int32s, Int64s
+
+Axes = tuple[int, ...]
+
+
+def line_ids(shape: Sequence[int], keep: Sequence[Axes]) -> tuple[Int32s, int]:
+    """For each kept margin (a row) and each cell (a column) the number of its line, and how many lines there are.
+
+    >>> ids, number = line_ids((2, 3), [(0,), (1,)])
+    >>> ids.tolist(), number
+    ([[0, 0, 0, 1, 1, 1], [2, 3, 4, 2, 3, 4]], 5)
+    """
+    ids = np.zeros((len(keep), prod(shape)), dtype=np.int32)
+    first = 0
+    for row, axes in enumerate(keep):
+        sizes = [shape[axis] for axis in axes]
+        numbers = np.arange(prod(sizes), dtype=np.int32).reshape([n if a in axes else 1 for a, n in enumerate(shape)])
+        ids[row] = np.broadcast_to(numbers, shape).ravel() + first
+        first += prod(sizes)
+    return ids, first
+
+
+def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int64s:
+    """The sum of each line.
+
+    >>> line_sums(np.array([1, 2, 3, 4]), *line_ids((2, 2), [(0,), (1,)])).tolist()
+    [3, 7, 4, 6]
+    """
+    sums = np.zeros(number, dtype=np.int64)
+    for row in ids:
+        # Weights are added in double precision: exact up to 2**53, far above any count of records.
+        sums += np.bincount(row, weights=values, minlength=number).astype(np.int64)
+    return sums
+
+
+def all_but_one(ways: int) -> tuple[Axes, ...]:
+    """The axes of all (n−1)-way margins; of a one-way table that is its total.
+
+    >>> all_but_one(3), all_but_one(1)
+    (((0, 1), (0, 2), (1, 2)), ((),))
+    """
+    return tuple(combinations(range(ways), ways - 1))
+
+
+def largest_only(keep: Sequence[Axes]) -> tuple[Axes, ...]:
+    """The margins that no other one implies, each once and in order.
+
+    >>> largest_only([(0,), (1, 0), (2,), (2,)])
+    ((0, 1), (2,))
+    """
+    distinct = list(dict.fromkeys(tuple(sorted(axes)) for axes in keep))
+    return tuple(axes for axes in distinct if not any(set(axes) < set(other) for other in distinct))
+
+
+def moved_axes(ways: int, keep: Sequence[Axes]) -> tuple[Axes, ...]:
+    """The smallest sets of axes such that +1 and −1 by turns on the corners of a box over them keep all margins.
+
+    A box over D has two levels on each axis of D. Summed over an axis of D it vanishes, so it leaves the margin K as it
+    is exactly if D is no subset of K.
+
+    >>> moved_axes(3, [(0, 1), (0, 2), (1, 2)]), moved_axes(3, [(0,), (1,)]), moved_axes(2, [])
+    (((0, 1, 2),), ((2,), (0, 1)), ((),))
+    """
+    found: list[Axes] = []
+    for size in range(ways + 1):
+        for axes in combinations(range(ways), size):
+            free = all(not set(axes) <= set(kept) for kept in keep)
+            if free and not any(set(smaller) <= set(axes) for smaller in found):
+                found.append(axes)
+    return tuple(found)
+
+
+def balancing_cells(
+    shape: Sequence[int], keep: Sequence[Axes], excess: Sequence[Int64s], anchor: Sequence[int]
+) -> tuple[Int64s, Int64s]:
+    """Cells and amounts that, added to a table, take the ``excess`` off its margins, whatever the amounts.
+
+    ``excess`` has an array for each kept margin, and they agree in the margins that they share. For each set S of axes
+    that is part of a kept one, the cells off the anchor on S and on it elsewhere get what is still wanting in the
+    margin S, larger sets first: a Möbius inversion over the kept margins.
+
+    >>> cells, amounts = balancing_cells((2, 2), [(0,), (1,)], [np.array([0, 2]), np.array([2, 0])], (0, 0))
+    >>> dict(zip(cells.tolist(), amounts.tolist()))
+    {2: -2}
+    """
+    parts = {part for axes in keep for size in range(len(axes) + 1) for part in combinations(axes, size)}
+    placed: dict[Axes, Int64s] = {}
+    for part in sorted(parts, key=len, reverse=True):
+        axes, table = next((a, t) for a, t in zip(keep, excess, strict=True) if set(part) <= set(a))
+        wanting = -_summed(table, axes, part)
+        for larger, amounts in placed.items():
+            if set(part) < set(larger):
+                wanting = wanting - _summed(amounts, larger, part)
+        for position, axis in enumerate(part):
+            wanting[(slice(None),) * position + (anchor[axis],)] = 0
+        placed[part] = wanting
+    found = [_as_cells(shape, part, table, anchor) for part, table in placed.items()]
+    return np.concatenate([cells for cells, _ in found]), np.concatenate([amounts for _, amounts in found])
+
+
+def _summed(table: Int64s, axes: Axes, part: Axes) -> Int64s:
+    summed: Int64s = np.asarray(table.sum(axis=tuple(i for i, axis in enumerate(axes) if axis not in part)))
+    return summed.copy()
+
+
+def _as_cells(shape: Sequence[int], part: Axes, table: Int64s, anchor: Sequence[int]) -> tuple[Int64s, Int64s]:
+    if not part:
+        return _cell_numbers(shape, part, (), anchor, 1)[table.reshape(1) != 0], table.reshape(1)[table.reshape(1) != 0]
+    places = np.nonzero(table)
+    return _cell_numbers(shape, part, places, anchor, len(places[0])), table[places]
+
+
+def _cell_numbers(
+    shape: Sequence[int], part: Axes, places: tuple[npt.NDArray[np.intp], ...], anchor: Sequence[int], number: int
+) -> Int64s:
+    index = [np.full(number, level, dtype=np.intp) for level in anchor]
+    for axis, levels in zip(part, places, strict=True):
+        index[axis] = levels
+    return np.ravel_multi_index(index, tuple(shape)).astype(np.int64)

@@ -1,0 +1,1 @@
+"""The engine that keeps records in DuckDB, under a memory limit."""

@@ -1,0 +1,88 @@
+"""What is checked, and counted, on exchanges that are in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from safeswap.arrays.types import Rows, UInt32s
+from safeswap.engines.base import Constraint
+from safeswap.engines.duckdb.engine import StoredPairs, unnamed
+from safeswap.engines.duckdb.store import Store
+
+
+class ChangedTable:
+    """Records with the codes they had (c0, …), those they have now (n0, …) and of other columns (r0, …)."""
+
+    def __init__(self, store: Store, *, changed: int, others: int) -> None:
+        self._store = store
+        self._changed = [f"c{i}" for i in range(changed)], [f"n{i}" for i in range(changed)]
+        self._others = [f"r{i}" for i in range(others)]
+        codes = "".join(f", {name} UINTEGER" for name in (*self._changed[0], *self._changed[1], *self._others))
+        self.table = store.new_table(f"r BIGINT{codes}")
+
+    @contextmanager
+    def adding(self) -> Iterator[Callable[[Rows, Sequence[UInt32s], Sequence[UInt32s], Sequence[UInt32s]], None]]:
+        """A function that puts records down: their rows, the codes before and after, and those of other columns."""
+        with self._store.adding(self.table) as put:
+
+            def add(rows: Rows, before: Sequence[UInt32s], after: Sequence[UInt32s], others: Sequence[UInt32s]) -> None:
+                put(unnamed([rows, *before, *after, *others]))
+
+            yield add
+
+    def __len__(self) -> int:
+        return self._store.number(f"SELECT count(*) FROM {self.table}")  # noqa: S608  (our own names, here and below)
+
+    def close(self) -> None:
+        """Let go of the table."""
+        self._store.drop(self.table)
+
+    def moved_cells(self, changed: Sequence[int], others: Sequence[int]) -> int:
+        """How many cells over some changed and some other columns have another count than before."""
+        before, after = ([names[i] for i in changed] for names in self._changed)
+        keep = [self._others[i] for i in others]
+        tail = "".join(f", {name}" for name in keep)
+        now = ", ".join(f"{new} AS {old}" for old, new in zip(before, after, strict=True))
+        return self._store.number(
+            f"SELECT count(*) FROM (SELECT sum(s) AS s FROM ("  # noqa: S608
+            f"SELECT {', '.join(before)}{tail}, -1 AS s FROM {self.table} UNION ALL "
+            f"SELECT {now}{tail}, 1 FROM {self.table}) GROUP BY {', '.join([*before, *keep])}) WHERE s <> 0"
+        )
+
+    def in_pairs(self, pairs: StoredPairs) -> int:
+        """How many of the records are in some pair."""
+        return self._store.number(
+            f"SELECT count(*) FROM {self.table} SEMI JOIN "  # noqa: S608
+            f"(SELECT a AS r FROM {pairs.table} UNION ALL SELECT b FROM {pairs.table}) USING (r)"
+        )
+
+    def explained(self, pairs: StoredPairs, constraint: Constraint, names: Sequence[str], others: Sequence[str]) -> int:
+        """How many pairs hold each other's codes now, and were allowed under the constraint.
+
+        ``names`` are the changed columns of this table, ``others`` the other ones.
+        """
+        column = {name: f"c{i}" for i, name in enumerate(names)} | {name: f"r{i}" for i, name in enumerate(others)}
+        swapped = [f"x.n{i} = y.c{i} AND y.n{i} = x.c{i}" for i in range(len(names))]
+        same = [f"x.{column[name]} = y.{column[name]}" for name in constraint.equal]
+        unequal = [
+            "(" + " OR ".join(f"x.{column[name]} <> y.{column[name]}" for name in group) + ")"
+            for group in constraint.unequal
+        ]
+        return self._store.number(
+            f"SELECT count(*) FROM {pairs.table} p JOIN {self.table} x ON x.r = p.a "  # noqa: S608
+            f"JOIN {self.table} y ON y.r = p.b WHERE {' AND '.join([*swapped, *same, *unequal])}"
+        )
+
+
+def repeated(store: Store, table: str) -> tuple[int, list[int]]:
+    """How many records share both words (w0, w1) with another, and the first rows that share the same ones."""
+    shared = f"SELECT w0, w1, min(r) AS least, count(*) AS s FROM {table} GROUP BY w0, w1 HAVING count(*) > 1"  # noqa: S608
+    total = store.number(f"SELECT sum(s) FROM ({shared})")  # noqa: S608
+    if not total:
+        return 0, []
+    first = store.rows(
+        f"SELECT t.r FROM {table} t JOIN (SELECT w0, w1 FROM ({shared}) ORDER BY least LIMIT 1) f "  # noqa: S608
+        f"ON t.w0 = f.w0 AND t.w1 = f.w1 ORDER BY t.r LIMIT 5"
+    )
+    return total, [row for (row,) in first]

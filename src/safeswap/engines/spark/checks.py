@@ -1,0 +1,149 @@
+"""Cells of two files counted by a Spark cluster; what the driver sees is how many cells have which counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from safeswap.arrays.types import Names
+from safeswap.engines.spark.engine import SparkRecords, all_of, label
+from safeswap.engines.spilled_cells import TalliedCells, tallied
+
+# What is checked, and counted, on files that are in Spark: sums over records, no join and no collection.
+
+Print = tuple[int, int, int]
+
+
+def fingerprints(frame: Any, *column_sets: Sequence[str]) -> tuple[Print, ...]:
+    """Per set of columns the number of records and two sums of hashes in which the records' order plays no part.
+
+    The sums are there to find faults of machines, not of people: they are public hashes.
+    """
+    from pyspark.sql import functions as f
+
+    sums = [f.count("*")]
+    for columns in column_sets:
+        added, mixed = words_of([f.col(column) for column in columns])
+        sums.append(f.sum(added.cast("decimal(38,0)")))
+        sums.append(f.bit_xor(mixed))
+    records, *rest = (int(value or 0) for value in frame.agg(*sums).head())
+    return tuple((records, added, mixed) for added, mixed in zip(rest[::2], rest[1::2], strict=True))
+
+
+def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
+    """Two hashes of the values of some columns; Spark skips what is missing, so that where it is is hashed too."""
+    from pyspark.sql import functions as f
+
+    absent = [column.isNull() for column in columns]
+    return f.xxhash64(*columns, *absent), f.xxhash64(f.lit(1), *columns, *absent)
+
+
+def combined(*parts: tuple[Print, int]) -> Print:
+    """Fingerprints put together: each with +1 where its records are added and −1 where they are taken away.
+
+    >>> combined(((3, 10, 6), 1), ((1, 4, 2), -1))
+    (2, 6, 4)
+    """
+    records = total = mixed = 0
+    for (number, added, xor), sign in parts:
+        records, total, mixed = records + sign * number, total + sign * added, mixed ^ xor
+    return records, total, mixed
+
+
+def moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Sequence[pa.DataType]) -> int:
+    """How many cells over these columns have another count in one frame than in the other."""
+    from pyspark.sql import functions as f
+
+    def counted(frame: Any, sign: int) -> Any:
+        labels = [label(column, kind).alias(column) for column, kind in zip(columns, kinds, strict=True)]
+        return frame.select(*labels, f.lit(sign).cast("long").alias("sign"))
+
+    both = counted(before, -1).unionAll(counted(after, 1)).groupBy(*columns).agg(f.sum("sign").alias("s"))
+    return int(both.where("s <> 0").count())
+
+
+def compensating(
+    touched: Any,
+    had: Sequence[str],
+    has: Sequence[str],
+    others: Sequence[str],
+    *,
+    kinds: Sequence[pa.DataType],
+    changed: int | None = None,
+) -> int:
+    """Records that changed less the net change of the cells; ``kinds`` are the types of ``had`` and then ``others``.
+
+    How many records changed is counted unless it is known.
+    """
+    from pyspark.sql import functions as f
+
+    wide = [*had, *has, *others]
+    types = [*kinds[: len(had)], *kinds[: len(had)], *kinds[len(had) :]]
+    labelled = touched.select(*(label(column, kind).alias(column) for column, kind in zip(wide, types, strict=True)))
+    old = labelled.select(*had, *others, f.lit(-1).cast("long").alias("sign"))
+    new = labelled.select(*has, *others, f.lit(1).cast("long").alias("sign"))
+    net = old.unionAll(new).groupBy(*had, *others).agg(f.abs(f.sum("sign")).alias("s")).agg(f.sum("s")).head()[0] or 0
+    if changed is None:
+        same = all_of([f.col(one).eqNullSafe(f.col(other)) for one, other in zip(had, has, strict=True)])
+        changed = int(labelled.where(~same).count())
+    return changed - int(net) // 2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparkCells:
+    """The tallied cells; how many records both files have, took no part, and lie in another cell than before."""
+
+    cells: TalliedCells
+    records: int
+    untouched: int
+    moved: int
+    changed: frozenset[str]
+
+
+def compared(before: SparkRecords, after: SparkRecords, names: Names, *, limit: int) -> SparkCells:
+    """Count the cells of ``names`` in two files whose records correspond by their identifier."""
+    from pyspark.sql import functions as f
+
+    width = range(len(names))
+    both = _side(before, names, "b").join(_side(after, names, "a"), "i")
+    same = [f.col(f"b{j}").eqNullSafe(f.col(f"a{j}")) for j in width]
+    stayed = all_of([*same, f.col("bw0") == f.col("aw0"), f.col("bw1") == f.col("aw1")])
+    both = both.withColumn("stayed", stayed)
+    counts = [f.sum((~each).cast("long")) for each in same]
+    told = both.agg(f.count("*"), f.sum(f.col("stayed").cast("long")), f.sum((~all_of(same)).cast("long")), *counts)
+    records, untouched, moved, *differ = (int(value or 0) for value in told.head())
+    now = both.select(*(f.col(f"a{j}").alias(f"g{j}") for j in width), *_signs(f, was=0, now=1, stayed="stayed"))
+    was = both.select(*(f.col(f"b{j}").alias(f"g{j}") for j in width), *_signs(f, was=1, now=0, stayed=None))
+    summed = was.unionAll(now).groupBy(*(f"g{j}" for j in width)).agg(*(f.sum(c).alias(c) for c in "bau"))
+    kinds = summed.groupBy("b", "a").agg(f.sum("u"), f.count("*")).collect()
+    return SparkCells(
+        cells=tallied([tuple(map(int, kind)) for kind in kinds], limit=limit),  # type: ignore[misc]
+        records=records,
+        untouched=untouched,
+        moved=moved,
+        changed=frozenset(name for name, number in zip(names, differ, strict=True) if number),
+    )
+
+
+def _side(data: SparkRecords, names: Names, prefix: str) -> Any:
+    """Identifier i, the labels of ``names``, and two words that stand for all other columns."""
+    from pyspark.sql import functions as f
+
+    own = data.schema.identifier
+    assert own is not None  # noqa: S101  (checked before)
+    labels = [
+        label(data.column(name), data.arrow.field(name).type).alias(f"{prefix}{j}") for j, name in enumerate(names)
+    ]
+    others = [name for name in data.arrow.names if name not in names]
+    words = words_of([label(data.column(name), data.arrow.field(name).type) for name in others])
+    return data.frame.select(
+        f.col(data.column(own.name)).alias("i"), *labels, *(w.alias(f"{prefix}w{j}") for j, w in enumerate(words))
+    )
+
+
+def _signs(f: Any, *, was: int, now: int, stayed: str | None) -> list[Any]:
+    untouched = f.lit(0).cast("long") if stayed is None else f.col(stayed).cast("long")
+    return [f.lit(was).cast("long").alias("b"), f.lit(now).cast("long").alias("a"), untouched.alias("u")]

@@ -1,0 +1,376 @@
+"""Files and directories that appear complete or not at all.
+
+What is written goes to a hidden neighbour of the target first (same directory, hence same file system), readable by
+its owner only, is forced to disk, and takes its name in one step at the end. Whatever happens before that step, an
+error, a full disk, an interrupt, leaves the target as it was and removes the neighbour. What a killed process could not
+remove goes when something is written to that directory again (:mod:`safeswap.files.atomic`).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from safeswap.errors import OutputError, SafeswapError
+from safeswap.model.checked import checked
+
+# What a killed run leaves behind, and how a later run knows that it may go.
+#
+# Whoever writes has a hidden name of its own beside the target, ``.safeswap-<16 hexadecimal digits>``, with which the
+# names of all its files begin, and holds a lock on one of them, ``….lock``, as long as it lives. The operating system
+# takes the lock from a process that dies, whatever it dies of: what bears a lock that can be had belongs to nobody.
+#
+# Locks of one machine need not be seen by another that shares the file system, nor by a container's next host.
+# Therefore the file says since when the machine runs, as the kernel's random number of this start, and only what the
+# same start has left behind is touched, and only by the user whom it belongs to. All else stays until somebody
+# removes it by hand.
+
+ASIDE = ".aside"
+"""How the name ends of a directory that makes way for a new one: the only thing that must not be lost."""
+
+_LOCK = re.compile(r"(\.safeswap-[0-9a-f]{16})\.lock")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_LONGEST = 4096
+
+
+@contextmanager
+def claimed(target: Path) -> Iterator[Path]:
+    """A hidden name beside ``target`` with which names may begin that belong to this run.
+
+    What begins with it is the caller's to remove; should the caller be killed, :func:`sweep` does.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with claimed(Path(folder.name) / "figures.txt") as own:
+    ...     own.name[:10], [path.suffix for path in own.parent.iterdir()]
+    ('.safeswap-', ['.lock'])
+    >>> list(Path(folder.name).iterdir())
+    []
+    >>> folder.cleanup()
+    """
+    own = target.parent / f".safeswap-{secrets.token_hex(8)}"
+    lock = _lock_of(own)
+    if os.name == "nt":  # there are no such locks there, so nothing is swept
+        yield own
+        return
+    descriptor: int | None = None
+    try:
+        # Within the block, since an interrupt may come before the next line: the file would stay.
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        # Said after it is locked: a file without these words is one whose owner is about to lock it.
+        if _locked(descriptor, wait=True):
+            os.write(descriptor, json.dumps({"boot": _boot(), "target": target.name}).encode())
+        yield own
+    finally:
+        if descriptor is None or not _beginning_with(own):  # else a later run has another try
+            lock.unlink(missing_ok=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@contextmanager
+def working_directory() -> Iterator[Path]:
+    """A private directory among the system's temporary files; it goes at the end, or with the next call if killed."""
+    place = Path(tempfile.gettempdir()) / "safeswap"
+    sweep(place.parent)
+    with claimed(place) as own:
+        work = own.with_name(f"{own.name}.work")
+        work.mkdir(mode=0o700)
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what runs that are dead have left in a directory. A failure is none of the caller's concern."""
+    if os.name == "nt" or not _boot():
+        return
+    with suppress(OSError):
+        names = [found[1] for entry in os.scandir(folder) if (found := _LOCK.fullmatch(entry.name))]
+        for name in names:
+            with suppress(OSError, ValueError):
+                _sweep_one(folder / name)
+
+
+def _sweep_one(own: Path) -> None:
+    descriptor = os.open(_lock_of(own), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or not _locked(descriptor, wait=False):
+            return
+        said = json.loads(os.read(descriptor, _LONGEST) or b"{}")
+        if isinstance(said, dict) and said.get("boot") == _boot():
+            _remove(own, said)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(own: Path, said: dict[str, Any]) -> None:
+    """Remove what begins with a name; the lock last, so that what cannot be removed now is tried again."""
+    target = own.parent / Path(str(said.get("target", ""))).name
+    aside = own.with_name(own.name + ASIDE)
+    if aside.exists() and not os.path.lexists(target):
+        # Killed between two renames: the directory that was to be replaced gets its name back.
+        aside.rename(target)
+    for path in _beginning_with(own):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    if not _beginning_with(own):
+        _lock_of(own).unlink(missing_ok=True)
+
+
+def _beginning_with(own: Path) -> list[Path]:
+    lock = _lock_of(own)
+    return [path for path in own.parent.iterdir() if path.name.startswith(f"{own.name}.") and path != lock]
+
+
+def _lock_of(own: Path) -> Path:
+    return own.with_name(f"{own.name}.lock")
+
+
+def _locked(descriptor: int, *, wait: bool) -> bool:
+    """Whether the lock could be had; a file system without locks gives none."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def _boot() -> str:
+    """The random number of this start of the machine; empty where the kernel gives none."""
+    try:
+        return _BOOT.read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+@checked
+@contextmanager
+def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> Iterator[Path]:
+    """Give a temporary path to write to, and move it to ``path`` when the block ends without an error.
+
+    An existing ``path`` is refused unless ``force``; one that appears while the block runs is refused too. ``mode``
+    are the permissions of the finished file: its owner's alone unless stated otherwise.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> target = Path(folder.name) / "figures.txt"
+    >>> with atomic_write(target) as part:
+    ...     _ = part.write_text("42")
+    >>> target.read_text(), [p.name for p in Path(folder.name).iterdir()]
+    ('42', ['figures.txt'])
+    >>> folder.cleanup()
+    """
+    target = _checked_target(path, force=force)
+    with _as_output_error(target), claimed(target) as own:
+        part = _neighbour(own, target)
+        try:
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+            yield part
+            _sync(part)
+            part.chmod(mode)
+            _take_name(part, target, force=force)
+            _sync_directory(target.parent)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@checked
+@contextmanager
+def atomic_directory(
+    path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None, mode: int = PRIVATE_DIRECTORY
+) -> Iterator[Path]:
+    """Give a temporary directory to fill, and move it to ``path`` when the block ends without an error.
+
+    With ``force`` an existing directory is replaced, but only if it is empty or holds a file called ``marker``: a
+    slip of the pen must not cost somebody a home directory.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> target = Path(folder.name) / "bundle"
+    >>> with atomic_directory(target) as part:
+    ...     _ = (part / "data.csv").write_text("x")
+    >>> [p.name for p in target.iterdir()]
+    ['data.csv']
+    >>> folder.cleanup()
+    """
+    target = _checked_target(path, force=force, marker=marker, directory=True)
+    with _as_output_error(target), claimed(target) as own:
+        part = _neighbour(own, target)
+        try:
+            part.mkdir(mode=PRIVATE_DIRECTORY)
+            yield part
+            _sync_tree(part)
+            part.chmod(mode)
+            _refuse_existing(target, force=force, marker=marker, directory=True)
+            _take_directory_name(part, target, aside=own.with_name(own.name + ASIDE))
+            _sync_directory(target.parent)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _checked_target(
+    path: str | os.PathLike[str], *, force: bool, marker: str | None = None, directory: bool = False
+) -> Path:
+    target = Path(path).absolute()
+    if not target.parent.is_dir():
+        raise OutputError(
+            f"the directory of {target.name!r} does not exist",
+            code="no-directory",
+            hint="make the directory first",
+            file=str(target),
+        )
+    sweep(target.parent)  # first: it may give a directory its name back
+    _refuse_existing(target, force=force, marker=marker, directory=directory)
+    return target
+
+
+def _refuse_existing(target: Path, *, force: bool, marker: str | None, directory: bool) -> None:
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise _exists(target)
+    is_directory = target.is_dir() and not target.is_symlink()
+    if is_directory != directory:
+        found = "a directory" if is_directory else "a file"
+        raise OutputError(
+            f"{target.name!r} exists and is {found}", code="exists", hint="choose another name", file=str(target)
+        )
+    if directory and any(target.iterdir()) and not (marker and (target / marker).is_file()):
+        raise OutputError(
+            f"the directory {target.name!r} holds something else and is not replaced",
+            code="exists",
+            hint="choose another name, or remove the directory yourself",
+            file=str(target),
+        )
+
+
+def _exists(target: Path) -> OutputError:
+    return OutputError(
+        f"{target.name!r} exists already",
+        code="exists",
+        hint="choose another name, or allow overwriting (--force)",
+        file=str(target),
+    )
+
+
+def _neighbour(own: Path, target: Path) -> Path:
+    # The suffix stays: some writers of statistical formats go by it.
+    suffix = target.suffix if len(target.suffix) < 16 else ""
+    return own.with_name(f"{own.name}.part{suffix}")
+
+
+def _take_name(part: Path, target: Path, *, force: bool) -> None:
+    if force:
+        part.replace(target)
+        return
+    try:
+        # A hard link, unlike a rename, fails when the name has been taken meanwhile.
+        os.link(part, target)
+    except FileExistsError:
+        raise _exists(target) from None
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise _exists(target) from None
+        part.rename(target)
+
+
+def _take_directory_name(part: Path, target: Path, *, aside: Path) -> None:
+    if not target.exists():
+        part.rename(target)
+        return
+    try:
+        target.rename(aside)
+        part.rename(target)
+    except BaseException:
+        if aside.exists() and not target.exists():
+            aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    # A file that its writer has made read-only can still be synced, except on Windows.
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name == "nt":  # directories cannot be opened there, and renames are journalled
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems refuse to sync a directory
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_tree(root: Path) -> None:
+    for folder, _, files in os.walk(root, topdown=False):
+        for name in files:
+            path = Path(folder) / name
+            if stat.S_ISREG(path.lstat().st_mode):
+                _sync(path)
+        _sync_directory(Path(folder))
+
+
+@contextmanager
+def _as_output_error(target: Path) -> Iterator[None]:
+    """Say in our own words what the operating system, or a writer on top of it, said in its own."""
+    try:
+        yield
+    except SafeswapError:
+        raise
+    except OSError as error:
+        number = _number(error)
+        if number in _FULL:
+            raise OutputError(
+                f"there is no room to write {target.name!r}; nothing was left behind",
+                code="disk-full",
+                hint="make room or choose another disk",
+                file=str(target),
+            ) from None
+        reason = os.strerror(number) if number else type(error).__name__
+        raise OutputError(
+            f"{target.name!r} could not be written: {reason}",
+            code="write-failed",
+            hint="check that the directory may be written to",
+            file=str(target),
+        ) from None
+
+
+def _number(error: OSError) -> int | None:
+    """The number of a system error; writers in other languages give it in words."""
+    if error.errno is not None:
+        return error.errno
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    return int(told[1]) if told else None

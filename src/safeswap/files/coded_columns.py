@@ -1,0 +1,150 @@
+"""Columns of Parquet files as small integers, with nothing but these in memory.
+
+A batch is decoded, coded and let go, so that its memory serves the next one: at a hundred million records most of the
+time of reading goes into memory that was never used before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays.types import Codes
+from safeswap.errors import InternalError
+from safeswap.files.parquet import ParquetFiles
+from safeswap.model.microdata import Coded, code_column, smallest_code_type
+
+_BATCH = 1 << 18
+_COMPARED = 1 << 16  # values meant and values read stay in the cache
+
+
+def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
+    """The columns coded as :func:`safeswap.model.microdata.code_column` would, several at a time.
+
+    Levels need not stand in the same order as there.
+
+    >>> import tempfile, pathlib, pyarrow.parquet
+    >>> from safeswap.files.parquet import open_parquet
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "x.parquet"
+    >>> pyarrow.parquet.write_table(pa.table({"Sex": ["f", "m"] * 40, "Age": [3, 1] * 40}), path)
+    >>> found = coded_columns(open_parquet(path), ["Sex", "Age"])
+    >>> found["Sex"].levels.to_pylist(), found["Age"].codes[:3].tolist()
+    (['f', 'm'], [0, 1, 0])
+    """
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        return dict(zip(names, threads.map(lambda name: coded_column(files, name), names), strict=True))
+
+
+def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = None) -> Coded:
+    """One column, coded batch by batch; one that holds what this cannot code is read as a whole instead.
+
+    Levels that are ``known`` come first, as they stand: columns of two files are then coded alike.
+    """
+    kind = files.schema.field(name).type
+    try:
+        if pa.types.is_signed_integer(kind):
+            return _integers(files, name, known=known)
+        if name in files.dictionaries or pa.types.is_dictionary(kind):
+            return _dictionaries(files, name, known=known)
+    except _CannotCode:
+        pass
+    return code_column(files.table([name]).column(0))
+
+
+def holds(files: ParquetFiles, name: str, coded: Coded) -> bool:
+    """Whether a column of whole numbers, as read from the files, is what these codes say; False for other columns.
+
+    The values themselves are compared, with nothing but NumPy: far less work than to code them anew.
+    """
+    kind = coded.levels.type
+    if coded.has_missing or not pa.types.is_signed_integer(kind) or kind != files.schema.field(name).type:
+        return False
+    levels = coded.levels.to_numpy()
+    room = np.empty(_COMPARED, levels.dtype)
+    for start, batch in files.batches([name], rows=_COMPARED):
+        column = batch.column(0)
+        meant = np.take(levels, coded.codes[start : start + len(column)], out=room[: len(column)], mode="clip")
+        if column.null_count or not np.array_equal(meant, column.to_numpy()):
+            return False
+    return len(files) == len(coded.codes)
+
+
+def as_column(coded: Coded) -> pa.ChunkedArray:
+    """Codes and levels as an Arrow column that takes no more memory; there must be no missing value."""
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(coded.codes), coded.levels)])
+
+
+class _CannotCode(Exception):  # noqa: N818  (not an error: the column is then read as a whole)
+    """The column holds missing values, or more levels than this is made for."""
+
+
+def _integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
+    from safeswap.arrays.integer_codes import IntegerCodes
+
+    kind = files.schema.field(name).type
+    numbers = IntegerCodes(None if known is None else known.to_numpy())
+    codes = _Growing(len(files))
+    out = np.empty(_BATCH, np.uint8 if kind.bit_width == 8 else np.uint32)
+    for start, batch in files.batches([name], rows=_BATCH):
+        column = batch.column(0)
+        if column.null_count:
+            raise _CannotCode
+        values = column.to_numpy()
+        found = numbers.code(values, out[: len(values)])
+        if known is not None and not np.array_equal(numbers.levels[found], values):
+            raise InternalError("a column was coded wrongly", code="coding", column=name)
+        codes.room(start, len(found), len(numbers.levels))[:] = found
+    return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
+
+
+def _dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
+    from safeswap.arrays.integer_codes import look_up
+
+    number_of: dict[Any, int] = {} if known is None else {value: n for n, value in enumerate(known.to_pylist())}
+    codes = _Growing(len(files))
+    levels, places = None, np.zeros(0, np.uint32)
+    for start, batch in files.batches([name], rows=_BATCH):
+        column = batch.column(0)
+        if not pa.types.is_dictionary(column.type) or column.null_count or column.dictionary.null_count:
+            raise _CannotCode
+        if levels is None or not column.dictionary.equals(levels):
+            levels = column.dictionary
+            places = np.array([number_of.setdefault(value, len(number_of)) for value in levels.to_pylist()], np.uint32)
+        look_up(places, column.indices.to_numpy(), codes.room(start, len(column), len(number_of)))
+    kind = pa.string() if levels is None else levels.type
+    return Coded(codes.array, pa.array(list(number_of), type=kind), has_missing=False)
+
+
+class _Growing:
+    """Codes of all records, in the narrowest type for the levels that were met so far."""
+
+    def __init__(self, records: int) -> None:
+        self.array: Codes = np.empty(records, np.uint8)
+
+    def room(self, start: int, records: int, levels: int) -> Codes:
+        """Where the codes of the records from ``start`` on belong; so many levels must fit."""
+        if levels > np.iinfo(self.array.dtype).max + 1:
+            wider: Codes = np.empty(len(self.array), smallest_code_type(levels))
+            wider[:start] = self.array[:start]
+            self.array = wider
+        return self.array[start : start + records]
+
+
+def side_by_side(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+    """The same records of two files, a stretch at a time, whatever the batches in which each file comes."""
+    theirs = second.batches([name], rows=_BATCH)
+    held, begins = None, 0
+    for start, batch in first.batches([name], rows=_BATCH):
+        mine, done = batch.column(0), 0
+        while done < len(mine):
+            if held is None or begins + len(held) <= start + done:
+                begins, other = next(theirs)
+                held = other.column(0)
+            at = start + done - begins
+            number = min(len(mine) - done, len(held) - at)
+            yield start + done, mine.slice(done, number), held.slice(at, number)
+            done += number

@@ -1,0 +1,206 @@
+"""Any Arrow table into the form the rest of the package relies on, and the levels nobody uses out of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import InputError, OutputError
+from safeswap.model.microdata import code_column, with_one_dictionary
+from safeswap.model.text import several
+
+_MANY_RECORDS = 1_000_000
+_RUN = 1 << 16
+
+
+def settled(table: pa.Table, *, file: str = "") -> pa.Table:
+    """The table with distinct names, flat columns, valid text, and nothing written in its margins.
+
+    Types that few functions of Arrow know (views, run-end encoding, extensions) become their plain counterparts; the
+    values stay as they are. Metadata go: they may hold anything, an index or unused categories among it.
+
+    >>> table = pa.table({"a": pa.array(["x"], type=pa.string_view())}, metadata={"made by": "somebody"})
+    >>> settled(table).schema.to_string()
+    'a: string'
+    """
+    _check_names(table.column_names, file)
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        plain = _plain(_stored(column), name, file)
+        columns.append(with_one_dictionary(plain))
+    fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _check_names(names: list[str], file: str) -> None:
+    where = {"file": file} if file else {}
+    if not names:
+        raise InputError("there are no columns", code="no-columns", hint="give data with named columns", **where)
+    seen: set[str] = set()
+    for position, name in enumerate(names, start=1):
+        if not name:
+            raise InputError(
+                f"column {position:,} has no name",
+                code="unnamed-column",
+                hint="name every column",
+                column=position,
+                **where,
+            )
+        if name in seen:
+            raise InputError(
+                f"two columns are called {name!r}",
+                code="duplicate-column",
+                hint="give every column a name of its own",
+                column=name,
+                columns=[i for i, other in enumerate(names, start=1) if other == name],
+                **where,
+            )
+        seen.add(name)
+
+
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values behind an extension type, also where they are categories."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
+    if not pa.types.is_dictionary(column.type) or not isinstance(column.type.value_type, pa.BaseExtensionType):
+        return column
+    parts = [pa.DictionaryArray.from_arrays(c.indices, c.dictionary.storage, c.type.ordered) for c in column.chunks]
+    kind = pa.dictionary(column.type.index_type, column.type.value_type.storage_type, column.type.ordered)
+    return pa.chunked_array(parts, type=kind)
+
+
+def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
+    kind = column.type
+    wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
+    if pa.types.is_nested(kind.value_type if wrapped else kind):
+        raise InputError(
+            f"column {name!r} holds lists or structures, not single values",
+            code="nested-column",
+            hint="spread it over several columns, or leave it out",
+            column=name,
+            **({"file": file} if file else {}),
+        )
+    _check_content(column, name, file)
+    if pa.types.is_run_end_encoded(kind):
+        runs = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        return pa.chunked_array(runs, type=kind.value_type)
+    target = _plain_type(kind)
+    return column if target == kind else column.cast(target)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind) and _plain_type(kind.value_type) != kind.value_type:
+        return pa.dictionary(kind.index_type, _plain_type(kind.value_type), ordered=kind.ordered)
+    return kind
+
+
+def _check_content(column: pa.ChunkedArray, name: str, file: str) -> None:
+    """Text in foreign files need not be text, nor codes lie within their dictionary: find out before using them."""
+    where = {"column": name, **({"file": file} if file else {})}
+    if not all(_is_valid(c.dictionary if isinstance(c, pa.DictionaryArray) else c) for c in column.chunks):
+        raise InputError(
+            f"column {name!r} holds text that is not UTF-8",
+            code="wrong-encoding",
+            hint="write the file anew with text in UTF-8",
+            **where,
+        )
+    if not all(_is_valid(chunk) for chunk in column.chunks):
+        raise InputError(
+            f"column {name!r} is damaged: it refers to categories that do not exist",
+            code="corrupt-file",
+            hint="make the file or fetch it again",
+            **where,
+        )
+
+
+def _is_valid(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def refuse_nul(table: pa.Table) -> None:
+    """Refuse texts with NUL characters, at which readers of text files, Stata and SPSS stop or stumble.
+
+    >>> refuse_nul(pa.table({"a": ["x\\0"]}))
+    Traceback (most recent call last):
+    safeswap.errors.OutputError: column 'a' holds NUL characters in 1 text
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            continue
+        chunks = [c.dictionary if isinstance(c, pa.DictionaryArray) else c for c in column.chunks]
+        number = sum(pc.sum(pc.match_substring(chunk, "\0")).as_py() or 0 for chunk in chunks)
+        if number:
+            raise OutputError(
+                f"column {name!r} holds NUL characters in {several(number, 'text')}",
+                code="not-representable",
+                hint="take them out before masking, or write Parquet",
+                column=name,
+            )
+
+
+def distinct_count(column: pa.ChunkedArray) -> int:
+    """How many different values a column has, missing ones left out.
+
+    >>> distinct_count(pa.chunked_array([["a", "b"], ["a", None]]))
+    2
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if len(column) < _MANY_RECORDS:
+        return int(pc.count_distinct(column, mode="only_valid").as_py())
+    import polars as pl  # counts with all cores, several times as fast as Arrow, but takes a moment to import
+
+    return pl.Series(column).n_unique() - bool(column.null_count)
+
+
+def without_unused_levels(table: pa.Table) -> pa.Table:
+    """The same values; dictionaries hold only what occurs, in order of first appearance in the old dictionary.
+
+    A dictionary can name categories that no record has (any more): they would tell what was taken out.
+
+    >>> column = pa.DictionaryArray.from_arrays(pa.array([1, 1]), pa.array(["gone", "here"]))
+    >>> without_unused_levels(pa.table({"a": column}))["a"].chunk(0).dictionary.to_pylist()
+    ['here']
+    """
+    columns = [_compact(column) if pa.types.is_dictionary(column.type) else column for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    column = column.unify_dictionaries()
+    if _uses_every_level(column):
+        return column
+    coded = code_column(column)
+    used = np.flatnonzero(np.bincount(coded.codes, minlength=len(coded.levels) + 1)[: len(coded.levels)])
+    lookup = np.full(len(coded.levels) + 1, -1, dtype=np.int64)
+    lookup[used] = np.arange(used.size)
+    codes = lookup[coded.codes]
+    kind = column.type
+    indices = pa.array(codes, mask=codes < 0 if coded.has_missing else None).cast(kind.index_type)
+    compacted = pa.DictionaryArray.from_arrays(indices, coded.levels.take(pa.array(used)), ordered=kind.ordered)
+    return pa.chunked_array([compacted])
+
+
+def _uses_every_level(column: pa.ChunkedArray) -> bool:
+    """Whether the dictionary holds nothing that does not occur; usually told by the first few records."""
+    if column.num_chunks == 0:
+        return True
+    seen = np.zeros(len(column.chunk(0).dictionary), dtype=np.bool_)
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), _RUN):
+            seen[chunk.indices.slice(start, _RUN).drop_null().to_numpy()] = True
+            if seen.all():
+                return True
+    return bool(seen.all())

@@ -1,0 +1,212 @@
+"""Delimited text (CSV and its kin) into a table, every value as the text that stands in the file.
+
+An empty field without quotes is missing; a quoted empty field is an empty text. Blank lines are skipped, except in a
+file of one column, where a blank line is a missing value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.errors import InputError
+from safeswap.files.dialect import Layout, find_layout
+from safeswap.files.encoding import Dialect, Text, find_fault, lines_of_records, open_text
+from safeswap.files.sources import Limits
+
+_BLOCK = 4 * 2**20
+_LARGEST_BLOCK = 2**31 - 1
+_REPEATING = 0.6  # a column counts as categories when at most this share of the sampled values is new
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delimited:
+    """A delimited file that was read: its table, and what it takes to say where in the file a record stands."""
+
+    table: pa.Table
+    text: Text
+    layout: Layout
+
+    def lines(self, positions: list[int]) -> list[int]:
+        """The lines on which these records begin."""
+        return lines_of_records(self.text, self.layout.dialect, positions, columns=len(self.layout.names))
+
+
+def read_delimited(
+    path: Path,
+    *,
+    limits: Limits,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    quote: str | None = None,
+    block_bytes: int = _BLOCK,
+) -> Delimited:
+    """Read a delimited file, plain or gzip.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "toy.csv"
+    ...     _ = path.write_text('id,Sex\\n007,\\n008,""\\n')
+    ...     read_delimited(path, limits=Limits()).table.to_pydict()
+    {'id': ['007', '008'], 'Sex': [None, '']}
+    """
+    text = open_text(path, encoding=encoding, limits=limits)
+    layout = find_layout(text, delimiter=delimiter, quote=quote, limits=limits)
+    if not _has_records(text, layout):
+        raise InputError(
+            f"{path.name!r} has a header and no records", code="no-records", hint="give data too", file=str(path)
+        )
+    quoting = quoting_of(text, layout.dialect)
+    if quoting is Quoting.UNUSUAL:
+        find_fault(text, layout.dialect, columns=len(layout.names))
+    table = _parse(text, layout, block_bytes, quoting)
+    limits.check(file=str(path), records=table.num_rows)
+    return Delimited(table=table, text=text, layout=layout)
+
+
+class Quoting(Enum):
+    """What the quotes of a file are like as a whole."""
+
+    ABSENT = "absent"
+    PLAIN = "plain"
+    UNUSUAL = "unusual"
+
+
+def quoting_of(text: Text, dialect: Dialect) -> Quoting:
+    """Plain if every quote opens a field, closes one, or is one of two in a row inside a quoted field.
+
+    The fast parser joins what stands behind a closing quote to the field without a word. So a file whose quoting is
+    not plain is first read by the strict reader, which refuses that and allows quotes within unquoted fields.
+
+    >>> quoting_of(Text(file=Path("toy.csv"), content=b'a,b\\n"x, y",z\\n'), Dialect())
+    <Quoting.PLAIN: 'plain'>
+    >>> quoting_of(Text(file=Path("toy.csv"), content=b'a,b\\n"x"y,z\\n'), Dialect())
+    <Quoting.UNUSUAL: 'unusual'>
+    """
+    if not dialect.quote:
+        return Quoting.ABSENT
+    quote = ord(dialect.quote)
+    ends = np.zeros(256, dtype=np.bool_)
+    ends[[ord(dialect.delimiter), ord("\n"), ord("\r"), quote]] = True
+    number = 0
+    for window in _windows(text):
+        at = np.flatnonzero(window[1:-1] == quote) + 1
+        # The quotes of a file, counted from 0: even ones open (or reopen after a doubled quote), odd ones close.
+        opening = (np.arange(at.size) + number) % 2 == 0
+        if not ends[window[np.where(opening, at - 1, at + 1)]].all():
+            return Quoting.UNUSUAL
+        number += at.size
+    if number % 2:
+        return Quoting.UNUSUAL
+    return Quoting.PLAIN if number else Quoting.ABSENT
+
+
+def _windows(text: Text) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    """The bytes in chunks, each with one neighbour on either side; the file's ends count as line ends."""
+    last, held = b"\n", b""
+    for chunk in text.chunks():
+        if held:
+            yield np.frombuffer(last + held + chunk[:1], dtype=np.uint8)
+            last = held[-1:]
+        held = chunk
+    if held:
+        yield np.frombuffer(last + held + b"\n", dtype=np.uint8)
+
+
+def _has_records(text: Text, layout: Layout) -> bool:
+    with text.open() as stream:
+        stream.seek(layout.header_bytes, os.SEEK_CUR)
+        while chunk := stream.read(2**16):
+            if len(layout.names) == 1 or chunk.strip(b"\r\n"):
+                return True
+    return False
+
+
+def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table:
+    """The table; where the parser refuses, an error that says where the file is wrong."""
+    while (table := _parsed(text, layout, block_bytes, quoting)) is None:
+        find_fault(text, layout.dialect, columns=len(layout.names))
+        if block_bytes == _LARGEST_BLOCK:
+            raise InputError(
+                f"{text.file.name!r} cannot be parsed; a record may exceed two gigabytes",
+                code="unparsable-file",
+                hint="check the quoting of the file",
+                file=str(text.file),
+            )
+        block_bytes = min(block_bytes * 16, _LARGEST_BLOCK)  # nothing is wrong: a record exceeds a block
+    return table
+
+
+def _parsed(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table | None:
+    from pyarrow import csv
+
+    names = [str(i) for i in range(len(layout.names))]  # the file's own names never reach the parser
+    alone = len(names) == 1
+    try:
+        table = csv.read_csv(
+            _from_header_end(text, layout),
+            read_options=csv.ReadOptions(column_names=names, block_size=block_bytes),
+            parse_options=csv.ParseOptions(
+                delimiter=layout.dialect.delimiter,
+                quote_char=layout.dialect.quote or False,
+                newlines_in_values=quoting is not Quoting.ABSENT,
+                ignore_empty_lines=not alone,
+            ),
+            convert_options=csv.ConvertOptions(
+                check_utf8=False,  # done already, with positions
+                column_types=dict(zip(names, _column_types(layout), strict=True)),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None  # what the parser says quotes the file, so it goes no further
+    if not alone and len(table) and _ends_with(text, layout.dialect.delimiter):
+        table = _last_value_missing(table)
+    return (table.slice(1) if alone else table).rename_columns(list(layout.names))
+
+
+def _ends_with(text: Text, delimiter: str) -> bool:
+    """Whether nothing stands behind the last delimiter of the file, not even a line end."""
+    with text.open() as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read() == delimiter.encode()
+
+
+def _last_value_missing(table: pa.Table) -> pa.Table:
+    """There, if the value before was quoted, the parser takes the empty one for quoted too, and so for a text."""
+    last = table.column(table.num_columns - 1)
+    whole = pa.chunked_array([*last.slice(0, len(last) - 1).chunks, pa.nulls(1, last.type)], last.type)
+    if pa.types.is_dictionary(whole.type):  # or the empty text would stay among the levels
+        whole = whole.cast(whole.type.value_type).dictionary_encode()
+    return table.set_column(table.num_columns - 1, table.column_names[-1], whole)
+
+
+def _from_header_end(text: Text, layout: Layout) -> pa.NativeFile:
+    """The bytes from the line end of the header on.
+
+    The line end stays: without it a first value that happens to begin with U+FEFF would lose it as a byte order mark.
+    The parser skips the blank line this makes, or (one column) gives it as a record that the caller takes off.
+    """
+    skip = layout.header_bytes - 1
+    if text.content is not None:
+        return pa.BufferReader(pa.py_buffer(text.content).slice(skip))
+    stream = pa.OSFile(str(text.file))
+    stream.seek(text.start + skip)
+    return stream
+
+
+def _column_types(layout: Layout) -> list[pa.DataType]:
+    """Categories for columns whose values repeat at the beginning of the file, plain text for the others."""
+    sampled = len(layout.sample)
+    columns = zip(*(record for record in layout.sample if len(record) == len(layout.names)), strict=True)
+    distinct = [len(set(values)) for values in columns] or [sampled] * len(layout.names)
+    categories, plain = pa.dictionary(pa.int32(), pa.string()), pa.string()
+    return [categories if number <= _REPEATING * sampled else plain for number in distinct]

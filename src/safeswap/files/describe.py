@@ -1,0 +1,412 @@
+"""Describe a file: attributes, levels, small cells. No record, and no value that few records have."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.hiding import hide_levels
+from safeswap.errors import SpecError
+from safeswap.files.columns import distinct_count
+from safeswap.files.infer import MISSING_MARKS
+from safeswap.model.checked import checked
+from safeswap.model.microdata import Coded, Microdata
+from safeswap.model.schema import Attribute, Kind, level_texts
+from safeswap.model.text import several
+
+# What may be said about a file without showing a record: the value that ``describe`` gives.
+
+_LONGEST_TEXT = 40
+_LEVELS_IN_A_LINE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelCount:
+    """A level that at least a tolerable number of records have; no count where it would give a smaller one away."""
+
+    level: str
+    count: int | None
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeSummary:
+    """One attribute: what it is, how many different values it has, and the frequent ones if it is categorical.
+
+    ``levels`` holds no level with fewer records than the tolerance: those are counted in ``levels_below``. Where there
+    are any, another level is named without its count, so that theirs do not come back by subtraction.
+    ``missing`` counts empty values, ``missing_codes`` the records that bear a code declared as missing.
+    """
+
+    name: str
+    kind: Kind
+    inferred: bool
+    distinct: int
+    missing: int
+    label: str = ""
+    letter: str = ""
+    missing_codes: int = 0
+    levels: tuple[LevelCount, ...] = ()
+    levels_below: int = 0
+
+    def as_dict(self, tolerance: int) -> dict[str, Any]:
+        """Plain values; small counts are given as "<Q"."""
+        frequent = [{"level": x.level, "label": x.label, "count": x.count} for x in self.levels]
+        return {
+            "name": self.name,
+            "label": self.label,
+            "letter": self.letter,
+            "kind": self.kind.value,
+            "inferred": self.inferred,
+            "distinct": self.distinct,
+            "missing": self.missing,
+            "missing_codes": self.missing_codes,
+            "levels": frequent if self.kind.is_categorical else None,
+            "levels_below_tolerance": {"number": self.levels_below, "count": f"<{tolerance}"},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSummary:
+    """The cells that the categorical attributes form: possible, occupied, and small ones by their count."""
+
+    attributes: tuple[str, ...]
+    possible: int
+    occupied: int
+    small: tuple[int, ...]  # how many cells have 1, 2, … tolerance-1 records; empty if the cells are levels
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "attributes": list(self.attributes),
+            "possible": self.possible,
+            "occupied": self.occupied,
+            "small": {str(count): number for count, number in enumerate(self.small, start=1)},
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The cells in plain words."""
+        if not self.attributes:
+            return "No attribute is categorical, so there are no cells."
+        small = ", ".join(
+            f"{number:,} hold{'s' if number == 1 else ''} {count:,} record{'s' if count > 1 else ''}"
+            for count, number in enumerate(self.small, start=1)
+        )
+        return (
+            f"{several(len(self.attributes), 'categorical attribute forms', 'categorical attributes form')} "
+            f"{several(self.possible, 'cell')}; {self.occupied:,} {'is' if self.occupied == 1 else 'are'} occupied"
+            f"{f', of which {small}' if small else ''}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A file described by its attributes, levels and small cells, and by what gives reason to look twice.
+
+    Made for people inside the building: counts at or above the tolerance are exact.
+    """
+
+    name: str
+    records: int
+    tolerance: int
+    attributes: tuple[AttributeSummary, ...]
+    cells: CellSummary
+    warnings: tuple[str, ...]
+
+    @checked
+    def __getitem__(self, name: str) -> AttributeSummary:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise SpecError(
+            f"there is no attribute {name!r}",
+            code="unknown-attribute",
+            hint="the attributes are: " + ", ".join(shown(a.name) for a in self.attributes[:20]),
+            attribute=name,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for ``--json``."""
+        return {
+            "name": self.name,
+            "records": self.records,
+            "tolerance": self.tolerance,
+            "attributes": [a.as_dict(self.tolerance) for a in self.attributes],
+            "cells": self.cells.as_dict(),
+            "warnings": list(self.warnings),
+        }
+
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """One row per attribute: name, kind, number of levels, missing, levels. Safe to print on a terminal."""
+        return [
+            (
+                shown(a.name) + (f" ({shown(a.letter)})" if a.letter else ""),
+                a.kind.value + (" ?" if a.inferred else ""),
+                f"{a.distinct:,}",
+                f"{a.missing + a.missing_codes:,}",
+                self._levels(a),
+            )
+            for a in self.attributes
+        ]
+
+    def _levels(self, attribute: AttributeSummary) -> str:
+        frequent = [
+            f"{shown(x.level)} {'hidden' if x.count is None else f'{x.count:,}'}"
+            for x in attribute.levels[:_LEVELS_IN_A_LINE]
+        ]
+        if more := len(attribute.levels) - len(frequent):
+            frequent.append(f"and {more:,} more")
+        if attribute.levels_below:
+            plural = "s" if attribute.levels_below > 1 else ""
+            frequent.append(f"{attribute.levels_below:,} level{plural} <{self.tolerance}")
+        return ", ".join(frequent)
+
+    def __repr__(self) -> str:
+        header = ("attribute", "kind", "levels", "missing", "records per level")
+        rows = [header, *self.rows()]
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *map(str.rjust, row[2:4], widths[2:]), row[4]])
+            for row in rows
+        ]
+        size = f"{several(self.records, 'record')}, {several(len(self.attributes), 'attribute')}"
+        title = f"{shown(self.name) or 'data'}: {size}"
+        return "\n".join([title, *map(str.rstrip, lines), self.cells.sentence, *(f"! {w}" for w in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{h}</th>" for h in ("attribute", "kind", "levels", "missing", "records per level"))
+        body = "".join(
+            "<tr>" + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows()
+        )
+        warnings = "".join(f"<li>{escape(w)}</li>" for w in self.warnings)
+        title = f"{escape(shown(self.name)) or 'data'}: {several(self.records, 'record')}"
+        return (
+            f"<p><b>{title}</b></p><table><tr>{head}</tr>{body}</table>"
+            f"<p>{escape(self.cells.sentence)}</p><ul>{warnings}</ul>"
+        )
+
+
+def shown(text: str) -> str:
+    """A text as it can be printed: control characters spelled out, long ones cut.
+
+    >>> shown("a\\x1b[31m"), len(shown("x" * 100))
+    ('a\\\\x1b[31m', 40)
+    """
+    plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return plain if len(plain) <= _LONGEST_TEXT else plain[: _LONGEST_TEXT - 1] + "…"
+
+
+# What in a file gives reason to look twice, in plain words and without a value of it.
+
+_FEW_RECORDS = 20
+_MANY_LEVELS = 10_000  # above that, spelling is not looked into
+_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+
+
+def cautions(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[str, ...]:
+    """The warnings for a file, those about the whole of it first.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.files.describe import describe
+    >>> from safeswap.files.read import read
+    >>> data = read(pa.table({"id": ["1", "2"], "Sex": ["M", "m"], "Year": ["x", "x"]}), kinds={"Sex": "nominal"})
+    >>> for warning in describe(data, tolerance=1).warnings:
+    ...     print(warning)
+    The kinds of 2 attributes are guesses (id, Year): check them.
+    Sex: 1 group of levels differs in case, spaces or accents only; they may be meant to be the same.
+    Year: every record has the same value; swapping it changes nothing.
+    """
+    found = [*_of_the_file(data)]
+    for attribute, summary in zip(data.schema.attributes, summaries, strict=True):
+        found += [f"{shown(attribute.name)}: {text}" for text in _of_attribute(data, attribute, summary)]
+    return tuple(found)
+
+
+def _of_the_file(data: Microdata) -> Iterator[str]:
+    guessed = [shown(a.name) for a in data.schema.attributes if a.inferred]
+    if guessed:
+        names = ", ".join(guessed[:10]) + (", …" if len(guessed) > 10 else "")
+        if len(guessed) == 1:
+            yield f"The kind of one attribute is a guess ({names}): check it."
+        else:
+            yield f"The kinds of {len(guessed):,} attributes are guesses ({names}): check them."
+    if data.schema.identifier is None:
+        yield "There is no identifier: records are known by their position, so keep the row order of the file."
+    if not data.schema.categorical:
+        yield "No attribute is categorical."
+
+
+def _of_attribute(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
+    if _INDEX.fullmatch(attribute.name):
+        yield "this looks like the index of a dataframe, written along with it."
+    if summary.distinct == 0:
+        yield "every value is missing."
+    elif summary.distinct == 1 and not summary.missing and len(data) > 1:
+        yield "every record has the same value; swapping it changes nothing."
+    if attribute.kind.is_categorical:
+        yield from _of_levels(data, attribute, summary)
+
+
+def _of_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
+    if len(data) >= _FEW_RECORDS and 2 * summary.distinct > len(data):
+        yield "most values occur once or twice; this is hardly a category (an identifier, a number, free text?)."
+    if attribute.kind is Kind.ORDINAL and not attribute.levels:
+        yield "it is ordinal, but the order of its levels is not stated."
+    if summary.distinct > _MANY_LEVELS:
+        return
+    texts = level_texts(data.coded(attribute.name).levels)
+    alike = Counter(_folded(text) for text in texts)
+    if groups := sum(number > 1 for number in alike.values()):
+        verb = "group of levels differs" if groups == 1 else "groups of levels differ"
+        yield f"{groups:,} {verb} in case, spaces or accents only; they may be meant to be the same."
+    if "" in texts and summary.missing:
+        yield "some values are missing and some are empty texts."
+    if marks := sum(text in MISSING_MARKS and text not in ("", *attribute.missing) for text in texts):
+        yield f"{marks:,} level{'s look' if marks > 1 else ' looks'} like a mark for missing values; declare it if so."
+    if unused := len(set(attribute.levels) - set(texts)):
+        yield f"{unused:,} of the levels stated in the schema never occur{'s' if unused == 1 else ''}."
+
+
+def _folded(text: str) -> str:
+    """A text without what people take for the same: case, spaces around, accents and forms of letters."""
+    bare = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in bare if not unicodedata.combining(c)).casefold().strip()
+
+
+_MANY_RECORDS = 1_000_000
+_MOST_CODES = 1 << 62
+MOST_TOLERANCE = 1_000_000
+
+
+def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None = None) -> Description:
+    """What the file is like, with counts below ``tolerance`` shown as such only.
+
+    Of categorical attributes the levels are listed that at least ``tolerance`` records have; of identifiers, weights
+    and numbers nothing but how many different values there are: their smallest and largest values are somebody's.
+    ``keys`` are the attributes that form the cells, all categorical ones by default.
+
+    >>> from safeswap import datasets
+    >>> description = describe(datasets.cps8d())
+    >>> description.cells.sentence
+    '8 categorical attributes form 2,880 cells; 1,695 are occupied, of which 361 hold 1 record, 186 hold 2 records.'
+    >>> [(level.level, level.count) for level in description["Race"].levels]
+    [('White', 41762), ('Non-White', 7080)]
+    """
+    if not 1 <= tolerance <= MOST_TOLERANCE:
+        raise SpecError(
+            f"the tolerance must be from 1 to {MOST_TOLERANCE:,}",
+            code="bad-tolerance",
+            hint="3 is usual",
+            parameter="tolerance",
+        )
+    names = data.schema.categorical if keys is None else tuple(keys)
+    attributes = tuple(_summary(data, attribute, tolerance) for attribute in data.schema.attributes)
+    cells = _cells(data, names, tolerance)
+    return Description(
+        name=data.schema.name,
+        records=len(data),
+        tolerance=tolerance,
+        attributes=attributes,
+        cells=cells,
+        warnings=cautions(data, attributes),
+    )
+
+
+def _summary(data: Microdata, attribute: Attribute, tolerance: int) -> AttributeSummary:
+    column = data.table.column(attribute.name)
+    facts: dict[str, Any] = {
+        "name": attribute.name,
+        "label": attribute.label,
+        "letter": attribute.letter,
+        "kind": attribute.kind,
+        "inferred": attribute.inferred,
+        "missing": int(column.null_count),
+    }
+    if not attribute.kind.is_categorical:
+        return AttributeSummary(distinct=distinct_count(column), **facts)
+    coded = data.coded(attribute.name)
+    counts = level_counts(coded)
+    rare, hidden = hide_levels(counts, tolerance)
+    frequent = _frequent(coded, np.where(rare, 0, counts), attribute, hidden=hidden)
+    return AttributeSummary(
+        distinct=int((counts > 0).sum()),
+        missing_codes=_with_missing_code(coded, counts, attribute),
+        levels=frequent,
+        levels_below=int(rare.sum()),
+        **facts,
+    )
+
+
+def level_counts(coded: Coded) -> npt.NDArray[np.int64]:
+    """How many records have each level, missing left out.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.microdata import code_column
+    >>> level_counts(code_column(pa.chunked_array([["b", "a", None, "b"]]))).tolist()
+    [2, 1]
+    """
+    return np.bincount(coded.codes, minlength=len(coded.levels))[: len(coded.levels)]
+
+
+def _frequent(
+    coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute, *, hidden: npt.NDArray[np.bool_]
+) -> tuple[LevelCount, ...]:
+    """In the order of the schema where it states one, otherwise the most frequent first; hidden counts come last."""
+    positions = np.flatnonzero(counts)
+    texts = level_texts(coded.levels.take(positions))
+    order = {level: i for i, level in enumerate(attribute.levels)}
+    found = [
+        LevelCount(level=text, count=None if hidden[i] else int(counts[i]), label=attribute.labels.get(text, ""))
+        for text, i in zip(texts, positions, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda x: (order.get(x.level, len(order)), -(x.count or 0), x.level)))
+
+
+def _with_missing_code(coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute) -> int:
+    if not attribute.missing:
+        return 0
+    is_code = np.array([text in attribute.missing for text in level_texts(coded.levels)], dtype=np.bool_)
+    return int(counts[is_code].sum())
+
+
+def _cells(data: Microdata, names: Sequence[str], tolerance: int) -> CellSummary:
+    if not names:
+        return CellSummary(attributes=(), possible=0, occupied=0, small=(0,) * (tolerance - 1))
+    columns, cardinalities = data.coded_columns(names)
+    sizes = cell_sizes(columns, cardinalities)
+    counted = np.bincount(sizes[sizes < tolerance], minlength=tolerance)[1:tolerance]
+    # Of one attribute the cells are its levels, and these would be the counts of the rare ones.
+    small = tuple(counted.tolist()) if len(names) > 1 else ()
+    return CellSummary(attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small)
+
+
+def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The counts of the occupied cells, in no order that matters.
+
+    >>> sorted(cell_sizes([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3]).tolist())
+    [1, 2]
+    """
+    if columns[0].size > _MANY_RECORDS:
+        from safeswap.arrays.cells import cell_counts
+
+        return cell_counts(columns, cardinalities).counts
+    codes = np.zeros(columns[0].size, dtype=np.int64)
+    span = 1
+    for column, cardinality in zip(columns, cardinalities, strict=True):
+        if span * cardinality > _MOST_CODES:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+            span = int(codes.max()) + 1
+        codes = codes * cardinality + column
+        span *= cardinality
+    return np.unique(codes, return_counts=True)[1]

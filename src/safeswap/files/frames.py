@@ -1,0 +1,340 @@
+"""Dataframes in, and back out in the caller's own type.
+
+Inside, data are Arrow tables. On the way back, columns that were not masked are the caller's own, and exchanged ones
+are taken from the caller's own by position: dtypes, ``NaN`` and ``None``, categories, the index, all stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays.types import Rows
+from safeswap.errors import InputError, SpecError
+from safeswap.files.columns import settled
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+
+# What each dataframe library calls the few things that are needed of it.
+
+
+class Native(Protocol):
+    """One type of dataframe."""
+
+    name: str
+
+    def handles(self, frame: Any) -> bool:
+        """Whether the frame is of this type; imports nothing that is not imported yet."""
+        ...
+
+    def to_arrow(self, frame: Any) -> pa.Table:
+        """The columns, without an index."""
+        ...
+
+    def from_arrow(self, table: pa.Table) -> Any:
+        """A frame of this type."""
+        ...
+
+    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+        """A copy in which the columns at some positions are reordered, and those at others replaced."""
+        ...
+
+
+class _Arrow:
+    name = "arrow"
+
+    def handles(self, frame: Any) -> bool:
+        return isinstance(frame, (pa.Table, pa.RecordBatch))
+
+    def to_arrow(self, frame: Any) -> pa.Table:
+        return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+
+    def from_arrow(self, table: pa.Table) -> Any:
+        return table
+
+    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+        table = self.to_arrow(frame)
+        for position, rows in taken.items():
+            table = table.set_column(position, table.field(position), _taken(table.column(position), rows))
+        for position, column in replaced.items():
+            table = table.set_column(position, table.field(position).with_type(column.type), column)
+        if isinstance(frame, pa.RecordBatch):
+            return pa.RecordBatch.from_struct_array(pa.concat_arrays(table.to_struct_array().chunks))
+        return table
+
+
+def _taken(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):  # Arrow cannot take from views yet
+        plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        return column.cast(plain).take(pa.array(rows)).cast(kind)
+    return column.take(pa.array(rows))
+
+
+class _Pandas:
+    name = "pandas"
+
+    def handles(self, frame: Any) -> bool:
+        from narwhals.dependencies import is_pandas_dataframe
+
+        return bool(is_pandas_dataframe(frame))
+
+    def to_arrow(self, frame: Any) -> pa.Table:
+        if frame.columns.nlevels > 1:
+            raise InputError(
+                "the columns have names of several levels",
+                code="nested-names",
+                hint="flatten the column names to one level",
+            )
+        names = [str(name) for name in frame.columns]
+        return pa.table([self._column(frame, i, name) for i, name in enumerate(names)], names=names)
+
+    def _column(self, frame: Any, position: int, name: str) -> Any:
+        try:
+            return pa.array(_without_intervals(frame.iloc[:, position]), from_pandas=True)
+        except UnicodeEncodeError:
+            raise InputError(
+                f"column {name!r} holds text with half of a character (a lone surrogate)",
+                code="wrong-encoding",
+                hint="correct the text where it was read, for example by its encoding",
+                column=name,
+            ) from None
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise _mixed(name) from None
+
+    def from_arrow(self, table: pa.Table) -> Any:
+        return table.to_pandas()
+
+    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+        import pandas as pd
+
+        result = frame.copy(deep=False)
+        for position, rows in taken.items():
+            values = frame.iloc[:, position].array.take(rows)
+            result.isetitem(position, pd.Series(values, index=frame.index, dtype=values.dtype))
+        for position, column in replaced.items():
+            values = column.to_pandas().array
+            result.isetitem(position, pd.Series(values, index=frame.index))
+        return result
+
+
+def _without_intervals(series: Any) -> Any:
+    """A column as Arrow can hold it: the intervals that ``pandas.cut`` makes become their text, in their order."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.IntervalDtype):
+        return series.astype(object).where(series.isna(), series.astype(str))
+    if isinstance(series.dtype, pd.CategoricalDtype) and isinstance(series.cat.categories.dtype, pd.IntervalDtype):
+        return series.cat.rename_categories(str)
+    return series
+
+
+class _Polars:
+    name = "polars"
+
+    def handles(self, frame: Any) -> bool:
+        from narwhals.dependencies import is_polars_dataframe
+
+        return bool(is_polars_dataframe(frame))
+
+    def to_arrow(self, frame: Any) -> pa.Table:
+        import polars as pl
+
+        for name, dtype in frame.schema.items():
+            if dtype == pl.Object:
+                raise _mixed(name)
+        return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+    def from_arrow(self, table: pa.Table) -> Any:
+        import polars as pl
+
+        return pl.DataFrame(pl.from_arrow(table))
+
+    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+        import polars as pl
+
+        columns = list(frame.get_columns())
+        for position, rows in taken.items():
+            columns[position] = columns[position].gather(pl.Series(rows))
+        for position, column in replaced.items():
+            columns[position] = pl.Series(columns[position].name, column)
+        return pl.DataFrame(columns)
+
+
+class _Other:
+    """Whatever else narwhals knows with rows in memory."""
+
+    name = "other"
+
+    def handles(self, frame: Any) -> bool:
+        import narwhals as nw
+
+        wrapped = nw.from_native(frame, eager_only=True, pass_through=True)
+        return isinstance(wrapped, nw.DataFrame)
+
+    def to_arrow(self, frame: Any) -> pa.Table:
+        import narwhals as nw
+
+        return nw.from_native(frame, eager_only=True).to_arrow()
+
+    def from_arrow(self, table: pa.Table) -> Any:
+        return table
+
+    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+        import narwhals as nw
+
+        wrapped = nw.from_native(frame, eager_only=True)
+        columns = [wrapped[name] for name in wrapped.columns]
+        for position, rows in taken.items():
+            columns[position] = columns[position][rows]
+        for position, column in replaced.items():
+            columns[position] = nw.new_series(
+                wrapped.columns[position], column.to_pylist(), backend=wrapped.implementation
+            )
+        return wrapped.with_columns(*columns).to_native()
+
+
+def _mixed(name: str) -> InputError:
+    return InputError(
+        f"column {name!r} mixes values of different types",
+        code="mixed-types",
+        hint="convert the column to one type, for example to text",
+        column=name,
+    )
+
+
+NATIVE: dict[str, Native] = {native.name: native for native in (_Arrow(), _Pandas(), _Polars(), _Other())}
+
+
+def is_frame(source: object) -> bool:
+    """Whether this is a dataframe rather than a path."""
+    return not isinstance(source, (str, bytes)) and not hasattr(source, "__fspath__")
+
+
+def from_frame(source: Any) -> pa.Table:
+    """The columns of a dataframe as an Arrow table; a pandas index is no column.
+
+    >>> import pandas
+    >>> from_frame(pandas.DataFrame({"a": [1, 2]}, index=["x", "y"])).to_pydict()
+    {'a': [1, 2]}
+    """
+    native = _unwrapped(source)
+    return native_of(native).to_arrow(native)
+
+
+def native_of(frame: Any) -> Native:
+    """What knows how to handle this type of dataframe.
+
+    >>> native_of(pa.table({"a": [1]})).name
+    'arrow'
+    """
+    for native in NATIVE.values():
+        if native.handles(frame):
+            return native
+    raise InputError(
+        f"a {type(frame).__name__} is neither a path nor a dataframe that is known here",
+        code="unknown-source",
+        hint="give a path, or a pandas, Polars or Arrow dataframe; collect a lazy one first",
+        type=type(frame).__name__,
+    )
+
+
+def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
+    """The data as a dataframe: of the caller's own type, or of that of ``like``.
+
+    ``like`` is a dataframe or one of "pandas", "polars", "arrow". Data that came from a file become an Arrow table.
+
+    >>> import pandas
+    >>> from safeswap.files.read import read
+    >>> frame = pandas.DataFrame({"a": ["x", "y"], "b": [0.5, None]}, index=[7, 8])
+    >>> to_frame(read(frame)).equals(frame)
+    True
+    >>> to_frame(read(frame), like="arrow").to_pydict()
+    {'a': ['x', 'y'], 'b': [0.5, None]}
+    """
+    after = data.data if isinstance(data, Masked) else data
+    origin = after.origin
+    wanted = _wanted(like, origin)
+    if origin is None or not wanted.handles(_unwrapped(origin)):
+        return wanted.from_arrow(after.table)
+    own = _unwrapped(origin)
+    taken = _sources(data, len(after)) if isinstance(data, Masked) else {}
+    before = data.original.table if isinstance(data, Masked) else settled(from_frame(origin))
+    replaced = {
+        position: after.table.column(position)
+        for position, name in enumerate(after.attributes)
+        if name not in taken and not _same(before.column(position), after.table.column(position))
+    }
+    positions = {after.attributes.index(name): source for name, source in taken.items()}
+    return _rewrapped(wanted.changed(own, positions, replaced), origin)
+
+
+def beside(table: pa.Table, data: Microdata) -> Any:
+    """A table of one row per record as a dataframe of the caller's own type, with the index of the caller's own.
+
+    >>> import pandas
+    >>> from safeswap.files.read import read
+    >>> data = read(pandas.DataFrame({"a": ["x", "y"]}, index=[7, 8]))
+    >>> beside(pa.table({"risk": [0.5, 1.0]}), data)["risk"].to_dict()
+    {7: 0.5, 8: 1.0}
+    """
+    made = _wanted(None, data.origin).from_arrow(table)
+    if data.origin is None:
+        return made
+    own = _unwrapped(data.origin)
+    if NATIVE["pandas"].handles(own):
+        made.index = own.index
+    return _rewrapped(made, data.origin)
+
+
+def _wanted(like: Any, origin: Any) -> Native:
+    if like is None:
+        return NATIVE["arrow"] if origin is None else native_of(_unwrapped(origin))
+    if not isinstance(like, str):
+        return native_of(_unwrapped(like))
+    if like not in NATIVE or like == "other":
+        raise SpecError(
+            "there is no dataframe type of that name", code="unknown-frame", hint='use "pandas", "polars" or "arrow"'
+        )
+    return NATIVE[like]
+
+
+def _sources(masked: Masked, records: int) -> Mapping[str, Rows]:
+    """For each exchanged attribute the row from which each value came, all stages together.
+
+    Attributes in which values were also replaced are left out: they come from the result.
+    """
+    sources: dict[str, Rows] = {}
+    rewritten = {replacement.attribute for replacement in masked.audit.replacements}
+    for exchange in masked.audit.exchanges:
+        step = exchange.permutation(records)
+        for name in set(exchange.attributes) - rewritten:
+            sources[name] = sources.get(name, np.arange(records, dtype=np.int64))[step]
+    return sources
+
+
+def _same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
+    # Columns nobody touched share their memory; comparing values would also find NaN different from itself.
+    return _addresses(before) == _addresses(after) or bool(before.equals(after))
+
+
+def _addresses(column: pa.ChunkedArray) -> list[tuple[int, int, tuple[int, ...]]]:
+    return [
+        (len(chunk), chunk.offset, tuple(0 if b is None else b.address for b in chunk.buffers()))
+        for chunk in column.chunks
+    ]
+
+
+def _unwrapped(frame: Any) -> Any:
+    import narwhals as nw
+
+    return nw.to_native(frame) if isinstance(frame, (nw.DataFrame, nw.LazyFrame)) else frame
+
+
+def _rewrapped(frame: Any, origin: Any) -> Any:
+    import narwhals as nw
+
+    return nw.from_native(frame, eager_only=True) if isinstance(origin, nw.DataFrame) else frame

@@ -1,0 +1,124 @@
+"""Identifiers must be there and be different; where they are not, say in which records, never which values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import InputError
+from safeswap.files.columns import distinct_count
+from safeswap.model.microdata import code_column
+from safeswap.model.text import several
+
+_SHOWN = 10
+
+Lines = Callable[[list[int]], list[int]]
+"""Turns record positions into line numbers, where the file has lines."""
+
+
+def check_identifier(
+    column: pa.ChunkedArray,
+    *,
+    name: str,
+    missing: Sequence[str] = (),
+    file: str = "",
+    lines: Lines | None = None,
+) -> None:
+    """Refuse a column that does not tell every record from every other.
+
+    >>> check_identifier(pa.chunked_array([["a", "b"]]), name="id")
+    >>> check_identifier(pa.chunked_array([["a", "b", "a"]]), name="id")
+    Traceback (most recent call last):
+    safeswap.errors.InputError: 2 records share their identifier 'id' with another, the first in records 1, 3
+    """
+    where = {"file": file} if file else {}
+    absent = missing_positions(column, missing)
+    if absent.size:
+        raise InputError(
+            f"{several(absent.size, 'record has', 'records have')} no identifier {name!r}, "
+            f"the first in {positions_told(absent, lines)}",
+            code="missing-identifier",
+            hint="give every record an identifier, or name no identifier column",
+            column=name,
+            **where,
+            **positions_of(absent, lines),
+        )
+    if is_unique(column):
+        return
+    codes = code_column(column).codes
+    counts = np.bincount(codes)
+    shared = np.flatnonzero(counts[codes] > 1)
+    first = np.flatnonzero(codes == codes[shared[0]])
+    raise InputError(
+        f"{several(shared.size, 'record shares its', 'records share their')} identifier {name!r} with another, "
+        f"the first in {positions_told(first, lines)}",
+        code="duplicate-identifier",
+        hint="an identifier must be unique; name another column, or none to know records by their position",
+        column=name,
+        **where,
+        **positions_of(first, lines),
+    )
+
+
+def missing_positions(column: pa.ChunkedArray, codes: Sequence[str] = ()) -> Any:
+    """The positions of the records without an identifier: null, not a number, empty, or a stated missing code."""
+    absent = pc.is_null(column, nan_is_null=True)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = column.cast(kind) if pa.types.is_dictionary(column.type) else column
+        absent = pc.or_(absent, pc.is_in(values, value_set=pa.array(["", *codes], type=kind)))
+    return np.flatnonzero(absent.to_numpy())
+
+
+def is_unique(column: pa.ChunkedArray) -> bool:
+    """Whether no value occurs twice, missing ones left aside; a sorted column, the usual case, is told in one pass.
+
+    >>> is_unique(pa.chunked_array([[3, 1, 2]])), is_unique(pa.chunked_array([["a"], ["a"]]))
+    (True, False)
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if len(column) < 2:
+        return True
+    try:
+        if pc.all(pc.less(column.slice(0, len(column) - 1), column.slice(1))).as_py():
+            return True
+    except pa.ArrowNotImplementedError:  # a type without an order can still be counted
+        pass
+    if pa.types.is_integer(column.type) and not column.null_count:
+        spread = _marked(column.to_numpy())
+        if spread is not None:
+            return spread == len(column)
+    return bool(distinct_count(column) + column.null_count == len(column))
+
+
+def _marked(values: npt.NDArray[np.integer[Any]]) -> int | None:
+    """How many different integers there are, by a mark for each possible one; None where these would be too many.
+
+    A byte per possible value costs a fraction of what a hash table of all identifiers does.
+    """
+    least, most = int(values.min()), int(values.max())
+    if most - least >= 8 * len(values):
+        return None
+    marks = np.zeros(most - least + 1, dtype=np.bool_)
+    marks[values - least] = True
+    return int(np.count_nonzero(marks))
+
+
+def positions_of(positions: Any, lines: Lines | None) -> dict[str, list[int]]:
+    """The first few positions as fields of an error: record numbers from 1, and lines where there are lines."""
+    shown = positions[:_SHOWN].tolist()
+    found = {"records": [position + 1 for position in shown]}
+    return {**found, "lines": lines(shown)} if lines else found
+
+
+def positions_told(positions: Any, lines: Lines | None) -> str:
+    """The first few positions in words."""
+    found = positions_of(positions, lines)
+    numbers = ", ".join(f"{n:,}" for n in found.get("lines", found["records"]))
+    return f"{'lines' if lines else 'records'} {numbers}" + (" …" if positions.size > _SHOWN else "")

@@ -1,0 +1,123 @@
+"""The secret key in a file that only its owner can read.
+
+One line of text: ``safeswap-key-1:`` and the 32 bytes in base64url. Nobody but the owner may have any right to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import stat
+from pathlib import Path
+
+from safeswap.errors import InputError, SpecError
+from safeswap.files.atomic import PRIVATE_FILE, atomic_write
+from safeswap.files.sources import unreadable
+from safeswap.model.key import KEY_BYTES, Key
+
+PREFIX = "safeswap-key-1:"
+_LARGEST = 256
+_LINE = re.compile(re.escape(PREFIX) + r"([A-Za-z0-9_-]{43}=?)\r?\n?", re.ASCII)
+
+
+def write_key(key: Key, path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a key to a new file, readable by its owner only.
+
+    With ``force`` an existing file is replaced. Think twice: without the key that made it, a masked file can never be
+    made again.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "release.key"
+    ...     key = Key.generate()
+    ...     write_key(key, path)
+    ...     read_key(path) == key
+    True
+    """
+    if not key.releasable:
+        raise SpecError(
+            "a key made from a small seed is not written to a file",
+            code="insecure-key",
+            hint="make a key with `safeswap keygen` or Key.generate()",
+        )
+    line = PREFIX + base64.urlsafe_b64encode(key.secret).decode("ascii") + "\n"
+    with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
+        part.write_bytes(line.encode("ascii"))
+
+
+def read_key(path: str | os.PathLike[str]) -> Key:
+    """Read a key; refused if anybody but the owner has rights to the file, or if it is no key file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "open.key"
+    ...     write_key(Key.generate(), path)
+    ...     path.chmod(0o640)
+    ...     read_key(path)
+    Traceback (most recent call last):
+    safeswap.errors.InputError: the key file 'open.key' can be read or written by others
+    """
+    file = Path(path)
+    text = _private_text(file)
+    match = _LINE.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        secret = base64.b64decode(match[1].rstrip("=") + "=", altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raise _malformed(file) from None
+    if len(secret) != KEY_BYTES:
+        raise _malformed(file)
+    return Key(secret)
+
+
+def _private_text(file: Path) -> str:
+    """The text of a regular file that is its owner's alone, checked on the opened file and not on its name."""
+    try:
+        # Not blocking, so that a pipe in its place does not hold us up.
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no key file {file.name!r}",
+            code="missing-file",
+            hint="make one with `safeswap keygen`",
+            file=str(file),
+        ) from None
+    except (OSError, ValueError) as error:
+        raise unreadable(file, error) from None
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise InputError(
+                f"{file.name!r} is not a regular file",
+                code="not-a-file",
+                hint="give the path of a key file",
+                file=str(file),
+            )
+        _refuse_shared(file, facts)
+        return os.read(descriptor, _LARGEST + 1).decode("ascii", errors="replace")
+    except OSError as error:
+        raise unreadable(file, error) from None
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_shared(file: Path, facts: os.stat_result) -> None:
+    if os.name == "posix" and stat.S_IMODE(facts.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InputError(
+            f"the key file {file.name!r} can be read or written by others",
+            code="key-not-private",
+            hint="if it was private all the time, chmod 600 it; otherwise make a new key",
+            file=str(file),
+        )
+
+
+def _malformed(file: Path) -> InputError:
+    return InputError(
+        f"{file.name!r} is not a key file",
+        code="bad-key-file",
+        hint=f"a key file is one line that begins with {PREFIX!r}; make one with `safeswap keygen`",
+        file=str(file),
+    )

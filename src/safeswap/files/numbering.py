@@ -1,0 +1,274 @@
+"""Columns that number persons or households, told by their structure and whatever their name.
+
+Numbers that number something are whole and stand close together, ascend with the rows, or are long and of one length.
+The number of a person is another in (nearly) every record. That of a household repeats, in small groups whose members
+agree in other columns far more than chance allows. Columns that are steps of the number itself, such as an age group
+beside an age, are no such sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.arrays.types import Codes, Flags
+from safeswap.files.columns import distinct_count
+from safeswap.files.identifiers import is_unique
+from safeswap.model.microdata import Coded
+
+# Columns that follow from another column: what all members of a household share, the region of a county.
+#
+# Let a column cut the records into groups. Another column *follows* from it where two records of one group agree far
+# more often than two records of the file: Cohen's kappa, (agreement - chance) / (1 - chance), is close to 1, and
+# there are enough pairs that chance cannot be the reason. If a masking then changes some records of a group only, the
+# others tell what stood there. So the question of a release is which groups agreed before and no longer do.
+#
+# Everything is linear in the records: each record is compared with one representative of its group.
+
+ENOUGH = 20.0
+"""Pairs times the chance to disagree: that many pairs agree by chance with a probability below exp(-20)."""
+
+_RUNS, _RUN = 10, 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How often records of one group agree: ``pairs`` compared, how many agree, and how likely two of the file do."""
+
+    pairs: int
+    agreeing: int
+    chance: float
+
+    @property
+    def kappa(self) -> float:
+        """Agreement beyond chance: 0 is none, 1 is full; 0 too where too few pairs were compared to tell."""
+        if not self.is_enough:
+            return 0.0
+        return (self.agreeing / self.pairs - self.chance) / (1 - self.chance)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether full agreement could not be due to chance."""
+        return self.pairs * (1 - self.chance) >= ENOUGH
+
+
+def agreement(group: Coded, value: Coded) -> Agreement:
+    """Compare each record with a representative of its group; records without a group are passed over.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.microdata import code_column
+    >>> household, region = ([n // 3 for n in range(90)], [n // 3 % 4 for n in range(90)])
+    >>> found = agreement(*(code_column(pa.chunked_array([values])) for values in (household, region)))
+    >>> found.pairs, found.agreeing, round(found.chance, 2), found.kappa
+    (60, 60, 0.25, 1.0)
+    """
+    codes, values = _grouped(group, value)
+    representative, present = _representatives(codes, values, len(group.levels))
+    agreeing = int(np.count_nonzero(representative[codes] == values)) - present
+    counts = np.bincount(values) if len(values) else np.ones(1)
+    chance = float(np.sum((counts / max(len(values), 1)) ** 2))
+    return Agreement(pairs=len(codes) - present, agreeing=agreeing, chance=min(chance, 1.0))
+
+
+def follows(group: Coded, value: Coded, *, kappa: float) -> bool:
+    """Whether a column follows from another."""
+    return agreement(group, value).kappa >= kappa
+
+
+def is_ruled_out(group: Coded, value: Coded, *, kappa: float) -> bool:
+    """Whether a sample of the records is enough to tell that a column does not follow from another."""
+    seen = agreement(group, value)
+    return seen.is_enough and seen.kappa < kappa - 0.1
+
+
+def split_groups(group: Coded, value: Coded) -> Flags:
+    """Per group, whether its records do not all agree; a missing value is one of its own."""
+    codes, values = _grouped(group, value)
+    representative, _ = _representatives(codes, values, len(group.levels))
+    flags = np.zeros(len(group.levels), dtype=np.bool_)
+    flags[codes[representative[codes] != values]] = True
+    return flags
+
+
+def _grouped(group: Coded, value: Coded) -> tuple[Codes, Codes]:
+    codes, values = group.codes, value.codes
+    if not group.has_missing:
+        return codes, values
+    known = codes < len(group.levels)
+    return codes[known], values[known]
+
+
+def _representatives(codes: Codes, values: Codes, groups: int) -> tuple[npt.NDArray[Any], int]:
+    """The value of the last record of each group, and the number of groups that occur."""
+    representative = np.zeros(groups, dtype=values.dtype)
+    representative[codes] = values
+    present = np.zeros(groups, dtype=np.bool_)
+    present[codes] = True
+    return representative, int(np.count_nonzero(present))
+
+
+def sample_rows(records: int) -> npt.NDArray[np.int64]:
+    """Runs of neighbours, since households often stand together; all rows where the file is hardly larger."""
+    if records <= 2 * _RUNS * _RUN:
+        return np.arange(records)
+    starts = np.linspace(0, records - _RUN, _RUNS).astype(np.int64)
+    return (starts[:, None] + np.arange(_RUN)).ravel()
+
+
+FEWEST = 30
+"""Fewer different values number nothing that could not be something else."""
+
+LARGEST_HOUSEHOLD = 10
+"""On average; larger groups are areas, institutions or years."""
+
+MOSTLY_DISTINCT = 0.95
+CONSTANT = 0.95
+
+_CLOSE = 4  # possible numbers for each that occurs
+_LONG = 7  # digits
+_MARKS = 3  # texts such as "NA" among numbers
+_MOST_COLUMNS = 200
+_MOST_SORTED = 100_000
+
+Numbers = npt.NDArray[np.int64]
+
+
+def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.0) -> bool:
+    """Whether a column holds numbers, ``distinct`` of them, that are another in (nearly) every record.
+
+    ``scale`` says how many times as large the file is of which these records are a sample.
+
+    >>> rows = range(100)
+    >>> columns = [1000 + n for n in rows], [n * n * 997 % 10_007 / 7 for n in rows], [n % 20 for n in rows]
+    >>> [numbers_persons(pa.chunked_array([values]), distinct=len(set(values))) for values in columns]
+    [True, False, False]
+    """
+    known = len(column) - column.null_count
+    if distinct < max(FEWEST, MOSTLY_DISTINCT * known):
+        return False
+    numbers = _whole_numbers(_plain(column).drop_null())
+    return numbers is not None and (_are_close(numbers, distinct * scale) or _ascend(numbers))
+
+
+def counts_records(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds each of as many successive whole numbers as there are records, in any order.
+
+    >>> counts_records(pa.chunked_array([["p3", "p1", "p2"]])), counts_records(pa.chunked_array([[1, 2, 4]]))
+    (True, False)
+    """
+    if column.null_count or len(column) < 2:
+        return False
+    values = _plain(column)
+    if not pa.types.is_integer(values.type):
+        found = _whole_numbers(values)
+        if found is None:
+            return False
+        values = pa.chunked_array([pa.array(found)])
+    ends = pc.min_max(values).as_py()
+    return bool(ends["max"] - ends["min"] + 1 == len(column)) and is_unique(values)
+
+
+def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: float = 1.0) -> bool:
+    """Whether a column holds numbers that repeat in small groups, within which several others are constant.
+
+    One other is enough where equal numbers stand together in the file.
+
+    >>> from safeswap.model.microdata import code_column
+    >>> values = [n // 3 for n in range(300)], [n // 3 * 7 % 4 for n in range(300)], [n % 5 for n in range(300)]
+    >>> household, region, age = (code_column(pa.chunked_array([each])) for each in values)
+    >>> numbers_households(household, {"region": region, "age": age}), numbers_households(age, {"region": region})
+    (True, False)
+    """
+    distinct, records = len(coded.levels), len(_known(coded))
+    repeats = distinct < MOSTLY_DISTINCT * records
+    if not (distinct >= FEWEST and repeats and records <= LARGEST_HOUSEHOLD * distinct):
+        return False
+    numbers = _whole_numbers(pa.chunked_array([coded.levels]))
+    if numbers is None or not (_are_close(numbers, distinct * scale) or _ascend(numbers[_known(coded)])):
+        return False
+    needed = 1 if _stands_together(coded) else 2
+    for other in list(others.values())[:_MOST_COLUMNS]:
+        if follows(coded, other, kappa=CONSTANT) and not _is_step_of(numbers, coded, other):
+            needed -= 1
+            if not needed:
+                return True
+    return False
+
+
+def _known(coded: Coded) -> npt.NDArray[np.unsignedinteger]:
+    return coded.codes[coded.codes < len(coded.levels)] if coded.has_missing else coded.codes
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _are_close(numbers: Numbers, distinct: float) -> bool:
+    """Whether hardly more numbers are possible than occur, or all are long and of one length."""
+    least, most = int(numbers.min()), int(numbers.max())
+    return least >= 0 and (most - least < _CLOSE * distinct or len(str(least)) == len(str(most)) >= _LONG)
+
+
+def _ascend(numbers: Numbers) -> bool:
+    return bool(numbers[0] >= 0 and (numbers[1:] >= numbers[:-1]).all())
+
+
+def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
+    """The values as whole numbers, of texts the digits; None where they are none, or where two texts become one."""
+    kind = values.type
+    try:
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            numbers = values.cast(pa.int64())  # refuses fractions
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            numbers = _of_texts(values)
+        else:
+            return None
+    except pa.ArrowInvalid:
+        return None
+    if not len(numbers) or numbers.null_count == len(numbers):
+        return None
+    found: Numbers = numbers.fill_null(pc.min(numbers)).to_numpy()
+    return found
+
+
+def _of_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts as numbers where they are numbers, else the digits in them; of a mark without any digit, no number."""
+    digits = pc.replace_substring_regex(levels, r"[^0-9]", "")
+    if distinct_count(digits) < distinct_count(levels):
+        raise pa.ArrowInvalid("two texts have the same digits")
+    marks = pc.equal(digits, "")
+    if (pc.sum(marks).as_py() or 0) > _MARKS:
+        raise pa.ArrowInvalid("no numbers")
+    texts = pc.if_else(marks, None, levels)
+    try:
+        quantities = texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return pc.if_else(marks, None, digits).cast(pa.int64())
+    return pc.if_else(marks, None, digits if _are_digits(texts) else quantities).cast(pa.int64())
+
+
+def _are_digits(texts: pa.ChunkedArray) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, "^[0-9]+$")).as_py())
+
+
+def _stands_together(coded: Coded) -> bool:
+    """Whether the records of each value follow on one another."""
+    codes = _known(coded)
+    return 1 + int(np.count_nonzero(codes[1:] != codes[:-1])) == len(coded.levels)
+
+
+def _is_step_of(numbers: Numbers, coded: Coded, other: Coded) -> bool:
+    """Whether a column changes much more rarely along the numbers than it would in random order."""
+    value = np.zeros(coded.cardinality, dtype=other.codes.dtype)
+    value[coded.codes] = other.codes
+    some = slice(None, None, 1 + len(numbers) // _MOST_SORTED)
+    along = value[: len(numbers)][some][np.argsort(numbers[some])]
+    shares = np.bincount(along) / len(along)
+    expected = len(along) * (1 - float(np.sum(shares**2)))
+    return int(np.count_nonzero(along[1:] != along[:-1])) < expected / 4

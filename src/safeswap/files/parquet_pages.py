@@ -1,0 +1,227 @@
+"""The pages of a Parquet file, by their headers: how much they would take once decoded, before anything is.
+
+A few kilobytes can stand for terabytes: a dictionary with one long text and a run that names it a million times, a page
+of zeros that compresses a thousandfold, texts that each repeat the one before. What the footer says of all this can be
+untrue, so the headers of the pages are read as well, and only where they leave room for doubt the dictionary itself.
+
+Claim: a column of texts takes at most, besides its pages, (values that refer to the dictionary) × (longest entry). The
+longest entry is at most what the dictionary page holds besides the lengths of its entries, four bytes each.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from safeswap.files.sources import Limits
+from safeswap.files.splice import Struct, parse_first
+
+_DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
+_DICTIONARY_CODES = frozenset({2, 8})  # PLAIN_DICTIONARY, RLE_DICTIONARY
+_FRONT_CODED = 7  # DELTA_BYTE_ARRAY: each text begins as the one before
+WIDTH = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+_OFFSET = 4  # bytes by which Arrow finds a text
+_TEXTS = "BYTE_ARRAY"
+_HEADER_SIZES = (2**9, 2**14, 2**20)  # bytes to be looked at for one header; the bounds in it may be long
+_MOST_A_BYTE = 1000  # decoded bytes for each byte of the file, above the limit, before a file counts as a bomb
+_BATCH_BYTES = 2**26
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page as its header states it; ``entries`` of a dictionary, ``values`` of a page of data."""
+
+    start: int
+    stored: int
+    size: int
+    entries: int = 0
+    values: int = 0
+    encoding: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A column of one row group: its name, physical type, width of a value, and pages."""
+
+    name: str
+    kind: str
+    width: int
+    codec: str
+    pages: tuple[Page, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pages, decompressed."""
+        return sum(page.size for page in self.pages)
+
+    @property
+    def values(self) -> int:
+        """Values of all pages, missing ones included."""
+        return sum(page.values for page in self.pages)
+
+    @property
+    def referring(self) -> int:
+        """Values that are entries of the dictionary."""
+        return sum(page.values for page in self.pages if page.encoding in _DICTIONARY_CODES)
+
+    @property
+    def dictionary(self) -> Page | None:
+        """The page of the dictionary."""
+        return next((page for page in self.pages if page.entries), None)
+
+    @property
+    def bare(self) -> int:
+        """Bytes in memory, at most, texts of the dictionary counted once."""
+        return self.width * self.values + (self.size if self.kind == _TEXTS else self.values // 8 + 64)
+
+
+def check_pages(
+    path: Path, footer: Any, *, limits: Limits, dictionaries: frozenset[str], in_memory: bool = True
+) -> None:
+    """Refuse a file that would take more than the limits allow.
+
+    ``dictionaries`` are the columns that stay dictionaries in memory. Written out later they take what their texts
+    take: they may exceed the limit as far as the file itself is large. So may a file that is read in parts.
+    """
+    chunks, texts = measure(path, footer, limits=limits)
+    bare = sum(chunk.bare for chunk in chunks)
+    dense = sum(more for chunk, more in zip(chunks, texts, strict=True) if chunk.name not in dictionaries)
+    if in_memory:
+        limits.check(file=str(path), decoded_bytes=bare + dense)
+    if bare + sum(texts) > _MOST_A_BYTE * path.stat().st_size:
+        limits.check(file=str(path), decoded_bytes=bare + sum(texts))
+    if in_memory:
+        _count_front_coded(path, chunks, limits)
+
+
+def measure(path: Path, footer: Any, *, limits: Limits) -> tuple[list[Chunk], list[int]]:
+    """The columns of each row group, and the bytes that each takes, at most, for repeated texts of its dictionary."""
+    with path.open("rb") as file:
+        chunks = list(_chunks(file, footer))
+        return chunks, [_texts(file, chunk, limits) for chunk in chunks]
+
+
+def _chunks(file: IO[bytes], footer: Any) -> Iterator[Chunk]:
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        for position in range(footer.num_columns):
+            stated, column = row_group.column(position), footer.schema.column(position)
+            width = column.length if stated.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0
+            pages = tuple(_pages(file, stated))
+            if sum(page.size for page in pages) > stated.total_uncompressed_size:
+                raise ValueError("the pages are larger than the footer says")
+            yield Chunk(
+                name=stated.path_in_schema,
+                kind=stated.physical_type,
+                width=width or WIDTH.get(stated.physical_type, _OFFSET),
+                codec=stated.compression,
+                pages=pages,
+            )
+
+
+def _pages(file: IO[bytes], stated: Any) -> Iterator[Page]:
+    at, values = stated.data_page_offset, 0
+    if stated.has_dictionary_page and stated.dictionary_page_offset:
+        at = min(at, stated.dictionary_page_offset)
+    end = at + stated.total_compressed_size
+    while at < end and values < stated.num_values:
+        page = _page(file, at)
+        values += page.values
+        at = page.start + page.stored
+        yield page
+    if values > stated.num_values:
+        raise ValueError("the pages hold more values than the footer says")
+
+
+def _page(file: IO[bytes], at: int) -> Page:
+    header, length = _header(file, at)
+    size, stored = _number(header, 2), _number(header, 3)
+    if size < 0 or stored < 0:
+        raise ValueError("a page has a negative size")
+    place = {"start": at + length, "stored": stored, "size": size}
+    kind = _number(header, 1)
+    if kind == _DICTIONARY:
+        return Page(**place, entries=_number(_part(header, 7), 1))
+    if kind in {_DATA, _DATA_2}:
+        facts = _part(header, 5 if kind == _DATA else 8)
+        return Page(**place, values=_number(facts, 1), encoding=_number(facts, 2 if kind == _DATA else 4))
+    return Page(**place)
+
+
+def _header(file: IO[bytes], at: int) -> tuple[Struct, int]:
+    for size in _HEADER_SIZES:
+        file.seek(at)
+        content = file.read(size)
+        try:
+            return parse_first(content)
+        except ValueError:
+            if len(content) < size:
+                break
+    raise ValueError("a page has no header")
+
+
+def _number(tree: Struct, field: int) -> int:
+    value = tree.get(field, (0, None))[1]
+    if not isinstance(value, int):
+        raise ValueError("a number is missing from the header of a page")
+    return value
+
+
+def _part(tree: Struct, field: int) -> Struct:
+    value = tree.get(field, (0, None))[1]
+    if not isinstance(value, dict):
+        raise ValueError("a part is missing from the header of a page")
+    return value
+
+
+def _texts(file: IO[bytes], chunk: Chunk, limits: Limits) -> int:
+    """Bytes that a column takes, at most, for texts of the dictionary where they belong."""
+    page = chunk.dictionary
+    if page is None or chunk.kind != _TEXTS:
+        return 0
+    longest = max(0, page.size - 4 * page.entries)
+    if longest * chunk.referring > limits.max_decoded_bytes // _MOST_A_BYTE:
+        longest = _longest(file, page, chunk.codec)
+    return longest * chunk.referring
+
+
+def _longest(file: IO[bytes], page: Page, codec: str) -> int:
+    """The length of the longest entry of a dictionary."""
+    file.seek(page.start)
+    stored = file.read(page.stored)
+    content = stored if codec == "UNCOMPRESSED" else _decompressed(stored, page.size, codec)
+    at = longest = 0
+    for _ in range(page.entries):
+        if at + 4 > len(content):
+            raise ValueError("a dictionary is cut short")
+        (length,) = struct.unpack_from("<I", content, at)
+        longest, at = max(longest, length), at + 4 + length
+    return longest
+
+
+def _decompressed(stored: bytes, size: int, codec: str) -> bytes:
+    name = {"LZ4": "lz4_raw"}.get(codec, codec.lower())
+    return bytes(pa.decompress(stored, decompressed_size=size, codec=name, asbytes=True))
+
+
+def _count_front_coded(path: Path, chunks: list[Chunk], limits: Limits) -> None:
+    """Decode texts that repeat the ones before them a few at a time, and refuse them once they are too many.
+
+    Nothing but decoding tells how long they are.
+    """
+    from pyarrow import parquet
+
+    found = [(chunk.name, page) for chunk in chunks for page in chunk.pages if page.encoding == _FRONT_CODED]
+    if sum(page.size * page.values for _, page in found) <= limits.max_decoded_bytes:
+        return
+    rows = max(1, _BATCH_BYTES // max(page.size for _, page in found))
+    counted = 0
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=sorted({name for name, _ in found}), use_threads=False):
+            counted += batch.nbytes
+            limits.check(file=str(path), decoded_bytes=counted)

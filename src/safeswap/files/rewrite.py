@@ -1,0 +1,157 @@
+"""Parquet files written anew with some columns replaced, row group by row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from safeswap.files.parquet import ParquetFiles, Part, part_batches
+from safeswap.files.sources import Format, corrupt
+from safeswap.files.splice import CannotSplice, same_chunks, splice
+
+_CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
+
+
+class Replacing(Protocol):
+    """What gives the new columns, asked for in the order of the records."""
+
+    def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
+        """The new values of the records from ``start`` up to ``stop``."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A file that was written: where it came from, and whether its other columns were copied as they stood."""
+
+    part: Part
+    path: Path
+    copied: bool
+
+
+def rewrite(
+    files: ParquetFiles, target: Path, *, names: Sequence[str], replacing: Replacing, work: Path
+) -> tuple[Written, ...]:
+    """Write all files with the columns ``names`` replaced; ``work`` is a directory for what is needed in between.
+
+    ``target`` is a file where a file was given; where a directory was given it is an existing one, and files in it get
+    the names they had.
+    """
+    written = []
+    start = 0
+    for part in files.parts:
+        path = target / part.path.relative_to(files.root) if files.is_directory else target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = work / "replaced.parquet"
+        _write_replaced(files, part, fresh, names=names, replacing=replacing, start=start)
+        copied = _put_together(files, part, fresh, path, names)
+        written.append(Written(part=part, path=path, copied=copied))
+        fresh.unlink()
+        start += part.records
+    return tuple(written)
+
+
+def unchanged(files: ParquetFiles, written: Sequence[Written], names: Sequence[str]) -> list[str]:
+    """The columns among ``names`` that the written files do not hold as the source does, as read from disk again."""
+    wrong: list[str] = []
+    for each in written:
+        left = [name for name in names if name not in wrong]
+        if each.copied and same_chunks(each.part.path, each.path, left):
+            continue
+        wrong += [name for name in left if not _same_values(files, each, name)]
+    return wrong
+
+
+def _write_replaced(
+    files: ParquetFiles, part: Part, path: Path, *, names: Sequence[str], replacing: Replacing, start: int
+) -> None:
+    from pyarrow import parquet
+
+    fields = [files.schema.field(name) for name in names]
+    writer = None
+    for rows in part.groups or (0,):
+        columns = replacing.columns(start, start + rows)
+        # As the values come, be it as codes with a dictionary: it is the same column in the file.
+        kinds = [columns[name].type for name in names]
+        schema = pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)])
+        table = pa.table([columns[name] for name in names], schema=schema)
+        if writer is None:
+            writer = parquet.ParquetWriter(path, schema, compression=_codecs(part, names))
+        writer.write_table(table.cast(writer.schema), row_group_size=max(rows, 1))
+        start += rows
+    assert writer is not None  # noqa: S101  (there is a turn even for a file without row groups)
+    writer.close()
+
+
+def _codecs(part: Part, names: Sequence[str]) -> dict[str, str]:
+    """The compression of each column, as the source has it."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(part.path) as file:
+        footer = file.metadata
+        if not footer.num_row_groups:
+            return dict.fromkeys(names, "snappy")
+        chunks = [footer.row_group(0).column(number) for number in range(footer.num_columns)]
+    return {c.path_in_schema: _CODECS.get(c.compression, "snappy") for c in chunks if c.path_in_schema in names}
+
+
+def _put_together(files: ParquetFiles, part: Part, fresh: Path, path: Path, names: Sequence[str]) -> bool:
+    try:
+        splice(part.path, fresh, path, frozenset(names))
+    except CannotSplice:
+        _encode_all(files, part, fresh, path, names)
+        return False
+    except ValueError:
+        raise corrupt(part.path, Format.PARQUET) from None
+    return True
+
+
+def _encode_all(files: ParquetFiles, part: Part, fresh: Path, path: Path, names: Sequence[str]) -> None:
+    """Decode and encode every column: for files whose chunks cannot be copied."""
+    from pyarrow import parquet
+
+    with (
+        parquet.ParquetFile(part.path) as old,
+        parquet.ParquetFile(fresh) as new,
+        parquet.ParquetWriter(path, files.schema) as writer,
+    ):
+        for group, rows in enumerate(part.groups):
+            if not rows:
+                continue
+            table = old.read_row_group(group)
+            replaced = new.read_row_group(_filled_before(part, group))
+            for name in names:
+                place = table.column_names.index(name)
+                kind = files.schema.field(name)
+                table = table.set_column(place, kind, _as_type(replaced.column(name), kind.type))
+            writer.write_table(table.cast(files.schema), row_group_size=rows)
+
+
+def _filled_before(part: Part, group: int) -> int:
+    # A row group without rows is not written, so the ones behind it move up.
+    return sum(rows > 0 for rows in part.groups[:group])
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type) and column.type != kind:
+        column = column.cast(column.type.value_type)
+    return column.cast(kind)
+
+
+def _same_values(files: ParquetFiles, each: Written, name: str) -> bool:
+    from safeswap.model.columns import aligned_columns, different
+
+    other = Part(path=each.path, groups=each.part.groups, stamp=each.part.stamp)
+    before, after = (_arrays(part, name) for part in (each.part, other))
+    for first, second in zip(before, after, strict=True):
+        if len(first) != len(second) or different(*aligned_columns(first, second)).any():
+            return False
+    return True
+
+
+def _arrays(part: Part, name: str) -> Iterator[Any]:
+    return (pa.chunked_array([batch.column(0)]) for batch in part_batches(part, [name], dictionaries=[]))

@@ -1,0 +1,134 @@
+"""Tables to files: complete or not at all, and the same when they are read again."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from safeswap.errors import OutputError
+from safeswap.files.atomic import PRIVATE_FILE, atomic_write
+from safeswap.files.columns import refuse_nul, without_unused_levels
+from safeswap.files.dialect import default_delimiter
+from safeswap.model.microdata import Microdata
+
+
+class Result(Protocol):
+    """What a method returns, as far as a writer needs to know: the data, and nothing of how they came about."""
+
+    @property
+    def data(self) -> Microdata:
+        """The masked microdata."""
+
+
+Writable: TypeAlias = pa.Table | Microdata | Result
+_PLAIN_NAME = re.compile(r"[^\W_][\w.\- ]*", re.ASCII)
+
+
+def as_table(data: Writable) -> pa.Table:
+    """The Arrow table of whatever holds one."""
+    if isinstance(data, pa.Table):
+        return data
+    return data.table if isinstance(data, Microdata) else data.data.table
+
+
+def write_csv(
+    data: Writable,
+    path: str | os.PathLike[str],
+    *,
+    delimiter: str = ",",
+    force: bool = False,
+    mode: int = PRIVATE_FILE,
+) -> None:
+    """Write UTF-8 text with a header line. Fields are quoted where they must be.
+
+    A missing value is an empty field, an empty text is ``""``: ``read`` tells them apart. Text columns come back
+    exactly; numbers are written so that they parse to the same number.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "toy.csv"
+    ...     write_csv(pa.table({"id": ["007", "8"], "Sex": ["", None]}), path)
+    ...     path.read_text()
+    'id,Sex\\n007,""\\n8,\\n'
+    """
+    import polars as pl
+
+    table = as_table(data)
+    if table.num_columns == 1:
+        delimiter = default_delimiter(Path(path))  # parts nothing, but must be the one that is assumed on reading
+    frame = pl.DataFrame(pl.from_arrow(_writable_as_text(table)))
+    with atomic_write(path, force=force, mode=mode) as part, part.open("wb") as file:
+        file.write((delimiter.join(_header_field(name) for name in table.column_names) + "\n").encode())
+        frame.write_csv(file, include_header=False, separator=delimiter)
+
+
+def write_parquet(
+    data: Writable,
+    path: str | os.PathLike[str],
+    *,
+    compression: str = "snappy",
+    force: bool = False,
+    mode: int = PRIVATE_FILE,
+) -> None:
+    """Write Parquet that holds the values and their types, and nothing of where they came from.
+
+    >>> import tempfile, pathlib, pyarrow.parquet
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "toy.parquet"
+    ...     write_parquet(pa.table({"a": [1, 2]}, metadata={"index": "secret"}), path)
+    ...     b"secret" in path.read_bytes(), pyarrow.parquet.read_table(path).to_pydict()
+    (False, {'a': [1, 2]})
+    """
+    from pyarrow import parquet
+
+    table = without_unused_levels(as_table(data)).replace_schema_metadata(None)
+    with atomic_write(path, force=force, mode=mode) as part:
+        parquet.write_table(table, part, compression=compression)
+
+
+def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> None:
+    """Write in the format that the suffix names: csv, tsv, parquet, dta, sav or zsav."""
+    from safeswap.files.labelled import write_dta, write_sav
+
+    suffix = Path(path).suffix.lower()
+    writers: dict[str, Any] = {
+        ".csv": write_csv,
+        ".tsv": write_csv,
+        ".parquet": write_parquet,
+        ".dta": write_dta,
+        ".sav": write_sav,
+        ".zsav": write_sav,
+    }
+    if suffix not in writers:
+        raise OutputError(
+            "the file's suffix names no format that can be written",
+            code="unknown-format",
+            hint="use one of " + ", ".join(writers),
+            file=os.fspath(path),
+        )
+    options = {"delimiter": "\t"} if suffix == ".tsv" else {}
+    writers[suffix](data, path, force=force, mode=mode, **options)
+
+
+def _header_field(name: str) -> str:
+    # Anything unusual is quoted, so that a header is never mistaken for one of another dialect.
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def _writable_as_text(table: pa.Table) -> pa.Table:
+    """Bytes have no place in a text file."""
+    for field in table.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+            raise OutputError(
+                f"column {field.name!r} holds bytes, which a CSV file cannot",
+                code="not-representable",
+                hint="write Parquet instead",
+                column=field.name,
+            )
+    refuse_nul(table)
+    return table

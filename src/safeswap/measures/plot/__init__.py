@@ -1,0 +1,1 @@
+"""The confidentiality plot: perturbation and neighbours of every record."""

@@ -1,0 +1,225 @@
+"""The confidentiality plot of categorical keys: the frequency of a record's keys against what it lost.
+
+The risk of a record is 1/F, with F the number of units of the population that share the combination of keys which the
+release shows of it (Seri; Franconi & Polettini 2004). F is counted in a population file, or else in the original file:
+as the sum of its survey weights, as its frequency over the sampling fraction, or as its frequency itself. The file that
+is counted goes through the recoding that the release went through. A value that the release has suppressed tells
+nothing: it agrees with every value. Loss is the weighted share of keys whose value was recoded or suppressed. The
+policy is the vertical line F = k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays import cells
+from safeswap.arrays.types import Floats, Int64s
+from safeswap.errors import InputError, SpecError
+from safeswap.measures.plot.numeric_keys import check_request
+from safeswap.measures.plot.record_match import match_rows, record_labels
+from safeswap.measures.plot.values import ConfidentialityPlot, Policy
+from safeswap.model.checked import checked
+from safeswap.model.columns import missing_codes, numbers
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import level_texts
+from safeswap.model.text import several
+
+# A categorical key in several files, coded alike; the file that is counted is recoded as the release was.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coded:
+    """One key in two files: codes from 0, −1 for a missing value; and whether the release changed it."""
+
+    released: Int64s
+    counted: Int64s
+    changed: npt.NDArray[np.bool_]
+    levels: int
+    note: str = ""
+
+
+def coded_alike(original: Microdata, released: Microdata, counted: Microdata, name: str, rows: Int64s) -> Coded:
+    """The key in the released file and in the one that is counted; ``rows`` are the originals of the released records.
+
+    Where every value of the original became one value of the release, that is a recoding, and the file that is counted
+    goes through it. A value that no record of the original has stays what it is.
+    """
+    before, after, there = (_texts(data, name) for data in (original, released, counted))
+    levels = {text: number for number, text in enumerate(dict.fromkeys((*after[0], *before[0], *there[0])))}
+    then, now, people = _lookup(before, levels)[rows], _lookup(after, levels), _lookup(there, levels)
+    recoding = _recoding(then, now, len(levels))
+    if recoding is not None:
+        people = np.where(people >= 0, recoding[people], -1)
+    note = "" if recoding is None or counted is original else f"{name} of the population is recoded as in the release."
+    return Coded(released=now, counted=people, changed=then != now, levels=len(levels), note=note)
+
+
+def _texts(data: Microdata, name: str) -> tuple[list[str], Int64s]:
+    """The levels as text, and each record's level, −1 where it is missing."""
+    coded = data.coded(name)
+    codes = np.where(missing_codes(data, name)[coded.codes], -1, coded.codes.astype(np.int64))
+    return level_texts(coded.levels), codes
+
+
+def _lookup(side: tuple[list[str], Int64s], levels: dict[str, int]) -> Int64s:
+    texts, codes = side
+    table = np.array([*(levels.get(text, -1) for text in texts), -1], dtype=np.int64)
+    return np.asarray(table[codes])
+
+
+def _recoding(then: Int64s, now: Int64s, levels: int) -> Int64s | None:
+    """What each level became, where each became one thing and some became another than they were."""
+    seen = (then >= 0) & (now >= 0)
+    pairs = np.unique(np.stack([then[seen], now[seen]], axis=1), axis=0)
+    if len(np.unique(pairs[:, 0])) < len(pairs) or (pairs[:, 0] == pairs[:, 1]).all():
+        return None
+    recoding = np.arange(levels, dtype=np.int64)
+    recoding[pairs[:, 0]] = pairs[:, 1]
+    return recoding
+
+
+@checked
+def frequency_plot(
+    original: Microdata,
+    released: Microdata,
+    keys: Sequence[str],
+    *,
+    population: Microdata | None = None,
+    weight: str | None = None,
+    sampling_fraction: float | None = None,
+    importance: Mapping[str, float] | None = None,
+    k: float = 3.0,
+) -> ConfidentialityPlot:
+    """Place every released record by the frequency of its keys; give at most one source of F.
+
+    ``importance`` weighs the keys in the information loss, 1 each if not stated. ``weight`` names the survey weight in
+    the original file.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Status")))
+    >>> before = Microdata(pa.table({"Sex": ["f", "f", "m"], "Status": ["single", "widow", "single"]}), schema)
+    >>> after = Microdata(pa.table({"Sex": ["f", "f", "m"], "Status": ["single", None, "single"]}), schema)
+    >>> plot = frequency_plot(before, after, ["Sex", "Status"], k=2)
+    >>> plot.across.tolist(), plot.perturbation.tolist(), plot.unsafe.tolist()
+    ([1.0, 2.0, 1.0], [0.0, 0.5, 0.0], [True, False, True])
+    """
+    asked = check_request(keys, alpha=0.5, scale="linear", distance="relative")
+    for name in asked:
+        _check_categorical(original, name)
+    if sum(source is not None for source in (population, weight, sampling_fraction)) > 1:
+        raise SpecError(
+            "give one source of the frequencies",
+            code="bad-frequency",
+            hint="a population file, or a weight, or a sampling fraction",
+        )
+    rows, how = match_rows(released, original)
+    if (rows < 0).any():
+        raise InputError(
+            several(int(np.count_nonzero(rows < 0)), "released record is", "released records are")
+            + " not in the original file",
+            code="identifiers-differ",
+            hint="give the original file of this release",
+        )
+    counted = original if population is None else population
+    columns = [coded_alike(original, released, counted, name, rows) for name in asked]
+    frequencies = _counted(columns, None if weight is None else _weights(original, weight))
+    source = "population" if population is not None else "weights" if weight else "sample"
+    if sampling_fraction is not None:
+        frequencies, source = frequencies / _fraction(sampling_fraction), "estimate"
+    number, strangers = len(released), int(np.count_nonzero(frequencies == 0))
+    notes = [how, *(column.note for column in columns if column.note)]
+    if strangers:
+        notes.append(f"{several(strangers, 'record shows', 'records show')} a combination of keys that nobody has.")
+    return ConfidentialityPlot(
+        kind="categorical",
+        keys=asked,
+        across=frequencies,
+        perturbation=_loss(columns, [(importance or {}).get(name, 1.0) for name in asked]),
+        nearest_true=np.zeros(number, dtype=np.bool_),
+        ties=np.zeros(number, dtype=np.int64),
+        within=np.zeros(number, dtype=np.bool_),
+        labels=record_labels(released),
+        policy=Policy(r=None, k=k),
+        settings={"frequency": source},
+        notes=tuple(notes),
+    )
+
+
+def _check_categorical(data: Microdata, name: str) -> None:
+    kind = data.schema[name].kind
+    if not kind.is_categorical:
+        raise SpecError(
+            f"{name!r} is {kind.value}, and frequencies need categorical keys",
+            code="key-not-categorical",
+            hint="describe it as nominal or ordinal, or plot numeric keys by distances",
+            attribute=name,
+        )
+
+
+def _weights(data: Microdata, name: str) -> Floats:
+    values = numbers(data, name)
+    bad = int(np.count_nonzero(~(values >= 0)))
+    if bad:
+        raise InputError(
+            f"the weight {name!r} is missing or negative in {several(bad, 'record')}",
+            code="bad-weight",
+            hint="name the survey weight, complete and not negative",
+            column=name,
+        )
+    return values
+
+
+def _fraction(share: float) -> float:
+    if not 0 < share <= 1:
+        raise SpecError(
+            "the sampling fraction lies above 0 and is at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
+        )
+    return share
+
+
+def _counted(columns: list[Coded], weights: Floats | None) -> Floats:
+    """For each released record how many records (or how much weight) of the other file agree with what it shows.
+
+    Records that show the same keys are counted together: over those keys alone, so that a suppressed one agrees with
+    every value.
+    """
+    shown = np.stack([column.released >= 0 for column in columns], axis=1)
+    patterns, which = np.unique(shown, axis=0, return_inverse=True)
+    found = np.empty(len(shown))
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(which.ravel() == number)
+        chosen = [column for column, is_shown in zip(columns, pattern, strict=True) if is_shown]
+        if chosen:
+            found[rows] = _agreeing(chosen, rows, weights)
+        else:
+            found[rows] = len(columns[0].counted) if weights is None else weights.sum()
+    return found
+
+
+def _agreeing(columns: list[Coded], rows: Int64s, weights: Floats | None) -> Floats:
+    """Counts over the cells of some keys; in the file that is counted, missing is a value that agrees with none."""
+    both = []
+    for column in columns:
+        counted = np.where(column.counted < 0, column.levels, column.counted)
+        both.append(np.concatenate([column.released[rows], counted]).astype(np.uint64))
+    packed, _ = cells.pack(both, [column.levels + 1 for column in columns])
+    _, inverse = np.unique(packed, return_inverse=True)
+    totals = np.bincount(inverse[len(rows) :], weights=weights, minlength=int(inverse.max()) + 1)
+    return np.asarray(totals[inverse[: len(rows)]], dtype=np.float64)
+
+
+def _loss(columns: list[Coded], importance: list[float]) -> Floats:
+    weights = np.array(importance, dtype=np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise SpecError(
+            "the importance of a key is a number of at least 0, and not 0 for all",
+            code="bad-importance",
+            hint='importance={"Age": 2.0}',
+        )
+    changed = np.stack([column.changed for column in columns], axis=1)
+    return np.asarray(changed @ weights / weights.sum())

@@ -1,0 +1,431 @@
+"""The confidentiality plot of numeric keys: perturbation and neighbours of every released record.
+
+Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Readings:
+
+- δ is the α-quantile of z over all pairs that do not belong together, between order statistics by a straight line.
+  Up to 20,000 records all pairs are looked at; above, a sample of them drawn by a key, with its standard error.
+- A neighbour has z < δ. A released zero vector has the zero vectors of the archive as neighbours, and no others.
+- From a zero vector any change is an infinite perturbation, no change is none.
+- A record that lacks a key value has no place in the plot; one that lacks it in the archive is nobody's neighbour.
+- With the standardised and the Mahalanobis distance, perturbation and z are both ‖y − x‖ in standard deviations of the
+  archive: a quotient of such distances would depend on where zero lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.arrays import kd_tree, keyed, moments, order
+from safeswap.arrays.types import Floats, Rows
+from safeswap.engines.identity import record_identity
+from safeswap.errors import InputError, SpecError
+from safeswap.measures.plot import neighbours
+from safeswap.measures.plot import neighbours as pair_distances
+from safeswap.measures.plot.record_match import match_rows, record_labels
+from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy
+from safeswap.model.checked import checked
+from safeswap.model.microdata import Microdata
+from safeswap.model.numeric_column import finite_numbers
+from safeswap.model.schema import Kind
+from safeswap.model.text import several
+
+# Numeric key variables as points: parsed, on the scale and in the metric in which an intruder would compare them.
+
+Scale = Literal["log", "asinh", "linear"]
+Distance = Literal["relative", "standardised", "mahalanobis"]
+
+SCALES: tuple[Scale, ...] = ("log", "asinh", "linear")
+DISTANCES: tuple[Distance, ...] = ("relative", "standardised", "mahalanobis")
+
+
+def check_numeric(data: Microdata, keys: tuple[str, ...]) -> None:
+    """Refuse keys that are described as something else than numbers; the original's description counts."""
+    for name in keys:
+        kind = data.schema[name].kind
+        if kind not in (Kind.NUMERIC, Kind.WEIGHT):
+            raise SpecError(
+                f"{name!r} is {kind.value}, and distances need numeric keys",
+                code="key-not-numeric",
+                hint="describe it as numeric, or plot categorical keys by their frequency",
+                attribute=name,
+            )
+
+
+def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: str) -> Floats:
+    """One line per record, one column per key; a missing value is not a number.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
+    >>> data = Microdata(pa.table({"turnover": [1.0, None]}), schema)
+    >>> key_values(data, ("turnover",), scale="log", file="original").tolist()
+    [[0.0], [nan]]
+    """
+    columns = [_scaled(finite_numbers(data, name), name, scale, file) for name in keys]
+    return np.stack(columns, axis=1) if columns else np.empty((len(data), 0))
+
+
+def _scaled(values: Floats, name: str, scale: Scale, file: str) -> Floats:
+    if scale != "log":
+        return values if scale == "linear" else np.arcsinh(values)
+    beyond = int(np.count_nonzero(values <= 0))
+    if beyond:
+        raise SpecError(
+            f"{name!r} has no logarithm in {several(beyond, 'record')} of the {file} file",
+            code="no-logarithm",
+            hint='scale="asinh", which is like a logarithm and takes every number; or scale="linear"',
+            attribute=name,
+            records=beyond,
+        )
+    return np.log(values)
+
+
+def metric(archive: Floats, distance: Distance, keys: tuple[str, ...]) -> Floats:
+    """The matrix by which points are multiplied so that Euclid's distance between them is the one asked for.
+
+    >>> metric(np.array([[1.0], [3.0], [5.0]]), "standardised", ("turnover",)).tolist()
+    [[0.5]]
+    """
+    sides = archive.shape[1]
+    if distance == "relative":
+        return np.eye(sides)
+    known = archive[~np.isnan(archive).any(axis=1)]
+    covariance = moments.covariance(known)
+    variances = np.diag(covariance)
+    if not (variances > 0).all():
+        raise SpecError(
+            f"{keys[int(np.argmin(variances))]!r} does not vary in the archive and has no standard deviation",
+            code="constant-key",
+            hint='leave it out, or use distance="relative"',
+        )
+    inverse = np.diag(1.0 / np.sqrt(variances))
+    if distance == "standardised":
+        return np.asarray(inverse)
+    values, vectors = np.linalg.eigh(inverse @ covariance @ inverse)
+    if values[0] < 1e-12 * sides:
+        raise SpecError(
+            "one of the keys follows from the others: there is no Mahalanobis distance",
+            code="singular-keys",
+            hint='leave out a key, or use distance="standardised"',
+        )
+    return np.asarray(inverse @ (vectors / np.sqrt(values)) @ vectors.T)
+
+
+# Linkage by ranks: the largest units are found by their place in the order, whatever their values.
+#
+# An intruder who knows that an enterprise is the third largest looks for the third largest in the release.
+
+
+def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
+    """Which of the largest released units have the true one nearest to them in rank.
+
+    ``points`` are the keys of the released and of the archived records, and the true archived record of each released
+    one. Units are the largest by the first key. The distance is the sum over the keys of the differences in rank,
+    counted from the top; equal values share the better rank. A unit counts as found if the true one is nearer than all
+    others.
+
+    >>> archive = np.array([[9.0], [7.0], [1.0]])
+    >>> rank_links((np.array([[5.0], [6.0], [1.0]]), archive, np.arange(3)), units=2)["correct"].to_pylist()
+    [False, False]
+    """
+    released, archive, partners = points
+    largest = np.argsort(-released[:, 0], kind="stable")[:units]
+    ranks, known = _ranks(released), _ranks(archive)
+    correct, shared = [], []
+    for row in largest:
+        apart = np.abs(known - ranks[row]).sum(axis=1)
+        nearest = np.flatnonzero(apart == apart.min())
+        shared.append(len(nearest))
+        correct.append(len(nearest) == 1 and bool(nearest[0] == partners[row]))
+    return pa.table(
+        {
+            "rank": pa.array(np.arange(1, len(largest) + 1)),
+            "equally_near": pa.array(shared, pa.int64()),
+            "correct": pa.array(correct, pa.bool_()),
+        }
+    )
+
+
+def _ranks(points: Floats) -> npt.NDArray[np.int64]:
+    """From 1, the largest, downwards."""
+    columns = []
+    for j in range(points.shape[1]):
+        ordered = np.sort(-points[:, j])
+        columns.append(np.searchsorted(ordered, -points[:, j]) + 1)
+    return np.stack(columns, axis=1)
+
+
+EXACT_UP_TO = 20_000
+"""Files of up to so many records have δ from all pairs."""
+
+SAMPLED_PAIRS = 4_000_000
+"""So many pairs are drawn above that."""
+
+# What is sampled is no secret and protects nobody; a key of one's own gives other pairs.
+PUBLIC_KEY = bytes(32)
+
+_BINS = 80
+
+
+@checked
+def confidentiality_plot(
+    original: Microdata,
+    released: Microdata,
+    keys: Sequence[str],
+    *,
+    alpha: float = 0.05,
+    scale: Scale = "log",
+    distance: Distance = "relative",
+    archive: Microdata | None = None,
+    policy: Policy | None = None,
+    largest_units: int = 10,
+    secret: bytes = PUBLIC_KEY,
+    exact_up_to: int = EXACT_UP_TO,
+    densities: bool = True,
+) -> ConfidentialityPlot:
+    """Place every released record. ``archive`` is what the intruder has; the original file, the worst case, if none.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
+    >>> before, after = (
+    ...     Microdata(pa.table({"turnover": t}), schema) for t in ([10.0, 11.0, 12.0, 90.0], [11.0, 10.0, 12.0, 80.0])
+    ... )
+    >>> plot = confidentiality_plot(before, after, ["turnover"], alpha=0.25)
+    >>> plot.across.tolist(), plot.links.tolist()
+    ([1.0, 1.0, 2.0, 1.0], [False, False, True, True])
+    """
+    asked = check_request(keys, alpha=alpha, scale=scale, distance=distance)
+    check_numeric(original, asked)
+    found = _linked(original, released, archive, asked, scale=scale, distance=distance)
+    delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=exact_up_to)
+    tree = kd_tree.build(found.archive)
+    across = _neighbours(tree, found, delta)
+    _, least, ties = neighbours.nearest(tree, found.released)
+    own = pair_distances.matched_squares(found.released, found.archive, np.ones(len(across)), found.partners)
+    own_z = np.sqrt(pair_distances.matched_squares(found.released, found.archive, found.scales, found.partners))
+    everyone = len(released)
+    placed = found.rows
+    return ConfidentialityPlot(
+        kind="distance",
+        keys=asked,
+        across=_spread(across.astype(np.float64), placed, everyone, np.nan),
+        perturbation=_spread(found.perturbation, placed, everyone, np.nan),
+        nearest_true=_spread(own == least, placed, everyone, fill=False),
+        ties=_spread(ties, placed, everyone, 0),
+        within=_spread(_inside(own, found, delta), placed, everyone, fill=False),
+        labels=record_labels(released),
+        policy=policy or Policy(),
+        largest=found.largest,
+        threshold=delta,
+        threshold_error=error,
+        settings={"alpha": alpha, "scale": scale, "distance": distance, "pairs": pairs, "exact": error is None},
+        densities=_densities(found, own_z, delta, secret=secret, exact=error is None) if densities else None,
+        rank_links=rank_links(found.by_rank, units=largest_units) if largest_units else None,
+        notes=found.notes,
+        points=_points(found, placed, everyone),
+    )
+
+
+def check_request(keys: Sequence[str], *, alpha: float, scale: str, distance: str) -> tuple[str, ...]:
+    """Refuse what makes no sense whatever the data; the keys."""
+    asked = (keys,) if isinstance(keys, str) else tuple(keys)
+    if not asked or len(set(asked)) != len(asked):
+        raise SpecError("name at least one key, each once", code="bad-keys", hint='keys=["turnover", "employees"]')
+    if not 0 < alpha < 1:
+        raise SpecError("alpha lies between 0 and 1, both excluded", code="bad-alpha", hint="alpha=0.05")
+    for value, known, what in ((scale, SCALES, "scale"), (distance, DISTANCES, "distance")):
+        if value not in known:
+            raise SpecError(
+                f"there is no such {what}", code=f"bad-{what}", hint=f"{what} is one of " + ", ".join(known)
+            )
+    return asked
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Linked:
+    """Released records that can be placed and archive records that can be neighbours, as points."""
+
+    released: Floats
+    archive: Floats
+    scales: Floats  # squares by which squared distances are divided
+    partners: Rows  # the true archive record of each released one, −1 where it is not there
+    perturbation: Floats
+    rows: Rows  # their rows in the released file
+    order: Rows
+    archive_order: Rows
+    largest: int
+    by_rank: tuple[Floats, Floats, Rows]
+    notes: tuple[str, ...]
+    labels: pa.Array
+
+
+def _linked(
+    original: Microdata,
+    released: Microdata,
+    archive: Microdata | None,
+    keys: tuple[str, ...],
+    *,
+    scale: Scale,
+    distance: Distance,
+) -> _Linked:
+    to_original, how = match_rows(released, original)
+    to_archive, also = (to_original, "") if archive is None else match_rows(released, archive, by_position=False)
+    known = archive if archive is not None else original
+    x = key_values(original, keys, scale=scale, file="original")
+    y = key_values(released, keys, scale=scale, file="released")
+    a = x if archive is None else key_values(archive, keys, scale=scale, file="archive")
+    turned = metric(a, distance, keys)
+    there = np.flatnonzero(~np.isnan(a).any(axis=1))
+    truth = np.where(to_original[:, None] >= 0, x[to_original], np.nan)
+    rows = np.flatnonzero(~np.isnan(y).any(axis=1) & ~np.isnan(truth).any(axis=1))
+    if not len(rows) or not len(there):
+        raise InputError(
+            "no record has all the keys in both files",
+            code="nothing-to-compare",
+            hint="name keys that are not missing everywhere",
+        )
+    place = np.full(len(known) + 1, -1, dtype=np.int64)  # the last one answers for records that are not there
+    place[there] = np.arange(len(there))
+    metric_y, metric_x = y[rows] @ turned, truth[rows] @ turned
+    scales = (metric_y**2).sum(axis=1) if distance == "relative" else np.ones(len(rows))
+    notes = [
+        how,
+        also,
+        _left_out(len(released) - len(rows), "released"),
+        _left_out(len(known) - len(there), "archived"),
+    ]
+    zeros = int(np.count_nonzero(scales == 0)) + int(np.count_nonzero((metric_x == 0).all(axis=1)))
+    if zeros and distance == "relative":
+        told = several(zeros, "record is a zero vector", "records are zero vectors")
+        notes.append(f"{told} on this scale: any change is infinite.")
+    return _Linked(
+        released=metric_y,
+        archive=a[there] @ turned,
+        scales=scales,
+        partners=place[to_archive[rows]],
+        perturbation=_perturbation(metric_y, metric_x, relative=distance == "relative"),
+        rows=rows,
+        order=_places(released, rows),
+        archive_order=_places(known, there),
+        largest=int(rows[np.argmax(truth[rows, 0])]),
+        by_rank=(y[rows], a[there], place[to_archive[rows]]),
+        notes=tuple(note for note in notes if note),
+        labels=record_labels(known).take(pa.array(there)),
+    )
+
+
+def _left_out(number: int, which: str) -> str:
+    lacking = several(number, f"{which} record lacks", f"{which} records lack")
+    return f"{lacking} a key value or an original: left out." if number else ""
+
+
+def _perturbation(y: Floats, x: Floats, *, relative: bool) -> Floats:
+    moved = np.sqrt(((y - x) ** 2).sum(axis=1))
+    if not relative:
+        return np.asarray(moved)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(moved == 0, 0.0, moved / np.sqrt((x**2).sum(axis=1)))
+
+
+def _places(data: Microdata, rows: Rows) -> Rows:
+    """The given rows, as numbers among themselves, in an order that follows from identifiers and not from the file."""
+    identity = record_identity(data, PUBLIC_KEY)
+    return order.prefix(identity[rows], PUBLIC_KEY, 1.0)
+
+
+def _delta(found: _Linked, alpha: float, *, secret: bytes, exact_up_to: int) -> tuple[float, float | None, int]:
+    """δ, its standard error where it was estimated, and from how many pairs."""
+    number = len(found.released) * len(found.archive) - int(np.count_nonzero(found.partners >= 0))
+    if not number:
+        raise InputError(
+            "there are no two records that do not belong together",
+            code="too-few-records",
+            hint="give files of at least two records",
+        )
+    given = (found.released, found.archive, found.scales, found.partners)
+    if len(found.released) * len(found.archive) <= exact_up_to**2:
+        return pair_distances.exact_quantile(*given, alpha), None, number
+    z = np.sort(np.sqrt(_sampled(found, secret)))
+    # Woodruff 1952: the quantiles at one standard error of the share to either side.
+    error = np.sqrt(alpha * (1 - alpha) / len(z))
+    low, delta, high = np.quantile(z, np.clip([alpha - error, alpha, alpha + error], 0, 1))
+    return float(delta), float((high - low) / 2), len(z)
+
+
+def _sampled(found: _Linked, secret: bytes) -> Floats:
+    return pair_distances.sampled_squares(
+        found.released,
+        found.archive,
+        found.scales,
+        found.partners,
+        key=keyed.derive(secret, "confidentiality", "pairs"),
+        pairs=SAMPLED_PAIRS,
+        order=found.order,
+        archive_order=found.archive_order,
+    )
+
+
+def _neighbours(tree: kd_tree.Tree, found: _Linked, delta: float) -> npt.NDArray[np.int64]:
+    counts = neighbours.counts_within(tree, found.released, delta * np.sqrt(found.scales))
+    zero = found.scales == 0
+    if zero.any() and delta > 0:
+        counts[zero] = int(np.count_nonzero((found.archive == 0).all(axis=1)))
+    return counts
+
+
+def _inside(squares: Floats, found: _Linked, delta: float) -> npt.NDArray[np.bool_]:
+    """Whether the true record is in the neighbourhood: the comparison by which neighbours are counted, to the bit."""
+    zero = found.scales == 0
+    return np.where(zero, (squares == 0) & (delta > 0), squares < (delta * np.sqrt(found.scales)) ** 2)
+
+
+def _densities(found: _Linked, own_z: Floats, delta: float, *, secret: bytes, exact: bool) -> pa.Table | None:
+    """m(z) and u(z) by equal steps; what lies beyond the last one is in the remaining line, which has no end."""
+    own = own_z[np.isfinite(own_z)]
+    upto = max(4 * delta, float(np.quantile(own, 0.99)) if len(own) else 0.0)
+    if not (upto > 0 and np.isfinite(upto)):
+        return None
+    edges = np.linspace(0.0, upto, _BINS + 1)
+    given = (found.released, found.archive, found.scales, found.partners)
+    if exact:
+        apart = pair_distances.density_counts(*given, edges)
+    else:
+        apart = _histogram(np.sqrt(_sampled(found, secret)), edges)
+    together = _histogram(own_z[~np.isnan(own_z)], edges)
+    step = upto / _BINS
+    share = [counts / max(1, counts.sum()) for counts in (together, apart)]
+    return pa.table(
+        {
+            "from": edges,
+            "to": [*edges[1:].tolist(), None],
+            "m": share[0] / step,
+            "u": share[1] / step,
+            "m_share": share[0],
+            "u_share": share[1],
+        }
+    )
+
+
+def _histogram(z: Floats, edges: Floats) -> npt.NDArray[np.int64]:
+    place = np.minimum((z * ((len(edges) - 1) / edges[-1])), len(edges) - 1).astype(np.int64)
+    return np.bincount(place, minlength=len(edges))
+
+
+def _points(found: _Linked, rows: Rows, everyone: int) -> KeyPoints:
+    released = np.full((everyone, found.released.shape[1]), np.nan)
+    released[rows] = found.released
+    scales = _spread(found.scales, rows, everyone, np.nan)
+    return KeyPoints(released=released, archive=found.archive, scales=scales, labels=found.labels)
+
+
+def _spread(values: npt.NDArray, rows: Rows, everyone: int, fill: float) -> npt.NDArray:  # type: ignore[type-arg]
+    """Values of some rows among all of them."""
+    out = np.full(everyone, fill, dtype=values.dtype)
+    out[rows] = values
+    return out

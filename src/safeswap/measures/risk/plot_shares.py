@@ -1,0 +1,161 @@
+"""The share of records that the confidentiality plot calls unsafe."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from safeswap.errors import SpecError
+from safeswap.measures.base import AttributeNames, ParametricMeasure, Situation
+from safeswap.measures.plot.numeric_keys import Distance, Scale
+from safeswap.measures.plot.values import ConfidentialityPlot, Policy
+from safeswap.model.numeric_column import finite_numbers
+from safeswap.model.schema import Kind, Schema
+from safeswap.model.score import Axis, Comparison, Score
+
+# What the two measures that stand on the confidentiality plot share: keys, distances and the plot itself.
+
+# The two measures of one comparison look at the same plot.
+_PLOTS: WeakKeyDictionary[Comparison, dict[tuple[Any, ...], ConfidentialityPlot]] = WeakKeyDictionary()
+
+
+class PlotMeasure(ParametricMeasure):
+    """A figure that is read off the confidentiality plot."""
+
+    axis: ClassVar[Axis] = Axis.RISK
+    sources: ClassVar[tuple[str, ...]] = (
+        "Seri, A graphical framework to evaluate risk assessment and information loss at individual level (Istat)",
+    )
+
+    keys: Annotated[
+        AttributeNames, Field(description="key variables; all numeric ones if empty, or all categorical ones")
+    ] = ()
+    alpha: Annotated[float, Field(gt=0, lt=1, description="share of wrong pairs that count as near")] = 0.05
+    scale: Annotated[
+        Scale | Literal["auto"],
+        Field(description="scale of numeric keys: log, asinh or linear; auto: log where all are above 0, else asinh"),
+    ] = "auto"
+    distance: Annotated[Distance, Field(description="relative, standardised or mahalanobis")] = "relative"
+
+    def _keys(self, schema: Schema) -> tuple[tuple[str, ...], bool]:
+        """The keys, and whether they are numeric; a mixture is refused, since no plot holds both."""
+        names = self.keys or tuple(a.name for a in schema.iter_kind(Kind.NUMERIC)) or schema.categorical
+        numeric = {schema[name].kind in (Kind.NUMERIC, Kind.WEIGHT) for name in names}
+        if len(numeric) != 1:
+            raise SpecError(
+                f"measure {self.name!r} needs keys that are all numeric or all categorical",
+                code="mixed-keys" if numeric else "no-keys",
+                hint="name the keys: " + f"{self.name}:keys=turnover+employees",
+            )
+        return names, numeric.pop()
+
+    def _distance_plot(self, comparison: Comparison, names: tuple[str, ...]) -> ConfidentialityPlot:
+        from safeswap.measures.plot.numeric_keys import confidentiality_plot
+
+        known = _PLOTS.setdefault(comparison, {})
+        scale = _chosen_scale(comparison, names) if self.scale == "auto" else self.scale
+        asked = (names, self.alpha, scale, self.distance)
+        if asked not in known:
+            known[asked] = confidentiality_plot(
+                comparison.before,
+                comparison.after,
+                names,
+                alpha=self.alpha,
+                scale=scale,
+                distance=self.distance,
+                largest_units=0,
+                densities=False,
+                policy=Policy(),
+            )
+        return known[asked]
+
+
+def _chosen_scale(comparison: Comparison, names: tuple[str, ...]) -> Scale:
+    """The logarithm where every key has one in both files, else asinh, which is like it and takes every number."""
+    sides = (finite_numbers(side, name) for side in (comparison.before, comparison.after) for name in names)
+    return "asinh" if any((values <= 0).any() for values in sides) else "log"
+
+
+# The share of records that linkage to the nearest original finds.
+
+
+class CorrectLinks(PlotMeasure):
+    """Records whose nearest original is their own, as a share of those that can be placed.
+
+    The original file is the intruder's archive: the worst case. Where several originals are equally near the intruder
+    guesses, and the record counts by the chance that he is right.
+
+    >>> CorrectLinks(keys=("turnover",), scale="linear").text
+    'correct_links:keys=turnover,scale=linear'
+    """
+
+    name: ClassVar[str] = "correct_links"
+    title: ClassVar[str] = "share of correct links"
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail has the numbers behind it."""
+        names, numeric = self._keys(comparison.before.schema)
+        if not numeric:
+            raise SpecError(
+                "correct links are found by distance, which needs numeric keys",
+                code="key-not-numeric",
+                hint="name numeric keys, or use unsafe_share, which counts categorical ones",
+            )
+        plot = self._distance_plot(comparison, names)
+        links, shared = (int(np.count_nonzero(f)) for f in (plot.links, plot.nearest_true & (plot.ties > 1)))
+        within = int(np.count_nonzero(plot.within))
+        detail = pa.table(
+            {"records": [len(plot)], "correct_links": [links], "shared_links": [shared], "in_neighbourhood": [within]}
+        )
+        value = plot.correct_link_share
+        sentence = f"{value:.2%} of the records are found by linkage to the nearest original by {', '.join(names[:4])}."
+        return self._score(value, sentence, names, detail)
+
+
+class UnsafeShare(PlotMeasure):
+    """Records under the policy line, as a share of those that can be placed.
+
+    Numeric keys are compared by distance and the line goes from (0, r) to (k, 0). Categorical keys are counted: a
+    record is unsafe if its combination has a frequency below k, by default 3.
+
+    >>> UnsafeShare(keys="turnover+employees", k=10).text
+    'unsafe_share:keys=turnover+employees,k=10.0'
+    """
+
+    name: ClassVar[str] = "unsafe_share"
+    title: ClassVar[str] = "share of unsafe records"
+
+    r: Annotated[float, Field(gt=0, description="perturbation that needs no neighbours")] = 0.15
+    k: Annotated[
+        float | None, Field(gt=0, description="neighbours (15) or frequency (3) that needs no perturbation")
+    ] = None
+    curvature: Annotated[float, Field(ge=-8, le=8, description="0: a straight line; above: bent to the origin")] = 0.0
+    weight: Annotated[str, Field(description="survey weight by which categorical keys are counted")] = ""
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail has the totals of the plot."""
+        names, numeric = self._keys(comparison.before.schema)
+        if numeric:
+            policy = Policy(r=self.r, k=15.0 if self.k is None else self.k, curvature=self.curvature)
+            plot = self._distance_plot(comparison, names).with_policy(policy)
+        else:
+            from safeswap.measures.plot.frequencies import frequency_plot
+
+            plot = frequency_plot(
+                comparison.before,
+                comparison.after,
+                names,
+                weight=self.weight or None,
+                k=3.0 if self.k is None else self.k,
+            )
+        if not plot.placed.any():
+            raise SpecError("no record has all the keys", code="no-keys", hint="name keys that are not all missing")
+        unsafe = int(np.count_nonzero(plot.unsafe))
+        detail = pa.table({"records": [len(plot)], "placed": [int(np.count_nonzero(plot.placed))], "unsafe": [unsafe]})
+        sentence = f"{plot.unsafe_share:.2%} of the records ({unsafe:,}) are unsafe by {', '.join(names[:4])}."
+        return self._score(plot.unsafe_share, sentence, names, detail)

@@ -1,0 +1,358 @@
+"""Find the combinations of keys that single out too few records, and the records behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.arrays.combinations import Classes, SmallCells, cell_codes, lowest_safe, mask_of, small_cells
+from safeswap.arrays.types import Names, Rows
+from safeswap.arrays.wildcards import matching_sizes, published_sizes
+from safeswap.errors import SpecError
+from safeswap.measures.key_cells import key_classes
+from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import level_texts
+from safeswap.model.text import Part, several
+
+# What was found unsafe, as tables: totals by number of keys, by key and by combination; values and records inside.
+
+INSIDE: tuple[Part, ...] = ("unsafe", "records")
+"""The parts that show values or records, and so stay inside."""
+
+
+def table_of(found: Risky, part: Part) -> pa.Table:
+    """One part as an Arrow table."""
+    parts: dict[str, Callable[[Risky], pa.Table]] = {
+        "dimensions": dimension_table,
+        "keys": key_table,
+        "combinations": combination_table,
+        "unsafe": unsafe_table,
+        "records": record_table,
+    }
+    if part not in parts:
+        raise SpecError(
+            f"a list of unsafe combinations has no part {part!r}",
+            code="unknown-part",
+            hint="the parts are: " + ", ".join(parts),
+        )
+    return parts[part](found)
+
+
+def dimension_table(found: Risky) -> pa.Table:
+    """By number of keys: how many combinations of keys were looked at, and how many of values are unsafe."""
+    sizes = list(found.by_dimension)
+    lists = [sum(len(each.keys) == size for each in found.combinations) for size in sizes]
+    occupied = [sum(each.occupied for each in found.combinations if len(each.keys) == size) for size in sizes]
+    unsafe = list(found.by_dimension.values())
+    return pa.table({"keys": sizes, "combinations": lists, "occupied": occupied, "unsafe": unsafe})
+
+
+def key_table(found: Risky) -> pa.Table:
+    """By key: the records that are unsafe with it, and those that would be safe without it."""
+    return pa.table(
+        {
+            "key": [each.key for each in found.keys],
+            "records": [each.records for each in found.keys],
+            "safe_without": [each.alone for each in found.keys],
+        }
+    )
+
+
+def combination_table(found: Risky) -> pa.Table:
+    """By combination of keys: its tolerance, what occurs, what is unsafe, and in how many records."""
+    return pa.table(
+        {
+            "combination": [" × ".join(each.keys) for each in found.combinations],
+            "tolerance": [float(each.tolerance) for each in found.combinations],
+            "occupied": [each.occupied for each in found.combinations],
+            "unsafe": [each.unsafe for each in found.combinations],
+            "records": [each.records for each in found.combinations],
+        }
+    )
+
+
+def unsafe_table(found: Risky) -> pa.Table:
+    """Every unsafe combination of values, the rarest first, with a column per key. Confidential: it shows values.
+
+    A key that is not part of the combination is null, and so is a missing value of one that is.
+    """
+    names = [each.key for each in found.keys]
+    texts = {name: pa.array([*level_texts(found.data.coded(name).levels), None], pa.string()) for name in names}
+    parts = []
+    for keys, tolerance, rows, sizes in found.cells():
+        told = {
+            "combination": pa.array([" × ".join(keys)] * len(rows), pa.string()),
+            "count": pa.array(sizes),
+            "tolerance": pa.array(np.full(len(rows), float(tolerance))),
+        }
+        values = {
+            name: known.take(pa.array(found.data.coded(name).codes[rows])) if name in keys else _nothing(len(rows))
+            for name, known in texts.items()
+        }
+        parts.append(pa.table({**{_unlike(name, texts): column for name, column in told.items()}, **values}))
+    whole = pa.concat_tables(parts)
+    order = np.lexsort((np.arange(whole.num_rows), whole.column(1).to_numpy()))
+    return whole.take(pa.array(order))
+
+
+def _nothing(number: int) -> pa.Array:
+    return pa.nulls(number, pa.string())
+
+
+def record_table(found: Risky) -> pa.Table:
+    """Every record in an unsafe combination: its row, its identifier, in how many it is. Confidential."""
+    number = np.zeros(found.records, np.int64)
+    for each in found.combinations:
+        if each.unsafe:
+            number[found.rows(*each.keys)] += 1
+    rows = np.flatnonzero(number)
+    columns = {"row": pa.array(rows), "unsafe_combinations": pa.array(number[rows])}
+    identifier = found.data.schema.identifier
+    if identifier is None:
+        return pa.table(columns)
+    known = found.data.table.column(identifier.name).take(pa.array(rows))
+    return pa.table({identifier.name: known, **{_unlike(n, (identifier.name,)): c for n, c in columns.items()}})
+
+
+def _unlike(name: str, taken: Container[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskyCombination:
+    """One combination of keys: how many combinations of values occur, how many are unsafe, in how many records."""
+
+    keys: Names
+    tolerance: float
+    occupied: int
+    unsafe: int
+    records: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskyKey:
+    """One key: how many records are in an unsafe combination with it, and how many would be safe without it."""
+
+    key: str
+    records: int
+    alone: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Risky:
+    """The unsafe combinations of a file. ``repr`` and ``as_dict`` hold totals; values and rows must be asked for."""
+
+    asked: Combinations
+    records: int
+    unsafe_records: int
+    combinations: tuple[RiskyCombination, ...]
+    keys: tuple[RiskyKey, ...]
+    frame_type: str = "pyarrow"  # in which the caller's own dataframes are
+    _data: Microdata = field(repr=False)
+    _names: Names = field(repr=False)
+    _classes: Classes = field(repr=False)
+    _unsafe_classes: npt.NDArray[np.bool_] = field(repr=False)
+    _cells: tuple[tuple[Rows, npt.NDArray[Any]], ...] = field(repr=False)
+
+    @property
+    def data(self) -> Microdata:
+        """The file that was looked at. Confidential."""
+        return self._data
+
+    @property
+    def unsafe(self) -> int:
+        """How many combinations of values are unsafe, over all combinations of keys."""
+        return sum(each.unsafe for each in self.combinations)
+
+    @property
+    def by_dimension(self) -> dict[int, int]:
+        """How many unsafe combinations there are of one key, of two, and so on."""
+        found = dict.fromkeys(sorted({len(each.keys) for each in self.combinations}), 0)
+        for each in self.combinations:
+            found[len(each.keys)] += each.unsafe
+        return found
+
+    @property
+    def sentence(self) -> str:
+        """The finding in plain words."""
+        share = self.unsafe_records / self.records if self.records else 0.0
+        lists = several(len(self.combinations), "combination of keys", "combinations of keys")
+        lists += f" ({self.asked.protected})" if self.asked.keys else ""
+        if not self.unsafe:
+            return f"no combination of values is unsafe, in {lists} over {self.records:,} records"
+        return (
+            f"{several(self.unsafe, 'combination')} of values unsafe, in {lists}; "
+            f"{self.unsafe_records:,} of {self.records:,} records ({share:.2%}) are in one"
+        )
+
+    def listed(self, *, most: int | None = None) -> pa.Table:
+        """Every unsafe combination with its values and count, the rarest first. Confidential: it shows values."""
+        which = np.repeat(np.arange(len(self._cells)), [len(classes) for classes, _ in self._cells])
+        classes = np.concatenate([np.empty(0, np.int64), *(classes for classes, _ in self._cells)])
+        sizes = np.concatenate([np.empty(0, np.int64), *(sizes for _, sizes in self._cells)])
+        order = np.lexsort((classes, which, sizes))[:most]
+        which, rows, sizes = which[order], self._classes.first[classes[order]], sizes[order]
+        names: list[list[str]] = [[]] * len(order)
+        values: list[list[str | None]] = [[]] * len(order)
+        for i in np.unique(which):
+            keys = self.combinations[i].keys
+            for place, told in zip(np.flatnonzero(which == i), self._values(keys, rows[which == i]), strict=True):
+                names[place], values[place] = list(keys), told
+        return pa.table(
+            {
+                "keys": pa.array(names, pa.list_(pa.string())),
+                "values": pa.array(values, pa.list_(pa.string())),
+                "count": pa.array(sizes),
+            }
+        )
+
+    def cells(self) -> Iterator[tuple[Names, float, Rows, npt.NDArray[Any]]]:
+        """For each combination of keys a record of each of its unsafe cells, and their sizes. Confidential."""
+        for each, (classes, sizes) in zip(self.combinations, self._cells, strict=True):
+            yield each.keys, each.tolerance, self._classes.first[classes], sizes
+
+    def rows(self, *keys: str) -> Rows:
+        """The positions of the records in an unsafe combination: of these keys, or of any. Confidential."""
+        flags = self._unsafe_classes
+        if keys:
+            asked = next((each for each in self.combinations if set(each.keys) == set(keys)), None)
+            if asked is None:
+                raise SpecError(
+                    f"{' × '.join(keys)} is not among the combinations that were looked at",
+                    code="unknown-combination",
+                    hint="name the keys of one of them",
+                )
+            places = [self._names.index(name) for name in asked.keys]
+            flags = unsafe_cells(self._classes, places, asked.tolerance, missing=self.asked.missing).is_small
+        return np.flatnonzero(flags[self._classes.of_record])
+
+    def to_frame(self, part: Part = "unsafe") -> Any:
+        """A part as a dataframe of the type that the data came in; an Arrow table if from a file.
+
+        ``dimensions``, ``keys`` and ``combinations`` are totals. ``unsafe`` shows values and ``records`` the records
+        behind them: both are confidential.
+        """
+        table = table_of(self, part)
+        if self.frame_type == "pyarrow":
+            return table
+        import narwhals as nw
+
+        return nw.from_arrow(table, backend=self.frame_type).to_native()  # type: ignore[arg-type]
+
+    def _values(self, keys: Names, rows: Rows) -> list[list[str | None]]:
+        """The values of some records, as texts."""
+        columns = [np.array(_texts(self._data, key), dtype=object)[self._data.coded(key).codes[rows]] for key in keys]
+        found: list[list[str | None]] = np.stack(columns, axis=1).tolist()
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only, as plain values."""
+        return {
+            "records": self.records,
+            "protected": self.asked.protected,
+            "unsafe_records": self.unsafe_records,
+            "unsafe_combinations": self.unsafe,
+            "by_dimension": {str(size): number for size, number in self.by_dimension.items()},
+            "keys": [{"key": k.key, "records": k.records, "alone": k.alone} for k in self.keys],
+            "combinations": [
+                {
+                    "keys": list(c.keys),
+                    "tolerance": c.tolerance,
+                    "occupied": c.occupied,
+                    "unsafe": c.unsafe,
+                    "records": c.records,
+                }
+                for c in self.combinations
+            ],
+        }
+
+    def __repr__(self) -> str:
+        by_size = ", ".join(f"{number:,} of {size}" for size, number in self.by_dimension.items())
+        worst = sorted((each for each in self.keys if each.records), key=lambda each: -each.records)
+        lines = [f"<Risky: {self.sentence}"]
+        lines += [f"  by number of keys: {by_size}"] if len(self.by_dimension) > 1 else []
+        lines += [f"  {each.key}: {each.records:,} records, {each.alone:,} safe without it" for each in worst[:_SHOWN]]
+        return "\n".join(lines) + ">"
+
+
+def risky(data: Microdata, combinations: Any) -> Risky:
+    """Every combination of keys that is unsafe: its count is above 0 and below its tolerance.
+
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Town"), Attribute(name="Job")))
+    >>> data = Microdata(pa.table({"Town": ["a", "a", "b"], "Job": ["x", "x", "x"]}), schema)
+    >>> found = risky(data, {"keys": ["Town", "Job"], "up_to": 2, "tolerance": 2})
+    >>> found.by_dimension, found.rows("Town").tolist(), found.listed(most=1).to_pylist()
+    ({1: 1, 2: 1}, [2], [{'keys': ['Town'], 'values': ['b'], 'count': 1}])
+    """
+    asked = as_combinations(combinations)
+    stated = check_combinations(asked, data.schema, records=len(data))
+    names = tuple(dict.fromkeys(name for keys, _ in stated for name in keys))
+    classes = key_classes(data, names, missing=asked.missing, weight=asked.weight)
+    if asked.weight is not None:
+        check_sum(stated, float(classes.sizes.sum()))
+    members = np.bincount(classes.of_record, minlength=len(classes))
+    somewhere, everywhere = np.zeros(len(classes), np.int64), np.full(len(classes), -1, np.int64)
+    found, cells = [], []
+    for keys, tolerance in stated:
+        places = [names.index(name) for name in keys]
+        small = unsafe_cells(classes, places, tolerance, missing=asked.missing)
+        mask = np.int64(mask_of(places))
+        np.bitwise_or(somewhere, mask, out=somewhere, where=small.is_small)
+        np.bitwise_and(everywhere, mask, out=everywhere, where=small.is_small)
+        cells.append((small.classes, small.sizes))
+        found.append(_told(keys, tolerance, small, members))
+    unsafe = somewhere != 0
+    return Risky(
+        asked=asked,
+        records=len(data),
+        unsafe_records=int(members[unsafe].sum()),
+        combinations=tuple(found),
+        keys=tuple(_key(name, 1 << j, somewhere, everywhere, members) for j, name in enumerate(names)),
+        _data=data,
+        _names=names,
+        _classes=classes,
+        _unsafe_classes=unsafe,
+        _cells=tuple(cells),
+    )
+
+
+def unsafe_cells(classes: Classes, keys: list[int], tolerance: float, *, missing: Missing) -> SmallCells:
+    """The unsafe cells of one combination, under the stated meaning of a missing value."""
+    if missing in ("none", "own") or classes.complete(keys) is None:
+        return small_cells(classes, keys, tolerance, skip_blank=missing == "none")
+    sizes = published_sizes(classes, keys) if missing == "any" else matching_sizes(classes, keys)
+    codes, _ = cell_codes(classes, keys)
+    is_small = sizes < lowest_safe(tolerance, sizes)
+    _, firsts = np.unique(codes[is_small], return_index=True)
+    first = np.sort(np.flatnonzero(is_small)[firsts])
+    return SmallCells(first, sizes[first], int(np.unique(codes).size), is_small)
+
+
+def _told(keys: Names, tolerance: float, small: SmallCells, members: npt.NDArray[np.int64]) -> RiskyCombination:
+    records = int(members[small.is_small].sum())
+    return RiskyCombination(
+        keys=keys, tolerance=tolerance, occupied=small.cells, unsafe=len(small.classes), records=records
+    )
+
+
+def _key(name: str, bit: int, somewhere: Rows, everywhere: Rows, members: Rows) -> RiskyKey:
+    unsafe = somewhere != 0
+    within = (somewhere & bit) != 0
+    alone = unsafe & ((everywhere & bit) != 0)
+    return RiskyKey(key=name, records=int(members[within].sum()), alone=int(members[alone].sum()))
+
+
+def _texts(data: Microdata, name: str) -> list[str | None]:
+    return [*level_texts(data.coded(name).levels), None]

@@ -1,0 +1,201 @@
+"""What the distortion measures share: over all attributes jointly, or as the mean over every small table."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import comb
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from safeswap.errors import SpecError
+from safeswap.measures.aligned import aligned, changed_counts
+from safeswap.measures.base import (
+    AttributeNames,
+    ParametricMeasure,
+    Situation,
+    categorical_obstacle,
+    chosen_attributes,
+    left_out,
+    left_out_of,
+    recoding_note,
+)
+from safeswap.measures.tables import distortion_tables
+from safeswap.model.score import Axis, Comparison, CountedCells, Score
+
+if TYPE_CHECKING:
+    from safeswap.arrays.cells import JointCounts
+
+MOST_TABLES = 1_000
+"""Above this many two-way tables the detail of a joint measure does not list them; ``distortion_tables`` does."""
+
+GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
+
+_TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
+
+
+class DistortionMeasure(ParametricMeasure):
+    """A measure of tables: the mean over every table of ``ways`` attributes, with one line per table."""
+
+    axis: ClassVar[Axis] = Axis.DISTORTION
+
+    attributes: Annotated[
+        AttributeNames, Field(description="attributes to compare; all categorical ones if empty")
+    ] = ()
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        return chosen_attributes(comparison, self.attributes)
+
+    def _tables(self, comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
+        table = distortion_tables(comparison, ways=ways, measures=[self.name], attributes=names)
+        return table.rename_columns(["attributes", "changed", "value"])
+
+
+class JointDistortion(DistortionMeasure):
+    """A divergence of cell counts, over all attributes jointly or over every small table.
+
+    The mean over tables is one of magnitudes: changes in opposite directions do not cancel.
+    """
+
+    blind_to_recoding: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories", "study"})
+
+    ways: Annotated[
+        int | None,
+        Field(ge=1, le=3, description="mean over all tables of 1, 2 or 3 attributes instead of all jointly"),
+    ] = None
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail lists the tables behind it."""
+        names = self._names(comparison)
+        if self.ways is not None:
+            detail = self._tables(comparison, names, self.ways)
+            value, signed = mean_change(detail)
+            over = f"on average over {detail.num_rows:,} {_TABLES_OF[self.ways]} tables"
+            told = self._mean_meaning(value, signed, over)
+        else:
+            value = self._joint(comparison, names)
+            detail = self._joint_detail(comparison, names, value)
+            told = self._meaning(value, f"in the joint table of {_listed(names)}")
+        sentence = told + worst(detail) + left_out(comparison, names)
+        sentence += recoding_note(comparison, names)
+        return self._score(value, sentence, names, detail)
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why these tables say nothing: there are none, or masking changed numbers only."""
+        return categorical_obstacle(comparison, self.attributes, least=self.ways or 1)
+
+    @property
+    def small(self) -> int | None:
+        """Small cells play no part; records only where tables of fewer attributes are asked for."""
+        return None if self.attributes or self.ways is not None else 1
+
+    def score_counts(self, counted: CountedCells) -> Score:
+        """The figure from counts alone, with no table but the joint one behind it."""
+        names, joint = counted.attributes, counted.joint
+        value = self._divergence(joint) if counted.changed else 0.0
+        sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_of(counted.schema, names)
+        return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
+
+    @abstractmethod
+    def _divergence(self, joint: JointCounts) -> float:
+        """How far the counts before and after are apart."""
+
+    @abstractmethod
+    def _meaning(self, value: float, over: str) -> str:
+        """The figure in plain words; ``over`` says of which tables."""
+
+    def _mean_meaning(self, value: float, signed: float, over: str) -> str:
+        """The mean magnitude in plain words; ``signed`` is the mean of the changes with their signs."""
+        return self._meaning(value, over)
+
+    def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
+        if not any(aligned(comparison, name).changed for name in names):
+            return 0.0
+        return self._divergence(changed_counts(comparison, names))
+
+    def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
+        changed = any(aligned(comparison, name).changed for name in names)
+        table = _joint_line(names, value, changed=changed)
+        if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
+            return table
+        return pa.concat_tables([table, self._tables(comparison, names, 2)])
+
+
+class AssociationChange(DistortionMeasure):
+    """The change of a measure of association: the mean magnitude over all two-way tables."""
+
+    signed: ClassVar[bool] = True
+    blind_to_recoding: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories"})
+
+    absolute: Annotated[bool, Field(description="leave the direction out of the sentence")] = False
+
+    association: ClassVar[str]
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why these tables say nothing: there are none, or masking changed numbers only."""
+        return categorical_obstacle(comparison, self.attributes, least=2)
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail has one line per two-way table, with its sign."""
+        names = self._names(comparison)
+        if len(names) < 2:
+            raise SpecError(
+                f"{self.name} is a measure of two-way tables and needs two attributes",
+                code="bad-ways",
+                hint="name at least two attributes",
+            )
+        detail = self._tables(comparison, names, 2)
+        value, signed = mean_change(detail)
+        sentence = self._meaning(value, signed, detail.num_rows) + worst(detail) + left_out(comparison, names)
+        sentence += recoding_note(comparison, names)
+        return self._score(value, sentence, names, detail)
+
+    def _meaning(self, value: float, signed: float, tables: int) -> str:
+        over = f"on average over {tables:,} two-way table{'s' if tables > 1 else ''}"
+        if value == 0:
+            return f"Association ({self.association}) is unchanged {over}."
+        text = f"Association ({self.association}) changed by {value:.4f} {over}, up or down"
+        return text + ("." if self.absolute else f"; with the sign it {direction(signed, 'weakened', 'grew')}.")
+
+
+def mean_change(detail: pa.Table) -> tuple[float, float]:
+    """The mean magnitude of the tables' values, and their mean with the sign."""
+    values = detail["value"].to_numpy()
+    return float(np.mean(np.abs(values))), float(np.mean(values))
+
+
+def direction(signed: float, up: str, down: str) -> str:
+    """A change with its sign in words.
+
+    >>> direction(-0.25, "weakened", "grew"), direction(0.0, "weakened", "grew")
+    ('grew by 0.2500', 'did not change')
+    """
+    if signed == 0:
+        return "did not change"
+    return f"{up if signed > 0 else down} by {abs(signed):.4f}"
+
+
+def worst(detail: pa.Table) -> str:
+    """Names the small table that changed most, where there are several and one changed."""
+    sizes = np.array([len(names) for names in detail["attributes"].to_pylist()])
+    values = np.abs(detail["value"].to_numpy())
+    values[sizes == sizes.max()] *= 1 if (sizes == sizes.max()).sum() > 1 else 0
+    if detail.num_rows < 3 or values.max() == 0:
+        return ""
+    row = int(values.argmax())
+    names = " × ".join(detail["attributes"][row].as_py())
+    return f" Largest among the {_TABLES_OF[sizes[row]]} tables: {names} ({detail['value'][row].as_py():.4f})."
+
+
+def _joint_line(names: tuple[str, ...], value: float, *, changed: bool) -> pa.Table:
+    first = {"attributes": [list(names)], "changed": [changed], "value": [value]}
+    types = [pa.list_(pa.string()), pa.bool_(), pa.float64()]
+    return pa.table({name: pa.array(first[name], kind) for name, kind in zip(first, types, strict=True)})
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"all {len(names)} attributes" if len(names) > 4 else " × ".join(names)

@@ -1,0 +1,452 @@
+"""PERCENTAGE BIAS: how far a masking moves continuous items, record by record and in the means of classes.
+
+Source: Moore 1996, sections X, XI and XIII.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import Field
+
+from safeswap.arrays import bias, cells, sparse
+from safeswap.arrays import bias as spread
+from safeswap.arrays.types import Codes, Floats, Names, Rows
+from safeswap.errors import SpecError
+from safeswap.measures.aligned import aligned, require_same_records
+from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes
+from safeswap.model.audit import Exchange
+from safeswap.model.columns import numbers, ranked_columns
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+from safeswap.model.score import Axis, Comparison, Score
+
+# Who stands now where a record stood: the other half of every exchange, from the audit or from the two files.
+
+
+def occupants_by_audit(exchanges: Iterable[Exchange], records: int) -> Rows:
+    """For each record the one that stands in its place after these exchanges.
+
+    >>> first = Exchange(attributes=("Place",), pairs=np.array([[0, 1]]))
+    >>> second = Exchange(attributes=("Place",), pairs=np.array([[1, 2]]))
+    >>> occupants_by_audit([first, second], 4).tolist()
+    [2, 0, 1, 3]
+    """
+    place = np.arange(records, dtype=np.int64)
+    for exchange in exchanges:
+        a, b = exchange.pairs[:, 0], exchange.pairs[:, 1]
+        place[a], place[b] = place[b], place[a]
+    occupant = np.empty(records, dtype=np.int64)
+    occupant[place] = np.arange(records)
+    return occupant
+
+
+def occupants_by_files(comparison: Comparison, keys: Names) -> Rows:
+    """The same from the files alone: what left a place for another is matched with what came from there.
+
+    Where several records made the same way, they are matched in the order of their keys: in a targeted edit partners
+    are near each other in that order.
+    """
+    changed = [name for name in comparison.before.schema.categorical if aligned(comparison, name).changed]
+    occupant = np.arange(len(comparison.before), dtype=np.int64)
+    if not changed or _match(comparison, changed, keys, occupant):
+        return occupant
+    seen = np.zeros(occupant.size, dtype=np.int64)
+    for name in changed:
+        seen[_changed_rows(comparison, [name])] += 1
+        if seen.max(initial=0) > 1 or not _match(comparison, [name], keys, occupant):
+            raise SpecError(
+                "the file was not made by exchanging values between records: nobody stands in another one's place",
+                code="not-an-exchange",
+                hint='use reading="class", which compares the means of classes',
+            )
+    return occupant
+
+
+def _changed_rows(comparison: Comparison, names: list[str]) -> Rows:
+    flags = np.zeros(len(comparison.before), dtype=np.bool_)
+    for name in names:
+        column = aligned(comparison, name)
+        flags |= column.before != column.after
+    return np.flatnonzero(flags)
+
+
+def _match(comparison: Comparison, names: list[str], keys: Names, occupant: Rows) -> bool:
+    """Match the rows that changed in these attributes together; False where what left is not what came."""
+    rows = _changed_rows(comparison, names)
+    columns = [aligned(comparison, name) for name in names]
+    together = [np.concatenate([c.before[rows], c.after[rows]]) for c in columns]
+    packed, _ = cells.pack(together, [c.cardinality for c in columns])
+    left, came = packed[: rows.size], packed[rows.size :]
+    ranks, numbers = ranked_columns(comparison.before, keys)
+    order, _ = cells.pack([column[rows] for column in ranks], numbers) if keys else (rows, 0)
+    standing, arriving = np.lexsort((order, came, left)), np.lexsort((order, left, came))
+    if not np.array_equal(left[standing], came[arriving]):
+        return False
+    occupant[rows[standing]] = rows[arriving]
+    return True
+
+
+# PERCENTAGE BIAS as values: the figures, the acceptable range, and the verdict on each continuous item.
+#
+# Source: Moore 1996, sections X, XI and XIII, Appendix A.
+
+Reading = Literal["class", "pointwise"]
+"""Of the means of a record's class, or of the value that stands in a record's place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasFigure:
+    """One figure: of a continuous item, at one level (a set of keys) or record by record (no keys)."""
+
+    variable: str
+    reading: Reading
+    level: tuple[str, ...]
+    bias: float
+    percentage: float
+    gone: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasBounds:
+    """The range in which PERCENTAGE BIAS protects enough and leaves the item useful enough."""
+
+    lower: float
+    upper: float
+
+    def protects(self, percentage: float) -> bool:
+        """Whether the records that took part are disturbed enough."""
+        return percentage > self.lower
+
+    def is_useful(self, percentage: float) -> bool:
+        """Whether the item is disturbed little enough."""
+        return percentage < self.upper
+
+
+def bias_bounds(p: float, f: float, *, swapped: int, records: int, mean: float, deviation: float) -> BiasBounds:
+    """The acceptable range: p percent on average of each swapped record, a spread of at most 1 + f times.
+
+    >>> bounds = bias_bounds(10, 0.01, swapped=582, records=64_998, mean=11_369, deviation=16_572)
+    >>> round(bounds.lower, 2), round(bounds.upper, 2), bounds.protects(17.95) and bounds.is_useful(17.95)
+    (0.09, 20.67, True)
+    """
+    from safeswap.arrays import bias
+
+    if mean == 0 or records == 0:
+        raise SpecError(
+            "percentage bias is relative to the mean, which is zero or not there",
+            code="no-mean",
+            hint="leave this item out, or look at BIAS in its own unit",
+        )
+    return BiasBounds(
+        lower=bias.lower_bound(p, swapped=swapped, records=records),
+        upper=bias.upper_bound(f, mean=mean, deviation=deviation),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One continuous item: its figure, the acceptable range, and what follows."""
+
+    variable: str
+    percentage: float
+    bounds: BiasBounds
+
+    @property
+    def protected(self) -> bool:
+        """Whether the records that took part are disturbed enough."""
+        return self.bounds.protects(self.percentage)
+
+    @property
+    def useful(self) -> bool:
+        """Whether the item is disturbed little enough."""
+        return self.bounds.is_useful(self.percentage)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words."""
+        protected = "protected enough" if self.protected else "not protected enough"
+        return f"{protected}, {'useful enough' if self.useful else 'not useful enough'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasReport:
+    """PERCENTAGE BIAS of every item at every level, and what the acceptable range is made from."""
+
+    figures: tuple[BiasFigure, ...]
+    swapped: int
+    records: int
+    moments: tuple[tuple[str, float, float], ...]  # item, mean and standard deviation before
+
+    def __iter__(self) -> Iterator[BiasFigure]:
+        return iter(self.figures)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The continuous items, in the order asked for."""
+        return tuple(variable for variable, _, _ in self.moments)
+
+    def average(self, variable: str) -> float:
+        """The mean over the levels: one level alone can mislead."""
+        return float(np.mean([f.percentage for f in self.figures if f.variable == variable and f.reading == "class"]))
+
+    def pointwise(self, variable: str) -> float:
+        """The figure record by record."""
+        return next(f.percentage for f in self.figures if f.variable == variable and f.reading == "pointwise")
+
+    def verdicts(self, p: float = 10, f: float = 0.01, *, reading: Reading = "pointwise") -> tuple[Verdict, ...]:
+        """Per item with a mean other than zero: protected enough? useful enough?
+
+        By default record by record, which is how the bounds are derived.
+        """
+        return tuple(
+            Verdict(
+                variable=variable,
+                percentage=self.pointwise(variable) if reading == "pointwise" else self.average(variable),
+                bounds=bias_bounds(p, f, swapped=self.swapped, records=self.records, mean=mean, deviation=deviation),
+            )
+            for variable, mean, deviation in self.moments
+            if mean
+        )
+
+    def table(self) -> pa.Table:
+        """One line per figure. For use inside the agency."""
+        return pa.table(
+            {
+                "variable": [f.variable for f in self.figures],
+                "reading": [f.reading for f in self.figures],
+                "level": pa.array([list(f.level) for f in self.figures], pa.list_(pa.string())),
+                "bias": pa.array([f.bias for f in self.figures], pa.float64()),
+                "percentage_bias": pa.array([f.percentage for f in self.figures], pa.float64()),
+                "records_of_classes_gone": pa.array([f.gone for f in self.figures], pa.int64()),
+            }
+        )
+
+
+Values = Mapping[str, tuple[Floats, Floats]]
+
+MOST_LEVELS = 128
+"""Above so many levels only those of few keys, and the finest, are looked at unless levels are stated."""
+
+
+def percentage_bias(
+    before: Microdata | Masked,
+    after: Microdata | None = None,
+    *,
+    variables: Iterable[str] = (),
+    keys: Iterable[str] = (),
+    levels: Sequence[Iterable[str]] | None = None,
+    readings: Sequence[Reading] = ("class", "pointwise"),
+) -> BiasReport:
+    """PERCENTAGE BIAS between a file and its masked version: ``percentage_bias(masked)`` or of two files.
+
+    ``variables`` are the continuous items (all numeric ones if none is named), ``keys`` make the classes, and a level
+    is a subset of the keys. Levels not stated are the subsets of the keys in which something can have changed.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Beds"), Attribute(name="Income", kind="numeric")))
+    >>> before = Microdata(pa.table({"Beds": [1, 1, 2], "Income": [10.0, 20.0, 60.0]}), schema)
+    >>> after = Microdata(pa.table({"Beds": [1, 1, 2], "Income": [10.0, 60.0, 20.0]}), schema)
+    >>> report = percentage_bias(before, after)
+    >>> round(report.pointwise("Income"), 2), round(report.average("Income"), 2)
+    (108.87, 94.28)
+    """
+    occupant = None
+    touched = None
+    if isinstance(before, Masked):
+        masked = before
+        before, after = masked.original, masked.data
+        occupant = occupants_by_audit(masked.audit.exchanges, len(before))
+        touched = masked.audit.touched()
+    if after is None:
+        raise SpecError("there is nothing to compare with", code="nothing-to-compare", hint="give the masked file too")
+    names = tuple(keys) or before.schema.categorical
+    comparison = Comparison(before=before, after=after, attributes=names, touched=touched)
+    return bias_report(comparison, tuple(variables), names, levels=levels, readings=readings, occupant=occupant)
+
+
+def bias_report(
+    comparison: Comparison,
+    variables: tuple[str, ...],
+    keys: tuple[str, ...],
+    *,
+    levels: Sequence[Iterable[str]] | None = None,
+    readings: Sequence[Reading] = ("class", "pointwise"),
+    occupant: npt.NDArray[np.int64] | None = None,
+) -> BiasReport:
+    """The report on a comparison; ``occupant`` says who stands in whose place, where that is known."""
+    require_same_records(comparison)
+    items = variables or tuple(a.name for a in comparison.before.schema.iter_kind(Kind.NUMERIC))
+    if not items:
+        raise SpecError(
+            "there is no continuous item to compare",
+            code="no-continuous-item",
+            hint="describe some attributes as numeric, and name them as variables",
+        )
+    values = {name: (numbers(comparison.before, name), numbers(comparison.after, name)) for name in items}
+    figures: list[BiasFigure] = []
+    if "class" in readings:
+        chosen = [tuple(level) for level in levels] if levels is not None else default_levels(comparison, keys)
+        for level in chosen:
+            figures += _at_level(comparison, level, values)
+    if "pointwise" in readings:
+        figures += _pointwise(comparison, keys, values, occupant)
+    figures.sort(key=lambda figure: items.index(figure.variable))
+    whole = np.zeros(len(comparison.before), dtype=np.uint8)
+    moments = {name: spread.moments(whole, 1, before)[0] for name, (before, _) in values.items()}
+    return BiasReport(
+        figures=tuple(figures),
+        swapped=_swapped(comparison, values),
+        records=len(comparison.before),
+        moments=tuple((n, float(m[1]), float(np.sqrt(m[2] / max(m[0] - 1, 1)))) for n, m in moments.items()),
+    )
+
+
+def default_levels(comparison: Comparison, keys: Names) -> list[Names]:
+    """Every set of two keys or more in which one changed, as in Table 7; every set where none did.
+
+    Where these are too many, a changed key with one other at a time, and the finest level.
+    """
+    changed = {name for name in keys if aligned(comparison, name).changed}
+    smallest = 2 if changed and len(keys) > 1 else 1
+    sizes = range(smallest, len(keys) + 1) if 2 ** len(keys) <= MOST_LEVELS else sorted({smallest, len(keys)})
+    found = [level for size in sizes for level in combinations(keys, size)]
+    return [level for level in found if not changed or changed & set(level)]
+
+
+def _at_level(comparison: Comparison, level: Names, values: Values) -> list[BiasFigure]:
+    """The means of the level's classes before and after, for every item."""
+    for name in level:
+        comparison.after.schema[name]
+    moved = any(aligned(comparison, name).changed for name in level)
+    classes: tuple[Codes, Codes, int] | None = None
+    found = []
+    for name, (before, after) in values.items():
+        value, gone = 0.0, 0
+        if moved or _differ(before, after):
+            classes = classes or _classes(comparison, level, moved=moved)
+            was, now, number = classes
+            first, second = spread.moments(was, number, before), spread.moments(now, number, after)
+            value, gone = bias.between_classes(was, now, before, first, second)
+        found.append(_figure(name, "class", level, value, of=before, gone=gone))
+    return found
+
+
+def _classes(comparison: Comparison, level: Names, *, moved: bool) -> tuple[Codes, Codes, int]:
+    """The class of each record before and after, numbered alike and closely enough for tables."""
+    columns = [aligned(comparison, name) for name in level]
+    sizes = [column.cardinality for column in columns]
+    if moved:
+        codes, number = cells.pack([np.concatenate([c.before, c.after]) for c in columns], sizes)
+    else:
+        codes, number = cells.pack([c.before for c in columns], sizes)
+    if not cells.is_dense(number, codes.size):
+        ranked, number = sparse.ranks(codes)
+        codes, number = ranked, max(1, number)
+    half = len(comparison.before)
+    return codes[:half], codes[half:] if moved else codes, number
+
+
+def _pointwise(
+    comparison: Comparison, keys: Names, values: Values, occupant: npt.NDArray[np.int64] | None
+) -> list[BiasFigure]:
+    """What stands in a record's place now: its new value where values moved, else the value of whoever came there."""
+    found = []
+    for name, (before, after) in values.items():
+        if _differ(before, after):
+            now = after
+        else:
+            occupant = occupants_by_files(comparison, keys) if occupant is None else occupant
+            now = before[occupant]
+        found.append(_figure(name, "pointwise", (), bias.root_mean_square(before, now), of=before))
+    return found
+
+
+def _figure(name: str, reading: Reading, level: Names, value: float, *, of: Floats, gone: int = 0) -> BiasFigure:
+    known = of[~np.isnan(of)]
+    mean = float(known.mean()) if known.size else 0.0
+    percentage = 100 * value / abs(mean) if mean else float("nan")
+    return BiasFigure(variable=name, reading=reading, level=level, bias=value, percentage=percentage, gone=gone)
+
+
+def _differ(before: Floats, after: Floats) -> bool:
+    return not np.array_equal(before, after, equal_nan=True)
+
+
+def _swapped(comparison: Comparison, values: Values) -> int:
+    """How many records took part, as far as is known."""
+    if comparison.touched is not None:
+        return int(np.count_nonzero(comparison.touched))
+    flags = np.zeros(len(comparison.before), dtype=np.bool_)
+    for name in comparison.before.schema.categorical:
+        column = aligned(comparison, name)
+        if column.changed:
+            flags |= column.before != column.after
+    for before, after in values.values():
+        flags |= (before != after) & ~(np.isnan(before) & np.isnan(after))
+    return int(np.count_nonzero(flags))
+
+
+# The distortion of continuous items: PERCENTAGE BIAS, over several levels of the keys or record by record.
+
+
+class PercentageBias(ParametricMeasure):
+    """The root mean square change of continuous items in percent of their mean, the mean over items and levels.
+
+    >>> PercentageBias(variables="INCOME", reading="pointwise").text
+    'percentage_bias:variables=INCOME,reading=pointwise'
+    """
+
+    name: ClassVar[str] = "percentage_bias"
+    title: ClassVar[str] = "percentage bias"
+    axis: ClassVar[Axis] = Axis.DISTORTION
+    sources: ClassVar[tuple[str, ...]] = (
+        "Moore (1996), Preliminary Recommendations for Disclosure Limitation for the 2000 Census",
+    )
+
+    variables: Annotated[AttributeNames, Field(description="continuous items; all numeric attributes if empty")] = ()
+    keys: Annotated[
+        AttributeNames, Field(description="keys that make the classes; all categorical attributes if empty")
+    ] = ()
+    reading: Annotated[
+        Reading,
+        Field(description="class: of the means of classes, at every level; pointwise: of each record's place"),
+    ] = "class"
+    p: Annotated[float, Field(ge=0, description="percent by which a swapped record should change on average")] = 10.0
+    f: Annotated[float, Field(gt=0, description="by how much the spread may grow, as a part of it")] = 0.01
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence and the verdict; the detail has one line per item and level."""
+
+        keys = chosen_attributes(comparison, self.keys)
+        report = bias_report(comparison, self.variables, keys, readings=(self.reading,))
+        known = [v for v in report.variables if not np.isnan(self._value(report, v))]
+        if not known:
+            raise SpecError(
+                "percentage bias is relative to the mean, and no item has a mean other than zero",
+                code="no-mean",
+                hint="name other variables",
+            )
+        value = float(np.mean([self._value(report, variable) for variable in known]))
+        return self._score(value, self._meaning(value, report, known), tuple(known), report.table())
+
+    def _value(self, report: BiasReport, variable: str) -> float:
+        return report.pointwise(variable) if self.reading == "pointwise" else report.average(variable)
+
+    def _meaning(self, value: float, report: BiasReport, known: list[str]) -> str:
+        what = "the value in a record's place" if self.reading == "pointwise" else "the mean of a record's class"
+        text = f"{what.capitalize()} moved by {value:.4g}% of the overall mean on average"
+        verdicts = [v for v in report.verdicts(self.p, self.f, reading=self.reading) if v.variable in known]
+        weak = [v.variable for v in verdicts if not v.protected]
+        spoilt = [v.variable for v in verdicts if not v.useful]
+        text += f"; too little to protect: {', '.join(weak)}" if weak else ""
+        text += f"; too much to be useful: {', '.join(spoilt)}" if spoilt else ""
+        return text + ("." if weak or spoilt else ", within the acceptable range for every item.")

@@ -1,0 +1,190 @@
+"""What masking did to numbers: changes of means, of standard deviations and of correlations.
+
+With m and s the mean and the standard deviation of an attribute, r the correlation of two:
+
+=====================  ============================================
+``mean_change``        mean over attributes of \\|m' − m\\| / s
+``deviation_change``   mean over attributes of \\|s' / s − 1\\|
+``correlation_change`` mean over pairs of \\|r' − r\\|
+=====================  ============================================
+
+The means are of magnitudes; the detail has each change with its sign, and the sentence names the largest with its own.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import combinations
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from safeswap.arrays.types import Floats
+from safeswap.errors import SpecError
+from safeswap.measures.aligned import changed_names
+from safeswap.measures.base import AttributeNames, ParametricMeasure, Situation, numeric_names
+from safeswap.model.numeric_column import finite_numbers
+from safeswap.model.score import Axis, Comparison, Score
+
+Sides = tuple[Floats, Floats]
+
+
+class NumberChange(ParametricMeasure):
+    """The mean magnitude of the changes of a figure of numeric attributes, with one line per change."""
+
+    axis: ClassVar[Axis] = Axis.DISTORTION
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
+    sources: ClassVar[tuple[str, ...]] = (
+        "Domingo-Ferrer & Torra (2001), Disclosure Control Methods and Information Loss for Microdata",
+    )
+    together: ClassVar[int] = 1
+    lacking: ClassVar[str] = "no numeric attribute varies"
+
+    variables: Annotated[AttributeNames, Field(description="numeric attributes; all of them if empty")] = ()
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why there is nothing to measure: too few numeric attributes, or none that changed."""
+        names = self._names(comparison)
+        if len(names) < self.together:
+            return "there is no numeric attribute" if not names else "it needs two numeric attributes"
+        changed = changed_names(comparison)
+        return "" if not changed or changed.intersection(names) else "masking changed no numeric attribute"
+
+    def score(self, comparison: Comparison) -> Score:
+        """The figure with its sentence; the detail has one line per attribute or pair, with the sign."""
+        names = self._names(comparison)
+        columns = {name: _sides(comparison, name) for name in names}
+        rows: list[dict[str, Any]] = []
+        for chosen in combinations(names, self.together):
+            with np.errstate(all="ignore"):  # what has no spread has no figure
+                change = self._change(*(columns[name] for name in chosen))
+            if np.isfinite(change):
+                rows.append({"attributes": list(chosen), "value": float(change)})
+        if not rows:
+            raise SpecError(
+                f"{self.name} cannot be measured: {self.lacking}",
+                code="no-numeric-attribute",
+                hint="name numeric attributes of which the values differ",
+            )
+        value = float(np.mean([abs(row["value"]) for row in rows]))
+        seen = {name for row in rows for name in row["attributes"]}
+        known = tuple(name for name in names if name in seen)
+        sentence = self._meaning(value, len(rows)) + self._largest(rows) + _unmeasured(names, known)
+        types = pa.schema([("attributes", pa.list_(pa.string())), ("value", pa.float64())])
+        return self._score(value, sentence, known, pa.Table.from_pylist(rows, schema=types))
+
+    @abstractmethod
+    def _change(self, *sides: Sides) -> float:
+        """The change with its sign; not a finite number where the figure is not defined."""
+
+    @abstractmethod
+    def _meaning(self, value: float, number: int) -> str:
+        """The figure in plain words."""
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        for name in self.variables:
+            comparison.before.schema[name]
+        numeric = numeric_names(comparison)
+        return self.variables or tuple(name for name in comparison.before.schema.names if name in numeric)
+
+    def _largest(self, rows: list[dict[str, Any]]) -> str:
+        worst = max(rows, key=lambda row: abs(row["value"]))
+        if worst["value"] == 0 or len(rows) < 2:
+            return ""
+        return f" Largest: {' × '.join(worst['attributes'])} ({worst['value']:+.4f})."
+
+
+class MeanChange(NumberChange):
+    """How far the means of the numeric attributes moved, in standard deviations of the original.
+
+    >>> MeanChange(variables="income").text
+    'mean_change:variables=income'
+    """
+
+    name: ClassVar[str] = "mean_change"
+    title: ClassVar[str] = "change of means"
+
+    def _change(self, *sides: Sides) -> float:
+        before, after = _known(sides[0])
+        return float((after.mean() - before.mean()) / _spread(before)) if len(before) and len(after) else np.nan
+
+    def _meaning(self, value: float, number: int) -> str:
+        return f"Means moved by {value:.4f} standard deviations on average over {_attributes(number)}, up or down."
+
+
+class DeviationChange(NumberChange):
+    """How much the standard deviations of the numeric attributes grew or shrank, as a part of themselves.
+
+    >>> DeviationChange().title
+    'change of standard deviations'
+    """
+
+    name: ClassVar[str] = "deviation_change"
+    title: ClassVar[str] = "change of standard deviations"
+
+    def _change(self, *sides: Sides) -> float:
+        before, after = _known(sides[0])
+        return float(_spread(after) / _spread(before) - 1) if len(before) and len(after) else np.nan
+
+    def _meaning(self, value: float, number: int) -> str:
+        return f"Standard deviations changed by {value:.2%} on average over {_attributes(number)}, up or down."
+
+
+class CorrelationChange(NumberChange):
+    """How far the correlations between numeric attributes moved.
+
+    >>> CorrelationChange(variables="income+tax").text
+    'correlation_change:variables=income+tax'
+    """
+
+    name: ClassVar[str] = "correlation_change"
+    title: ClassVar[str] = "change of correlations"
+    together: ClassVar[int] = 2
+    lacking: ClassVar[str] = "no two numeric attributes vary"
+
+    def _change(self, *sides: Sides) -> float:
+        (before, after), (other_before, other_after) = sides
+        return _correlation(after, other_after) - _correlation(before, other_before)
+
+    def _meaning(self, value: float, number: int) -> str:
+        pairs = "one pair" if number == 1 else f"{number:,} pairs"
+        return f"Correlations changed by {value:.4f} on average over {pairs} of numeric attributes, up or down."
+
+
+def _sides(comparison: Comparison, name: str) -> Sides:
+    """The column before and after, both divided by one number: no sum of squares overflows, no figure changes."""
+    before, after = finite_numbers(comparison.before, name), finite_numbers(comparison.after, name)
+    largest = max((float(np.nanmax(np.abs(side))) for side in (before, after) if not np.isnan(side).all()), default=0)
+    return (before / largest, after / largest) if largest > 0 else (before, after)
+
+
+def _known(sides: Sides) -> Sides:
+    before, after = sides
+    return before[~np.isnan(before)], after[~np.isnan(after)]
+
+
+def _spread(values: Floats) -> np.float64:
+    """The standard deviation, exactly 0 where all values are the same."""
+    return np.float64(values.std() if values.max() > values.min() else 0.0)
+
+
+def _correlation(one: Floats, other: Floats) -> float:
+    """Pearson's correlation over the records that have both values; not a number where one of them is constant."""
+    both = ~(np.isnan(one) | np.isnan(other))
+    x, y = one[both], other[both]
+    if len(x) < 2 or not _spread(x) or not _spread(y):
+        return np.nan
+    x, y = x - x.mean(), y - y.mean()
+    return float((x @ y) / (np.sqrt(x @ x) * np.sqrt(y @ y)))
+
+
+def _attributes(number: int) -> str:
+    return "one numeric attribute" if number == 1 else f"{number:,} numeric attributes"
+
+
+def _unmeasured(names: tuple[str, ...], known: tuple[str, ...]) -> str:
+    lacking = [name for name in names if name not in known]
+    shown = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
+    return f" Not measured, since without spread: {shown}." if lacking else ""

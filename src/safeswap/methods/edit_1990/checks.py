@@ -1,0 +1,196 @@
+"""What the Confidentiality Edit of 1990 asks of a file before any household is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from safeswap.arrays import sparse
+from safeswap.arrays.geography import parents
+from safeswap.arrays.types import Identity, Names
+from safeswap.engines.base import HouseholdCounts
+from safeswap.errors import InfeasibleError, InputError, SpecError
+from safeswap.methods.edit_1990.areas import HouseholdAreas
+from safeswap.methods.edit_1990.spec import Edit1990Spec
+from safeswap.model.columns import missing_codes
+from safeswap.model.geography import check_nesting, not_nested
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind, Schema
+
+# Whether names repeat, told in one pass where they are whole numbers, as they mostly are.
+
+_SPARSEST = 64  # bits per name: a bitmap that is larger than the names themselves is not worth having
+
+
+def has_duplicates(names: Identity) -> bool:
+    """Whether any name occurs twice. Names are integers, or rows of two words.
+
+    >>> has_duplicates(np.array([3, 1, 2])), has_duplicates(np.array([3, 1, 3]))
+    (False, True)
+    >>> has_duplicates(np.array([[1, 2], [2, 1], [1, 2]], np.uint64))
+    True
+    """
+    if len(names) < 2:
+        return False
+    if names.ndim == 2:
+        return _repeated_pairs(names)
+    numbers = names.view(np.int64)
+    if _ascends(numbers):
+        return False
+    least, most = int(numbers.min()), int(numbers.max())
+    if most - least < _SPARSEST * len(numbers):
+        return bool(_marked_twice(numbers, least, np.zeros((most - least) // 8 + 1, dtype=np.uint8)))
+    return len(sparse.distinct(numbers.view(np.uint64))[0]) < len(numbers)
+
+
+def _repeated_pairs(names: Identity) -> bool:
+    """Rows that agree in a mixture of their words are compared word by word."""
+    words = np.ascontiguousarray(names).view(np.uint64)
+    mixture = words[:, 0] ^ (words[:, 1] * np.uint64(0x9E3779B97F4A7C15))
+    suspects = words[sparse.occurrences(mixture) > 1]
+    return len(np.unique(suspects, axis=0)) < len(suspects)
+
+
+@njit(cache=True, nogil=True)
+def _ascends(numbers: npt.NDArray[np.int64]) -> bool:
+    for i in range(1, len(numbers)):  # noqa: SIM110  (a loop that Numba compiles)
+        if numbers[i] <= numbers[i - 1]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _marked_twice(numbers: npt.NDArray[np.int64], least: int, marks: npt.NDArray[np.uint8]) -> bool:
+    for number in numbers:
+        place = number - least
+        bit = np.uint8(1) << np.uint8(place & 7)
+        if marks[place >> 3] & bit:
+            return True
+        marks[place >> 3] |= bit
+    return False
+
+
+def check_attributes(data: Microdata, spec: Edit1990Spec) -> None:
+    """Refuse keys and levels that are not categorical, missing values in them, and households that repeat."""
+    _check_kinds(data.schema, spec)
+    _check_complete(lambda name: _missing(data, name), spec)
+    for attribute in data.schema.iter_kind(Kind.HOUSEHOLD):
+        if len(data.coded(attribute.name).levels) < len(data):
+            raise _household_repeats(attribute.name)
+
+
+def check_counted(counts: HouseholdCounts, schema: Schema, spec: Edit1990Spec) -> None:
+    """Refuse the same, and levels that do not nest, where records are counted by an engine."""
+    _check_kinds(schema, spec)
+    _check_complete(counts.missing, spec)
+    for attribute in schema.iter_kind(Kind.HOUSEHOLD):
+        if counts.repeats(attribute.name):
+            raise _household_repeats(attribute.name)
+    if spec.geography_codes == "unique":
+        for coarse, fine in pairwise(spec.geography):
+            if areas := counts.straddling(coarse, fine):
+                raise not_nested(coarse, fine, areas)
+    if spec.rate or spec.small_block_rate:
+        _refuse_single(*counts.single_areas(), spec)
+
+
+def check_nested(data: Microdata, spec: Edit1990Spec) -> None:
+    """Refuse levels of which one has areas that lie in two areas of the level above."""
+    if spec.geography_codes == "local":
+        return  # the code of an area then begins with that of the area around it
+    for coarse, fine in pairwise(spec.geography):
+        inner, outer = data.coded(fine), data.coded(coarse)
+        if parents(inner.codes, outer.codes, inner.cardinality) is None:
+            check_nesting(data, (coarse, fine))
+
+
+def check_identity(data: Microdata, identity: Identity) -> None:
+    """Refuse a file in which a record identifier occurs twice: two records would have one draw."""
+    attribute = data.schema.identifier
+    if attribute is not None and has_duplicates(identity):
+        raise InputError(
+            f"the identifier {attribute.name!r} occurs more than once in some records",
+            code="duplicate-identifier",
+            hint="an identifier must be unique; name another column, or none to know records by their position",
+            column=attribute.name,
+        )
+
+
+def check_single_areas(areas: HouseholdAreas, spec: Edit1990Spec) -> None:
+    """Refuse areas of ``within`` with several households all of which lie in one area of ``across``, if so asked."""
+    single = areas.single_areas
+    _refuse_single(len(single), int(areas.within_sizes[single].sum()), spec)
+
+
+def _refuse_single(single: int, households: int, spec: Edit1990Spec) -> None:
+    if spec.single_areas == "leave" or not single:
+        return
+    finer = spec.geography[spec.geography.index(spec.across_level) + 1 :]
+    raise InfeasibleError(
+        f"{single:,} areas of {spec.within_level!r}, with {households:,} households, have one area of "
+        f"{spec.across_level!r} only: nobody there can have a partner in another one",
+        code="single-area",
+        hint="; or ".join(
+            [
+                *([f"exchange across {finer[0]}"] if finer else []),
+                *(["exchange within a coarser level"] if spec.within_level != spec.geography[0] else []),
+                'single_areas="leave" to leave these households as they are',
+            ]
+        ),
+        areas=single,
+        households=households,
+        within=spec.within_level,
+        across=spec.across_level,
+    )
+
+
+def _household_repeats(name: str) -> InputError:
+    return InputError(
+        f"households repeat in {name!r}: this edit moves one record per household",
+        code="household-repeats",
+        hint="give a file of households, with the persons counted by their characteristics",
+        attribute=name,
+    )
+
+
+def _check_kinds(schema: Schema, spec: Edit1990Spec) -> None:
+    for name in spec.keys:
+        _check_categorical(schema, name, what="a key", code="key-not-categorical")
+    for name in spec.geography:
+        _check_categorical(schema, name, what="a level of the geography", code="not-geography")
+
+
+def _check_categorical(schema: Schema, name: str, *, what: str, code: str) -> None:
+    kind = schema[name].kind
+    if not kind.is_categorical:
+        raise SpecError(
+            f"{name!r} is {kind.value}: {what} is categorical",
+            code=code,
+            hint="a count such as the number of persons is ordinal: describe it so; recode a continuous item to ranges",
+            attribute=name,
+        )
+
+
+def _check_complete(missing: Callable[[str], int], spec: Edit1990Spec) -> None:
+    _refuse_missing(missing, spec.geography, code="missing-geography", hint="give every household all of its codes")
+    if spec.missing_keys == "refuse":
+        hint = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
+        _refuse_missing(missing, spec.keys, code="missing-keys", hint=hint)
+
+
+def _missing(data: Microdata, name: str) -> int:
+    if not (data.coded(name).has_missing or data.schema[name].missing):
+        return 0
+    flags = missing_codes(data, name)
+    return int(np.count_nonzero(flags[data.coded(name).codes]))
+
+
+def _refuse_missing(missing: Callable[[str], int], names: Names, *, code: str, hint: str) -> None:
+    counts = {name: count for name in names if (count := missing(name))}
+    if counts:
+        listed = ", ".join(f"{name} ({count:,} records)" for name, count in counts.items())
+        raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=counts)

@@ -1,0 +1,135 @@
+"""What is asked of the Confidentiality Edit of 1990."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from safeswap.arrays.types import Names
+from safeswap.model.spec import MaskSpec
+
+
+class Edit1990Spec(MaskSpec):
+    """Sample households and exchange the geography of each with a household of the same key somewhere else.
+
+    >>> spec = Edit1990Spec(
+    ...     keys=["Persons", "Adults"],
+    ...     geography=["State", "County", "Place", "Tract", "Block"],
+    ...     across="Place",
+    ...     rate=0.01,
+    ... )
+    >>> spec.within_level, spec.across_level, spec.exchanged
+    ('State', 'Place', ('County', 'Place', 'Tract', 'Block'))
+    """
+
+    method: ClassVar[str] = "edit_1990"
+
+    keys: Annotated[
+        Names, Field(min_length=1, description="key characteristics: the same in the two households of a pair")
+    ]
+    geography: Annotated[Names, Field(min_length=2, description="the levels of the geography, from coarse to fine")]
+    within: Annotated[
+        str | None,
+        Field(description="the level across whose areas nothing is exchanged; none named: the coarsest"),
+    ] = None
+    across: Annotated[
+        str | None,
+        Field(description="the level in whose areas the two of a pair differ; none named: the one after within"),
+    ] = None
+    rate: Annotated[
+        float,
+        Field(
+            ge=0, le=1, description="share of the households that is sampled; partners from outside the sample move too"
+        ),
+    ]
+    small_block_units: Annotated[
+        int, Field(ge=0, description="an area of the finest level with fewer households is a small block")
+    ] = 0
+    small_block_rate: Annotated[
+        float | None, Field(ge=0, le=1, description="share of the households of small blocks that is sampled")
+    ] = None
+    geography_codes: Annotated[
+        Literal["unique", "local"],
+        Field(description="unique: a code names one area of the file; local: codes count anew in each coarser area"),
+    ] = "unique"
+    missing_keys: Annotated[
+        Literal["refuse", "level"],
+        Field(description="a missing value in a key: refuse the file, or take it as a value of its own"),
+    ] = "refuse"
+    single_areas: Annotated[
+        Literal["refuse", "leave"],
+        Field(
+            description="households among which nobody can have a partner, since all of one within area lie in one "
+            "across area: refuse, or leave them as they are"
+        ),
+    ] = "refuse"
+    on_unmatched: Annotated[
+        Literal["report", "error"],
+        Field(description="sampled households without a partner: say how many, or refuse"),
+    ] = "report"
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Edit1990Spec:
+        for role in ("keys", "geography"):
+            names = getattr(self, role)
+            if len(set(names)) != len(names):
+                raise ValueError(f"{role} names an attribute twice")
+        for role in ("within", "across"):
+            name = getattr(self, role)
+            if name is not None and name not in self.geography:
+                raise ValueError(f"{role} names {name!r}, which is no level of the geography")
+        if self.within_level == self.geography[-1]:
+            raise ValueError(f"within names the finest level, {self.within_level!r}: nothing is left to exchange")
+        if self.across_level not in self.exchanged:
+            raise ValueError(f"across must be finer than within: {self.across_level!r} is not")
+        moved = sorted(set(self.keys) & set(self.exchanged))
+        if moved:
+            raise ValueError(f"{moved[0]!r} is exchanged and cannot be a key")
+        if (self.small_block_units > 0) != (self.small_block_rate is not None):
+            raise ValueError("small_block_units and small_block_rate belong together: give both or neither")
+        if self.small_block_rate is not None and self.small_block_rate < self.rate:
+            raise ValueError("small blocks are sampled at a higher rate than others: small_block_rate is below rate")
+        return self
+
+    @property
+    def within_level(self) -> str:
+        """The level across whose areas nothing is exchanged."""
+        return self.within if self.within is not None else self.geography[0]
+
+    @property
+    def across_level(self) -> str:
+        """The level in which the two households of a pair differ."""
+        if self.across is not None:
+            return self.across
+        place = self.geography.index(self.within_level) + 1
+        return self.geography[min(place, len(self.geography) - 1)]
+
+    @property
+    def exchanged(self) -> Names:
+        """The levels whose codes are exchanged, together: all that are finer than ``within``."""
+        return self.geography[self.geography.index(self.within_level) + 1 :]
+
+    @property
+    def matched(self) -> Names:
+        """What is the same in the two households of a pair: geography down to ``within``, and the keys."""
+        coarse = self.geography[: self.geography.index(self.within_level) + 1]
+        return (*coarse, *(name for name in self.keys if name not in coarse))
+
+    @property
+    def differing(self) -> Names:
+        """The attributes of which at least one differs within a pair: those that name the area across."""
+        return tuple(name for name in self.area(self.across_level) if name in self.exchanged)
+
+    @property
+    def kept(self) -> tuple[Names, ...]:
+        """The sets of attributes whose counts stay exactly as they were: in every area of every level, by the keys."""
+        keys = tuple(name for name in self.keys if name not in self.geography)
+        margins = [(*self.area(level), *keys) for level in self.geography]
+        return tuple(margin for margin in (*margins, self.exchanged) if set(margin) & set(self.exchanged))
+
+    def area(self, level: str) -> Names:
+        """The attributes that together name an area of a level."""
+        if self.geography_codes == "unique":
+            return (level,)
+        return self.geography[: self.geography.index(level) + 1]

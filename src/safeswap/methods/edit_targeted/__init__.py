@@ -1,0 +1,1 @@
+"""The targeted Confidentiality Edit: every class below tolerance exchanges values with a neighbouring class."""

@@ -1,0 +1,397 @@
+"""The targeted Confidentiality Edit: exchange in every combination of the keys that has too few records.
+
+Source: Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, sections VII to XIV. The
+variant for release draws record and partner by the secret key, since the printed one can be replayed by anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from safeswap.arrays import keyed
+from safeswap.arrays.types import Flags, Int64s, Names
+from safeswap.engines.base import Engine
+from safeswap.errors import InputError, SpecError
+from safeswap.methods.edit_targeted.classes import SortedClasses, Walked, identifier_order, letter_walk, sort_classes
+from safeswap.methods.edit_targeted.keyed_walk import (
+    CellLabels,
+    ClassLabels,
+    DrawKeys,
+    RowLabels,
+    kept,
+    keyed_walk,
+    mixed_strata,
+)
+from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
+from safeswap.methods.edit_targeted.promises import LEFT, TreatedClasses
+from safeswap.methods.exchange import compensating
+from safeswap.model.audit import Audit, Exchange
+from safeswap.model.columns import missing_codes
+from safeswap.model.geography import check_nesting, geography_levels
+from safeswap.model.invariant import (
+    ChangedRecords,
+    DisjointPairs,
+    Invariant,
+    KeptMargin,
+    PairsAgree,
+    PairsDiffer,
+    ReplaysFromAudit,
+    SameRows,
+    UntouchedColumns,
+)
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.plan import Plan
+from safeswap.model.schema import Kind
+from safeswap.model.spec import MaskSpec
+
+# What is asked of the targeted Confidentiality Edit.
+
+EXCHANGES = ("geography", "continuous", "categorical")
+"""What is exchanged, in the order in which Moore (1996) numbers the three methods from 1."""
+
+
+def _by_number(value: Any) -> Any:
+    """Methods may be given by the paper's number, also as text."""
+    numbered = {str(number): name for number, name in enumerate(EXCHANGES, start=1)}
+    return numbered.get(str(value), value)
+
+
+class EditTargetedSpec(MaskSpec):
+    """Sort by the key variables, and exchange in each combination of theirs that has too few records.
+
+    >>> spec = EditTargetedSpec(keys=["Beds", "Baths"], exchange=1, geography=["County", "Tract"], within=["State"])
+    >>> spec.exchange, spec.tolerance, spec.sorted_keys
+    ('geography', 3, ('Beds', 'Baths'))
+    """
+
+    method: ClassVar[str] = "edit_targeted"
+
+    keys: Annotated[Names, Field(min_length=1, description="key variables, in the order in which the file is sorted")]
+    exchange: Annotated[
+        Literal["geography", "continuous", "categorical"],
+        BeforeValidator(_by_number),
+        Field(
+            description="what is exchanged: 1 geography (all levels together), 2 continuous (all such items together), "
+            "3 categorical (the first key in which the two records differ)"
+        ),
+    ] = "geography"
+    geography: Annotated[
+        Names, Field(description="geographic codes that are exchanged, from coarse to fine; none: all of that kind")
+    ] = ()
+    geography_codes: Annotated[
+        Literal["unique", "local"],
+        Field(description="unique: a code names one area of the file; local: codes count anew in each coarser area"),
+    ] = "unique"
+    continuous: Annotated[Names, Field(description="continuous items that are exchanged; none: all numeric ones")] = ()
+    within: Annotated[
+        Names, Field(description="attributes, such as the state, across whose values nothing is exchanged")
+    ] = ()
+    tolerance: Annotated[int, Field(ge=2, description="Q: a combination of the keys with fewer records is treated")] = 3
+    order: Annotated[
+        Literal["given", "near_optimal"],
+        Field(description="sort by the keys as they are given, or in the order that disturbs order_by least"),
+    ] = "given"
+    order_by: Annotated[Names, Field(description="continuous items for which a near-optimal order is sought")] = ()
+    variant: Annotated[
+        Literal["keyed", "letter"],
+        Field(description="keyed: for release; letter: as printed, which anybody can replay, never for release"),
+    ] = "keyed"
+    candidates: Annotated[
+        int, Field(ge=10, le=1000, description="among how many records a partner is drawn, where there are so many")
+    ] = 10
+    keep_fraction: Annotated[
+        float, Field(gt=0, le=1, description="share of the combinations below tolerance that is treated")
+    ] = 1.0
+    missing_keys: Annotated[
+        Literal["refuse", "level"],
+        Field(description="a missing value in a key: refuse the file, or take it as a value of its own"),
+    ] = "refuse"
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> EditTargetedSpec:
+        for role in ("keys", "geography", "continuous", "within", "order_by"):
+            names = getattr(self, role)
+            if len(set(names)) != len(names):
+                raise ValueError(f"{role} names an attribute twice")
+        if not self.sorted_keys:
+            raise ValueError("all keys are also in within: nothing is left to sort by")
+        exchanged = {"geography": self.geography, "continuous": self.continuous, "categorical": ()}[self.exchange]
+        fixed = sorted(set(exchanged) & set(self.within))
+        if fixed:
+            raise ValueError(f"{fixed[0]!r} cannot be exchanged and be the same within a pair")
+        if set(self.continuous) & set(self.keys):
+            raise ValueError("a continuous item cannot be a key")
+        if self.order == "near_optimal" and not self.order_by:
+            raise ValueError("a near-optimal order needs order_by, the continuous items that it is to disturb least")
+        return self
+
+    @property
+    def sorted_keys(self) -> Names:
+        """The keys without those that are the same within a pair anyway."""
+        return tuple(name for name in self.keys if name not in self.within)
+
+
+# What the targeted Confidentiality Edit asks of a file and its specification before anything is sorted.
+
+
+def check_edit(data: Microdata, spec: EditTargetedSpec) -> Names:
+    """Refuse what makes no sense on these data; the attributes that will be exchanged."""
+    for name in (*spec.keys, *spec.within):
+        _check_categorical(data, name)
+    if spec.missing_keys == "refuse":
+        _check_complete(data, tuple(dict.fromkeys((*spec.within, *spec.keys))))
+    if spec.exchange == "categorical":
+        return spec.sorted_keys
+    if spec.exchange == "continuous":
+        return _continuous(data, spec)
+    levels = _geography(data, spec)
+    if spec.geography_codes == "unique":
+        check_nesting(data, levels)
+    return levels
+
+
+def _geography(data: Microdata, spec: EditTargetedSpec) -> Names:
+    levels = spec.geography or tuple(name for name in geography_levels(data) if name not in spec.within)
+    if not levels:
+        raise SpecError(
+            "there is no geographic code to exchange",
+            code="no-geography",
+            hint="name the codes, from coarse to fine: geography=[…]; or exchange something else",
+        )
+    for name in levels:
+        if not data.schema[name].kind.is_categorical:
+            raise SpecError(
+                f"{name!r} is {data.schema[name].kind.value} and no geographic code",
+                code="not-geography",
+                hint="describe it as geography in the schema, or leave it out",
+                attribute=name,
+            )
+    return levels
+
+
+def _continuous(data: Microdata, spec: EditTargetedSpec) -> Names:
+    items = spec.continuous or tuple(attribute.name for attribute in data.schema.iter_kind(Kind.NUMERIC))
+    if not items:
+        raise SpecError(
+            "there is no continuous item to exchange",
+            code="no-continuous-item",
+            hint="describe some attributes as numeric and name them: continuous=[…]; or exchange something else",
+        )
+    for name in items:
+        if data.schema[name].kind is not Kind.NUMERIC:
+            raise SpecError(
+                f"{name!r} is {data.schema[name].kind.value} and not numeric",
+                code="not-numeric",
+                hint="name numeric attributes as continuous items",
+                attribute=name,
+            )
+    return items
+
+
+def _check_categorical(data: Microdata, name: str) -> None:
+    kind = data.schema[name].kind
+    if not kind.is_categorical:
+        raise SpecError(
+            f"{name!r} is {kind.value}: a key variable is categorical",
+            code="key-not-categorical",
+            hint="a count such as the number of rooms is ordinal: describe it so; recode a continuous item to ranges",
+            attribute=name,
+        )
+
+
+def _check_complete(data: Microdata, names: Names) -> None:
+    counts = {}
+    for name in names:
+        flags = missing_codes(data, name)
+        if flags.any():
+            counts[name] = int(np.count_nonzero(flags[data.coded(name).codes]))
+    counts = {name: count for name, count in counts.items() if count}
+    if counts:
+        listed = ", ".join(f"{name} ({count:,} records)" for name, count in counts.items())
+        raise InputError(
+            f"key variables have missing values: {listed}",
+            code="missing-keys",
+            hint='edit or impute them first, or say missing_keys="level" to take missing as a value of its own',
+            records=counts,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditPlan(Plan):
+    """How many combinations of the keys need an exchange, and how many can have one; each asks for one pair."""
+
+    classes: int = 0
+    below: int = 0
+    tolerance: int = 3
+
+    @property
+    def sentence(self) -> str:
+        """The plan in plain words."""
+        text = f"{self.below:,} of {self.classes:,} combinations of the keys have fewer than {self.tolerance} records"
+        text += f"; {self.asked:,} of them are to be treated" if self.asked < self.below else ""
+        if self.is_feasible:
+            return text
+        binds = f", since {' and '.join(self.binds)} leaves no partner" if self.binds else ""
+        return f"{text}; at most {self.feasible:,} can be{binds}"
+
+
+class EditTargeted:
+    """Exchange where the keys single out too few records."""
+
+    name: ClassVar[str] = "edit_targeted"
+    title: ClassVar[str] = "Targeted Confidentiality Edit of rare combinations of the key variables"
+    spec_type: ClassVar[type[EditTargetedSpec]] = EditTargetedSpec
+    sources: ClassVar[tuple[str, ...]] = (
+        "Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, SRD report RR96/06",
+    )
+
+    def plan(self, data: Microdata, spec: EditTargetedSpec, *, engine: Engine) -> EditPlan:
+        """How many combinations are below tolerance, and how many of them can be treated."""
+        return _planned(_prepared(data, spec), spec)
+
+    def apply(self, data: Microdata, spec: EditTargetedSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+        """Sort, walk, exchange. What stays below tolerance without an exchange is counted in the audit record."""
+        edit = _prepared(data, spec)
+        keys = DrawKeys.derived(key.secret, data, replicate=replicate)
+        wanting = kept(data, edit.classes, edit.below, fraction=spec.keep_fraction, keys=keys)
+        if spec.variant == "letter":
+            walked = letter_walk(edit.classes, wanting)
+        else:
+            walked = keyed_walk(data, edit.classes, wanting, edit.labels, candidates=spec.candidates, keys=keys)
+        masked, exchanges = data, []
+        for drawn in walked.pairs:
+            for names, pairs in _true_exchanges(masked, edit, spec, drawn):
+                masked = engine.exchange(masked, names, pairs)
+                exchanges.append(Exchange(attributes=names, pairs=pairs))
+        plan = _planned(edit, spec)
+        audit = Audit(
+            method=self.name,
+            spec=spec.as_dict(),
+            records=len(data),
+            asked=plan.asked,
+            feasible=plan.feasible,
+            made=sum(len(exchange.pairs) for exchange in exchanges),
+            exchanges=tuple(exchanges),
+            key_id=key.id,
+            releasable=key.releasable and spec.variant == "keyed",
+            algorithm=keyed.ALGORITHM,
+            replicate=replicate,
+            data_name=data.schema.name,
+            compensating=compensating(data, masked, tuple(exchanges)) if exchanges else 0,
+            facts=_facts(data, masked, edit=edit, spec=spec, walked=walked, wanting=wanting),
+        )
+        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+
+    def invariants(self, data: Microdata, spec: EditTargetedSpec) -> tuple[Invariant, ...]:
+        """Margins kept, columns untouched, every combination below tolerance treated or counted."""
+        exchanged = check_edit(data, spec)
+        untouched = tuple(name for name in data.attributes if name not in exchanged)
+        blocks = [(name,) for name in exchanged] if spec.exchange == "categorical" else [exchanged]
+        promises: list[Invariant] = [
+            SameRows(),
+            UntouchedColumns(untouched),
+            *(KeptMargin((name,)) for name in exchanged),
+            *(KeptMargin((*block, *spec.within)) for block in blocks if len(block) + len(spec.within) > 1),
+            DisjointPairs(),
+            PairsDiffer(exchanged, "any"),
+            ChangedRecords(),
+            ReplaysFromAudit(),
+            TreatedClasses((*spec.within, *spec.sorted_keys), spec.tolerance),
+        ]
+        if spec.within:
+            promises.append(PairsAgree(spec.within))
+        return tuple(promises)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Edit:
+    """The file made ready for the walk."""
+
+    keys: Names
+    exchanged: Names
+    classes: SortedClasses
+    below: Flags
+    labels: RowLabels
+
+
+def _prepared(data: Microdata, spec: EditTargetedSpec) -> _Edit:
+    exchanged = check_edit(data, spec)
+    keys = spec.sorted_keys
+    if spec.order == "near_optimal":
+        keys = near_optimal_order(data, keys, spec.order_by).keys
+    ties = identifier_order(data) if spec.variant == "letter" else None  # the keyed walk arranges classes itself
+    classes = sort_classes(data, keys, within=spec.within, ties=ties)
+    # Records of two classes always differ in some key.
+    labels: RowLabels = ClassLabels(classes) if spec.exchange == "categorical" else CellLabels(data, exchanged)
+    below = classes.sizes < spec.tolerance
+    return _Edit(keys=keys, exchanged=exchanged, classes=classes, below=below, labels=labels)
+
+
+def _planned(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
+    below = int(np.count_nonzero(edit.below))
+    asked = int(spec.keep_fraction * below + 0.5)
+    feasible = min(asked, int(np.count_nonzero(edit.below & mixed_strata(edit.classes, edit.below, edit.labels))))
+    return EditPlan(
+        method="edit_targeted",
+        records=edit.classes.codes.size,
+        asked=asked,
+        feasible=feasible,
+        binds=(*spec.within, *edit.exchanged) if feasible < asked else (),
+        classes=edit.classes.strata.size,
+        below=below,
+        tolerance=spec.tolerance,
+    )
+
+
+def _true_exchanges(data: Microdata, edit: _Edit, spec: EditTargetedSpec, pairs: Int64s) -> list[tuple[Names, Int64s]]:
+    """What is exchanged between which rows, without the pairs that an exchange would leave as they are."""
+    names = edit.keys if spec.exchange == "categorical" else edit.exchanged
+    columns, _ = data.coded_columns(names)
+    differ = np.stack([column[pairs[:, 0]] != column[pairs[:, 1]] for column in columns], axis=1)
+    if spec.exchange != "categorical":
+        pairs = pairs[differ.any(axis=1)]
+        return [(names, pairs)] if len(pairs) else []
+    first = np.where(differ.any(axis=1), differ.argmax(axis=1), -1)
+    return [((name,), pairs[first == i]) for i, name in enumerate(names) if (first == i).any()]
+
+
+def _facts(
+    before: Microdata, after: Microdata, *, edit: _Edit, spec: EditTargetedSpec, walked: Walked, wanting: Flags
+) -> dict[str, Any]:
+    """Counts for the report and for Theorem A.3; nothing about any one record."""
+    pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *walked.pairs])
+    rows = np.unique(pairs)
+    changed = np.zeros(rows.size, dtype=np.bool_)
+    for name in edit.exchanged:
+        changed |= before.coded(name).codes[rows] != after.coded(name).codes[rows]
+    classes = edit.classes.class_of(rows)
+    alive = np.zeros(edit.below.size, dtype=np.bool_)
+    alive[classes[changed]] = True
+    left = edit.below & ~alive
+    levels = (*spec.within, *edit.exchanged) if spec.exchange == "geography" else spec.within
+    stamp = {"not_for_release": "done by the letter it can be replayed"} if spec.variant == "letter" else {}
+    return {
+        **stamp,
+        "order": list(edit.keys),
+        "classes": int(edit.below.size),
+        "below_tolerance": int(np.count_nonzero(edit.below)),
+        "kept": int(np.count_nonzero(wanting)),
+        "took_part": int(rows.size),
+        "from_above_tolerance": int(np.count_nonzero(~edit.below[classes])),
+        "changed": int(np.count_nonzero(changed)),
+        "called_for": len(pairs),
+        LEFT: int(np.count_nonzero(left)),
+        "left_though_kept": int(np.count_nonzero(left & wanting)),
+        "pairs_within": {name: _agreeing(before, name, pairs) for name in levels},
+    }
+
+
+def _agreeing(data: Microdata, name: str, pairs: Int64s) -> int:
+    codes = data.coded(name).codes
+    return int(np.count_nonzero(codes[pairs[:, 0]] == codes[pairs[:, 1]]))

@@ -1,0 +1,343 @@
+"""Partners by the key: a class with too few records exchanges with a record drawn from a window around it.
+
+The sorted file comes as arrays over positions: class c holds the positions from ``starts[c]`` to ``starts[c + 1]``.
+Each position has a label (records of one label would not change by an exchange) and a keyed draw.
+
+The window of a class grows outwards from it, one class after the other, now behind and now before it, over records not
+used yet, and takes at most ``candidates`` of each class. It is large enough when, whichever label one leaves out, at
+least ``candidates`` records remain. Then the record in question has at least so many possible partners, and so has it
+for somebody who looks at the result: he sees the partner's label, which it now has, and can leave out that one only.
+
+Claim: the pairs depend on classes, labels and draws only. Within a class positions are arranged by their draws before
+they are looked at, and classes are visited in their order, so the order in which records came plays no part.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.types import Flags, Int64s, UInt32s, UInt64s
+
+MOST_CLASSES = 128
+"""How many classes a window may look at; what it does not find there is drawn from the whole stratum."""
+
+_FEW = 64  # so many positions of a class are arranged at first; the rest only if these are used up
+
+
+def in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, UInt64s]:
+    """Labels and draws of the records in the order of ``rows``.
+
+    >>> labels, draws = in_order(np.array([1, 0], np.uint32), np.array([5, 6], np.uint64), np.array([7, 8], np.uint64))
+    >>> labels.tolist(), draws.tolist()
+    ([6, 5], [8, 7])
+    """
+    ordered_labels, ordered_draws = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
+
+    def gather(run: tuple[int, int]) -> None:
+        part = slice(*run)
+        _gather(rows[part], labels, draws, ordered_labels[part], ordered_draws[part])
+
+    run_all(gather, spans(rows.size))
+    return ordered_labels, ordered_draws
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(rows, labels, draws, ordered_labels, ordered_draws):  # type: ignore[no-untyped-def]
+    for i in range(rows.size):
+        ordered_labels[i] = labels[rows[i]]
+        ordered_draws[i] = draws[rows[i]]
+
+
+def pair_in_windows(
+    starts: Int64s,
+    strata: Int64s,
+    wanting: Flags,
+    choosers: UInt64s,
+    rows: UInt32s,
+    labels: UInt64s,
+    draws: UInt64s,
+    candidates: int,
+    is_whole: bool,
+) -> tuple[Int64s, Flags, Flags]:
+    """Pair every wanting class that has a window: pairs of positions, used positions, classes treated.
+
+    ``choosers`` holds a draw for each class that decides among its candidates. ``rows``, ``labels`` and ``draws`` are
+    rearranged within classes; positions in the result speak of the new arrangement. Where the classes are those of a
+    whole file, a stratum that is smaller than a window is enough of one.
+    """
+    cut = np.zeros(strata.size, np.bool_)
+    pairs, used, treated, _ = _pair(starts, strata, cut, wanting, choosers, rows, labels, draws, candidates, is_whole)
+    return pairs, used, treated
+
+
+def pair_among_lowest(
+    starts: Int64s,
+    strata: Int64s,
+    cut: Flags,
+    wanting: Flags,
+    choosers: UInt64s,
+    rows: UInt32s,
+    labels: UInt64s,
+    draws: UInt64s,
+    candidates: int,
+) -> tuple[Int64s, bool]:
+    """Pairs of positions where only the lowest draws of some classes are given, those that are ``cut`` short.
+
+    Also whether they are the pairs of the whole file, and complete: no window looked for a record that is not given,
+    and every wanting class was treated.
+    """
+    places = (rows, labels, draws)
+    pairs, _, treated, missed = _pair(starts, strata, cut, wanting, choosers, *places, candidates, is_whole=True)
+    return pairs, not missed and not (wanting & ~treated).any()
+
+
+@numba.njit(cache=True, nogil=True)
+def _pair(
+    starts: Int64s,
+    strata: Int64s,
+    cut: Flags,
+    wanting: Flags,
+    choosers: UInt64s,
+    rows: UInt32s,
+    labels: UInt64s,
+    draws: UInt64s,
+    candidates: int,
+    is_whole: bool,
+) -> tuple[Int64s, Flags, Flags, bool]:
+    """Pairs, used positions, classes treated, and whether a record was looked for that is not given."""
+    classes = strata.size
+    used = np.zeros(rows.size, np.bool_)
+    treated = np.zeros(classes, np.bool_)
+    free = starts[1:] - starts[:-1]
+    ready = np.zeros(classes, np.int64)
+    behind, before = np.arange(classes + 1), np.arange(classes + 1)
+    room = (MOST_CLASSES + 1) * candidates
+    window, owner = np.empty(room, np.int64), np.empty(room, np.int64)
+    kinds, counts = np.empty(room, np.uint64), np.empty(room, np.int64)
+    pairs = np.empty((int(np.sum(wanting)), 2), np.int64)
+    made = 0
+    missed = False
+    for c in range(classes):
+        if not wanting[c] or treated[c]:
+            continue
+        _arrange(c, starts, ready, rows, labels, draws)
+        size = _window(
+            c,
+            starts,
+            strata,
+            cut,
+            ready,
+            rows,
+            labels,
+            draws,
+            used,
+            behind,
+            before,
+            candidates,
+            is_whole,
+            window,
+            owner,
+            kinds,
+            counts,
+        )
+        if size < 0:
+            missed = True
+            break
+        first = starts[c]
+        eligible = 0
+        for i in range(size):
+            eligible += labels[window[i]] != labels[first]
+        if eligible == 0:
+            continue
+        left = np.int64(choosers[c] % np.uint64(eligible))
+        i = 0
+        while labels[window[i]] == labels[first] or left > 0:
+            left -= labels[window[i]] != labels[first]
+            i += 1
+        pairs[made, 0], pairs[made, 1] = first, window[i]
+        made += 1
+        for position, of in ((first, c), (window[i], owner[i])):
+            used[position] = True
+            treated[of] = True
+            free[of] -= 1
+            if free[of] == 0:
+                missed |= cut[of]
+                behind[of] = of + 1
+                before[of + 1] = of
+    return pairs[:made], used, treated, missed
+
+
+@numba.njit(cache=True, nogil=True)
+def _window(  # type: ignore[no-untyped-def]
+    c,
+    starts,
+    strata,
+    cut,
+    ready,
+    rows,
+    labels,
+    draws,
+    used,
+    behind,
+    before,
+    candidates,
+    is_whole,
+    window,
+    owner,
+    kinds,
+    counts,
+):
+    """Fill the window of class c; its size, or 0 where it is not large enough and there is more to look at.
+
+    Less than 0: a record would have to be looked at that is not given.
+    """
+    size, known, most = 0, 0, 0
+    below, above = c, c + 1  # behind[above] and before[below] skip classes without a free record
+    forward, all_seen = True, is_whole
+    for _ in range(MOST_CLASSES):
+        above = _skip(behind, above)
+        below = _skip(before, below)
+        can_rise = above < strata.size and strata[above] == strata[c]
+        can_sink = below > 0 and strata[below - 1] == strata[c]
+        if not can_rise and not can_sink:
+            return size if all_seen else 0  # a whole small stratum is as large as a window can be
+        other = above if can_rise and (forward or not can_sink) else below - 1
+        forward = other < c
+        above, below = (above + 1, below) if other > c else (above, below - 1)
+        _arrange(other, starts, ready, rows, labels, draws)
+        position, taken = starts[other], 0
+        while taken < candidates and position < starts[other + 1]:
+            if position == starts[other] + ready[other]:
+                _arrange_all(other, starts, ready, rows, labels, draws)
+            if not used[position]:
+                window[size], owner[size] = position, other
+                size += 1
+                taken += 1
+                kind = 0
+                while kind < known and kinds[kind] != labels[position]:
+                    kind += 1
+                if kind == known:
+                    kinds[kind], counts[kind] = labels[position], 0
+                    known += 1
+                counts[kind] += 1
+                most = max(most, counts[kind])
+            position += 1
+        if taken < candidates and cut[other]:
+            return -1
+        if size - most >= candidates:
+            return size
+        all_seen &= position == starts[other + 1] and not cut[other]
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _skip(links, c):  # type: ignore[no-untyped-def]
+    """Follow the links to a class that links to itself, shortening the way for those who come later."""
+    while links[c] != c:
+        links[c] = links[links[c]]
+        c = links[c]
+    return c
+
+
+@numba.njit(cache=True, nogil=True)
+def _arrange(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-def]
+    """Put the lowest draws of a class first, in order: all of a small class, a few of a large one."""
+    start, end = starts[c], starts[c + 1]
+    if ready[c]:
+        return
+    few = min(end - start, _FEW)
+    for i in range(start + 1, end):
+        if i >= start + few and draws[i] > draws[start + few - 1]:
+            continue
+        row, label, draw = rows[i], labels[i], draws[i]
+        j = i
+        if i >= start + few:
+            j = start + few - 1
+            rows[i], labels[i], draws[i] = rows[j], labels[j], draws[j]
+        while j > start and draws[j - 1] > draw:
+            rows[j], labels[j], draws[j] = rows[j - 1], labels[j - 1], draws[j - 1]
+            j -= 1
+        rows[j], labels[j], draws[j] = row, label, draw
+    ready[c] = few
+
+
+@numba.njit(cache=True, nogil=True)
+def _arrange_all(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-def]
+    """Put all positions of a class in the order of their draws."""
+    run = slice(starts[c], starts[c + 1])
+    order = np.argsort(draws[run])
+    rows[run], labels[run], draws[run] = rows[run][order], labels[run][order], draws[run][order]
+    ready[c] = starts[c + 1] - starts[c]
+
+
+@numba.njit(cache=True, nogil=True)
+def pair_with_anyone(
+    starts: Int64s,
+    strata: Int64s,
+    class_of: Int64s,
+    left: Int64s,
+    choosers: UInt64s,
+    labels: UInt64s,
+    used: Flags,
+    treated: Flags,
+    places: Int64s,
+    stratum_starts: Int64s,
+) -> Int64s:
+    """Pair the classes that are ``left`` with a record drawn from all those of their stratum with another label.
+
+    ``places`` lists the positions, stratum by stratum (from ``stratum_starts`` on), those of one label side by side.
+    ``used`` and ``treated`` are brought up to date.
+    """
+    rank, run_end = np.empty(labels.size, np.int64), np.empty(places.size, np.int64)
+    run_start = np.empty(places.size, np.int64)
+    for i in range(places.size):
+        rank[places[i]] = i
+        goes_on = i > 0 and labels[places[i]] == labels[places[i - 1]]
+        run_start[i] = run_start[i - 1] if goes_on else i
+    for i in range(places.size - 1, -1, -1):
+        goes_on = i + 1 < places.size and run_start[i + 1] == run_start[i]
+        run_end[i] = run_end[i + 1] if goes_on else i + 1
+    pairs = np.empty((left.size, 2), np.int64)
+    made = 0
+    onward = np.arange(places.size + 1)  # links over used places; the end of the file stands for itself
+    for c in left:
+        if treated[c]:
+            continue
+        lo, hi = stratum_starts[strata[c]], stratum_starts[strata[c] + 1]
+        for first in range(starts[c], starts[c + 1]):
+            if used[first]:
+                continue
+            run, end = max(run_start[rank[first]], lo), min(run_end[rank[first]], hi)
+            partner = _anyone(c, lo, hi, run, end, choosers[c], places, class_of, used, onward)
+            if partner >= 0:
+                pairs[made, 0], pairs[made, 1] = first, partner
+                made += 1
+                used[first], used[partner] = True, True
+                treated[c], treated[class_of[partner]] = True, True
+                break
+    return pairs[:made]
+
+
+@numba.njit(cache=True, nogil=True)
+def _anyone(c, lo, hi, run, end, chooser, places, class_of, used, onward):  # type: ignore[no-untyped-def]
+    """A free position of another class outside the run of its own label, from a keyed place onwards; −1 for none."""
+    others = hi - lo - (end - run)
+    if others == 0:
+        return -1
+    start = lo + np.int64(chooser % np.uint64(others))
+    start += end - run if start >= run else 0
+    for begin, stop in ((start, hi), (lo, start)):
+        i = begin
+        while i < stop:
+            if run <= i < end:
+                i = end
+            elif used[places[i]]:
+                onward[i] = i + 1
+                i = _skip(onward, i)
+            elif class_of[places[i]] == c:
+                i += 1
+            else:
+                return places[i]
+    return -1

@@ -1,0 +1,114 @@
+"""Additive noise: normal deviates, independent or with the correlations of the data.
+
+Sources: Kim 1986; Brand 2002. What is promised are moments, in expectation: see :class:`NoiseSpec`.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+
+from safeswap.arrays import keyed, moments
+from safeswap.arrays.types import Floats
+from safeswap.engines.base import Engine
+from safeswap.methods.numeric.promises import AddedNoise, MissingStays
+from safeswap.methods.numeric.spec import NoiseSpec
+from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_of
+from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.numeric_column import Change, changed_numbers
+from safeswap.model.text import several
+
+
+class Noise:
+    """Add normal noise."""
+
+    name: ClassVar[str] = "noise"
+    title: ClassVar[str] = "Normal noise added to numeric attributes"
+    spec_type: ClassVar[type[NoiseSpec]] = NoiseSpec
+    sources: ClassVar[tuple[str, ...]] = (
+        "Kim 1986, A method for limiting disclosure in microdata based on random noise and transformation",
+        "Brand 2002, Microdata protection through noise addition",
+    )
+
+    def plan(self, data: Microdata, spec: NoiseSpec, *, engine: Engine) -> ValuePlan:
+        """How many records have a value to which noise is added."""
+        columns = numeric_columns(data, spec.attributes)
+        some = int(np.count_nonzero(~np.isnan(columns).all(axis=0))) if spec.size else 0
+        return ValuePlan(
+            method=self.name,
+            records=len(data),
+            asked=some,
+            feasible=some,
+            text=f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}",
+        )
+
+    def apply(self, data: Microdata, spec: NoiseSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+        """Draw one deviate per record and attribute, mix and scale them, add and round."""
+        plan = self.plan(data, spec, engine=engine)
+        columns = numeric_columns(data, spec.attributes)
+        changes: dict[str, Change] = {}
+        if spec.size:
+            words = [record_words(data, key, self.name, name, replicate=replicate)[:, 0] for name in spec.attributes]
+            deviates = np.stack([keyed.normals(each) for each in words], axis=1)
+            mixed = deviates @ _root(_noise_covariance(columns, spec))
+            for j, name in enumerate(spec.attributes):
+                values, before = columns[j] + mixed[:, j], columns[j]
+                everywhere = np.ones(len(data), dtype=np.bool_)
+                changes[name] = changed_numbers(data, name, values, before, decimals=spec.decimals, written=everywhere)
+        return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+
+    def invariants(self, data: Microdata, spec: NoiseSpec) -> tuple[Invariant, ...]:
+        """Moments of what was added, columns untouched."""
+        columns = numeric_columns(data, spec.attributes)
+        promises: list[Invariant] = [
+            SameRows(),
+            UntouchedColumns(tuple(name for name in data.attributes if name not in spec.attributes)),
+            MissingStays(spec.attributes),
+            ReplaysFromAudit(),
+        ]
+        if not spec.size:
+            return (*promises, UntouchedColumns(spec.attributes))
+        covariance = _noise_covariance(columns, spec)
+        deviations = np.sqrt(np.diag(covariance))
+        rounding = [rounding_of(values, spec.decimals) for values in columns]
+        pairs = [*((j, j) for j in range(len(columns))), *combinations(range(len(columns)), 2)]
+        promises += [
+            AddedNoise(
+                spec.attributes[i],
+                spec.attributes[j],
+                (float(deviations[i]), float(deviations[j])),
+                float(covariance[i, j] / (deviations[i] * deviations[j])),
+                (rounding[i], rounding[j]),
+            )
+            for i, j in pairs
+        ]
+        return tuple(promises)
+
+
+def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
+    """size² times the covariance of the data, without its off-diagonal for independent noise.
+
+    Variances are those of all known values of an attribute; correlations those of the records that lack none.
+    """
+    deviations = np.array([moments.standard_deviation(values[~np.isnan(values)]) for values in columns])
+    correlation = np.eye(len(columns))
+    if spec.kind == "correlated":
+        points = np.stack(columns, axis=1)
+        complete = moments.covariance(points[~np.isnan(points).any(axis=1)])
+        scale = np.sqrt(np.diag(complete))
+        if (scale > 0).all():
+            correlation = complete / np.outer(scale, scale)
+            np.fill_diagonal(correlation, 1.0)
+    return np.asarray(spec.size**2 * correlation * np.outer(deviations, deviations))
+
+
+def _root(covariance: Floats) -> Floats:
+    """The symmetric square root, which exists also where one attribute follows from the others."""
+    scale = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * scale)

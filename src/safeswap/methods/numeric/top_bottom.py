@@ -1,0 +1,124 @@
+"""Top and bottom coding: what lies beyond a bound becomes the bound, or the mean of all that lies there.
+
+Source: Willenborg & de Waal 2001. Nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from safeswap.arrays import moments
+from safeswap.arrays.types import Floats
+from safeswap.engines.base import Engine
+from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
+from safeswap.methods.numeric.spec import TopBottomSpec
+from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, refuse_few, rounding_of
+from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.numeric_column import Change, changed_numbers, decimals_of
+from safeswap.model.text import several
+
+
+class TopBottom:
+    """Cut off the largest and the smallest values."""
+
+    name: ClassVar[str] = "top_bottom"
+    title: ClassVar[str] = "Top and bottom coding of numeric attributes"
+    spec_type: ClassVar[type[TopBottomSpec]] = TopBottomSpec
+    sources: ClassVar[tuple[str, ...]] = (
+        "Willenborg & de Waal 2001, Elements of Statistical Disclosure Control, Lecture Notes in Statistics 155",
+    )
+
+    def plan(self, data: Microdata, spec: TopBottomSpec, *, engine: Engine) -> ValuePlan:
+        """How many records lie beyond a bound."""
+        beyond = np.zeros(len(data), dtype=np.bool_)
+        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
+            ends = _Ends.of(name, values, spec)
+            beyond |= (values < ends.low) | (values > ends.high)
+        cut = int(np.count_nonzero(beyond))
+        return ValuePlan(
+            method=self.name,
+            records=len(data),
+            asked=cut,
+            feasible=cut,
+            text=f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off",
+        )
+
+    def apply(self, data: Microdata, spec: TopBottomSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+        """Cut off."""
+        plan = self.plan(data, spec, engine=engine)
+        changes: dict[str, Change] = {}
+        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
+            ends = _Ends.of(name, values, spec)
+            low, high = values < ends.low, values > ends.high
+            cut = np.where(low, ends.for_low, np.where(high, ends.for_high, values))
+            # What equals a bound is written like what was cut off there: the text must not tell them apart.
+            written = (cut == ends.for_low) | (cut == ends.for_high) if (low | high).any() else low
+            places = _places(values, ends, spec)
+            changes[name] = changed_numbers(data, name, cut, values, decimals=places, written=written)
+        return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+
+    def invariants(self, data: Microdata, spec: TopBottomSpec) -> tuple[Invariant, ...]:
+        """Nothing beyond the bounds, the rest untouched; the mean kept where it is put in place of what was cut."""
+        promises: list[Invariant] = [
+            SameRows(),
+            UntouchedColumns(tuple(name for name in data.attributes if name not in spec.attributes)),
+            MissingStays(spec.attributes),
+            ReplaysFromAudit(),
+        ]
+        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
+            ends = _Ends.of(name, values, spec)
+            unit = rounding_of(values, _places(values, ends, spec))
+            promises.append(WithinBounds(name, ends.low, ends.high, (ends.for_low - unit, ends.for_high + unit)))
+            if spec.replace_by == "mean":
+                promises.append(KeptMean(name, unit))
+        return tuple(promises)
+
+
+def _columns(data: Microdata, spec: TopBottomSpec) -> list[Floats]:
+    return numeric_columns(data, spec.attributes, moments=spec.replace_by == "mean")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ends:
+    """The bounds of one attribute, and what stands for the values beyond them."""
+
+    low: float
+    high: float
+    for_low: float
+    for_high: float
+
+    @classmethod
+    def of(cls, name: str, values: Floats, spec: TopBottomSpec) -> _Ends:
+        known = np.sort(values[~np.isnan(values)])
+        low = -np.inf if spec.bottom is None else spec.bottom
+        high = np.inf if spec.top is None else spec.top
+        if spec.bottom_share:
+            low = known[int(round(spec.bottom_share * len(known), 6))]
+        if spec.top_share:
+            high = known[len(known) - 1 - int(round(spec.top_share * len(known), 6))]
+        below, above = known[known < low], known[known > high]
+        if spec.replace_by == "bound":
+            return cls(low=float(low), high=float(high), for_low=float(low), for_high=float(high))
+        refuse_few(name, len(below), "bottom")
+        refuse_few(name, len(above), "top")
+        return cls(
+            low=float(low),
+            high=float(high),
+            for_low=moments.mean(below) if len(below) else float(low),
+            for_high=moments.mean(above) if len(above) else float(high),
+        )
+
+
+def _places(values: Floats, ends: _Ends, spec: TopBottomSpec) -> int | None:
+    """A bound is written as it was stated, a mean with the decimals of the attribute; unless decimals are stated."""
+    if spec.decimals is not None or spec.replace_by == "mean":
+        return spec.decimals
+    stated = np.array([ends.low, ends.high])
+    own, bounds = decimals_of(values), decimals_of(stated[np.isfinite(stated)])
+    return None if own is None or bounds is None else max(own, bounds)

@@ -1,0 +1,1 @@
+"""Recoding: replace values by coarser ones, step by step."""

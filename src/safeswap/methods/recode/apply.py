@@ -1,0 +1,334 @@
+"""What a step makes of the values of an attribute, and of the file that holds them.
+
+A step never looks at records: it is told which values occur and how often, and says what each becomes. So the cost
+follows the number of distinct values, and two records with the same value can never come out differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.arrays.types import Floats
+from safeswap.errors import SpecError
+from safeswap.methods.recode import rules
+from safeswap.methods.recode.rules import Values, pinned_ranges, pinned_to, targets
+from safeswap.methods.recode.rules import place_in_ranges as range_places
+from safeswap.methods.recode.steps import (
+    Blank,
+    ByHierarchy,
+    Drop,
+    GlobalRecode,
+    Ranges,
+    Recode,
+    Round,
+    Step,
+    TopBottomCode,
+    Truncate,
+    as_step,
+)
+from safeswap.model.columns import rank_of_code, same_memory
+from safeswap.model.microdata import Coded, Microdata, PastStep, smallest_code_type
+from safeswap.model.numeric_column import finite_numbers
+from safeswap.model.schema import Attribute, Kind, Schema, level_texts
+from safeswap.model.text import several
+
+# Steps on quantities, which may have as many values as there are records: by arrays of numbers, not by their texts.
+
+
+def is_by_number(data: Microdata, step: Step) -> bool:
+    """Whether the numbers of a column tell all that the step needs: no codes among them, and they stay numbers."""
+    if not isinstance(step, Round | TopBottomCode | Blank) or (isinstance(step, Blank) and step.values):
+        return False
+    attribute = data.schema[step.attribute]
+    plain = attribute.kind in (Kind.NUMERIC, Kind.WEIGHT) and not (attribute.missing or attribute.labels)
+    return plain and bool(pa.types.is_float64(data.table.column(step.attribute).type))
+
+
+def by_number(data: Microdata, step: Step) -> Microdata:
+    """The file after a step for which :func:`is_by_number` holds.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="x", kind="numeric"),))
+    >>> data = Microdata(pa.table({"x": [1.2, None, 7.5]}), schema)
+    >>> by_number(data, Round(attribute="x", base=5)).table["x"].to_pylist()
+    [0.0, None, 10.0]
+    """
+    (name,) = step.names
+    before, column = data.schema[name], data.table.column(name)
+    absent = column.is_null().to_numpy()
+    if isinstance(step, Blank):
+        if absent.all():
+            return data
+        return _put_numbers(data, before, pa.chunked_array([pa.nulls(len(data), column.type)]))
+    targets(step, Values(attribute=before, counts={}))  # refuses bounds that make no sense
+    numbers = finite_numbers(data, name)
+    made = _made(step, numbers)
+    if np.array_equal(made, numbers, equal_nan=True):
+        return data
+    return _put_numbers(data, before, pa.chunked_array([pa.array(made, mask=absent)]))
+
+
+def _made(step: Step, numbers: Floats) -> Floats:
+    if isinstance(step, TopBottomCode):
+        low = -np.inf if step.bottom is None else float(step.bottom)
+        high = np.inf if step.top is None else float(step.top)
+        bounded: Floats = np.clip(numbers, low, high)
+        return bounded
+    assert isinstance(step, Round)  # noqa: S101  (there is no other)
+    found, place = np.unique(numbers, return_inverse=True)
+    known: npt.NDArray[np.bool_] = ~np.isnan(found)
+    found[known] = rules.all_rounded(found[known], step.base, step.how)
+    rounded: Floats = found[place]
+    return rounded
+
+
+def _put_numbers(data: Microdata, before: Attribute, column: pa.ChunkedArray) -> Microdata:
+    attribute = Attribute(
+        name=before.name,
+        kind=before.kind,
+        label=before.label,
+        letter=before.letter,
+        geography_level=before.geography_level,
+    )
+    return replace(data.with_columns({before.name: column}, {}), schema=data.schema.replace(attribute))
+
+
+Target = Mapping[str, str | None]
+
+_CODES_ONLY = (Recode, ByHierarchy, Truncate)
+_WEIGHTS_TOO = (Round, TopBottomCode, Blank)
+
+
+def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
+    """The file after the step. The same file and the same step give the same result; the file is not changed.
+
+    >>> schema = Schema(attributes=(Attribute(name="Age", kind="numeric"),))
+    >>> data = Microdata(pa.table({"Age": [17, 42, None, 80]}), schema)
+    >>> after = apply_step(data, {"step": "ranges", "attribute": "Age", "breaks": [20, 65]})
+    >>> after.table["Age"].to_pylist(), after.schema["Age"].kind.value, after.schema["Age"].levels
+    (['<20', '20-64', None, '>=65'], 'ordinal', ('<20', '20-64', '>=65'))
+    """
+    step = as_step(step)
+    check_step(data.schema, step)
+    after = _without(data, step) if isinstance(step, Drop) else _recoded(data, step)
+    if all(name in after.schema and _is_same(data, after, name) for name in step.names):
+        return after
+    return replace(after, past=(*data.past, PastStep(method="recode", attributes=step.names)))
+
+
+def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
+    return same_memory(before.table.column(name), after.table.column(name))
+
+
+def _recoded(data: Microdata, step: Step) -> Microdata:
+    (name,) = step.names
+    if isinstance(step, Ranges) and _is_plain_number(data.schema[name]):
+        return _cut(data, step)
+    if is_by_number(data, step):
+        return by_number(data, step)
+    values = values_of(data, name)
+    step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
+    target = _complete(targets(step, values), values)
+    return _put(data, described(step, values, target), target)
+
+
+def pinned(data: Microdata, step: Step) -> Step:
+    """The step with all that it takes from the data written down, so that another file is treated exactly alike."""
+    check_step(data.schema, step)
+    if not isinstance(step, Ranges):
+        return step
+    if _is_plain_number(data.schema[step.attribute]):
+        return pinned_to(step, *_numbers_that_occur(finite_numbers(data, step.attribute)))
+    return pinned_ranges(step, values_of(data, step.attribute))
+
+
+def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]:
+    """The values that occur and that the step says nothing about. Confidential: these are values of records."""
+    step = as_step(step)
+    check_step(data.schema, step)
+    if isinstance(step, Drop | Ranges):
+        return ()
+    values = values_of(data, step.names[0])
+    target = targets(step, values)
+    return tuple(text for text in values.texts if text not in target and values.counts[text])
+
+
+def check_step(schema: Schema, step: Step) -> None:
+    """Refuse a step on an attribute that is not there, or of a kind for which it makes no sense."""
+    for name in step.names:
+        kind = schema[name].kind
+        if kind is Kind.IDENTIFIER:
+            raise SpecError(
+                f"{name!r} is the record identifier and is not recoded",
+                code="identifier-role",
+                hint="a release gives new identifiers or none",
+                attribute=name,
+            )
+        if kind.is_categorical or isinstance(step, Drop):
+            continue
+        if isinstance(step, _CODES_ONLY) or (kind is not Kind.NUMERIC and not isinstance(step, _WEIGHTS_TOO)):
+            raise SpecError(
+                f"{name!r} is {kind.value}: {step.step} is for attributes with categories",
+                code="not-categorical",
+                hint="use ranges or round, or describe it as ordinal if its values are categories",
+                attribute=name,
+            )
+
+
+def values_of(data: Microdata, name: str) -> Values:
+    """The values of an attribute in their order, with the number of records of each; stated ones also where it is 0."""
+    attribute, coded = data.schema[name], data.coded(name)
+    texts = level_texts(coded.levels)
+    numbers = np.bincount(coded.codes, minlength=len(texts) + 1)[: len(texts)]
+    by_rank = np.argsort(rank_of_code(data, name)[: len(texts)])
+    counts = {texts[i]: int(numbers[i]) for i in by_rank}
+    stated = [text for text in attribute.levels if text not in attribute.missing]
+    ordered = dict.fromkeys([*stated, *counts])
+    return Values(attribute=attribute, counts={text: counts.get(text, 0) for text in ordered})
+
+
+def described(step: Step, values: Values, target: Target) -> Attribute:
+    """The attribute as it is after the step: kind, levels in their order, labels, codes for missing, hierarchy."""
+    before = values.attribute
+    if all(new == old for old, new in target.items()):
+        return before
+    kind = Kind.ORDINAL if isinstance(step, Ranges) or _made_of_numbers(step, before) else before.kind
+    news = dict.fromkeys(new for new in target.values() if new is not None)
+    missing = _missing(step, before, news)
+    levels = [*step.labels, *news] if isinstance(step, Ranges) else list(news)
+    levels = [text for text in dict.fromkeys(levels) if text not in missing]
+    sources: dict[str, int] = {}
+    for new in target.values():
+        sources[new or ""] = sources.get(new or "", 0) + 1
+    # A label stays with a value that stays alone; one that took others in means something else now.
+    kept = {text: word for text, word in before.labels.items() if target.get(text) == text and sources[text] == 1}
+    stated = step.labels if isinstance(step, GlobalRecode) else {}
+    return Attribute(
+        name=before.name,
+        kind=kind,
+        label=before.label,
+        letter=before.letter,
+        levels=tuple(levels) if kind.is_categorical else (),
+        labels={**kept, **{text: word for text, word in stated.items() if text in news}},
+        missing=missing,
+        hierarchy=_hierarchy(step, before),
+        geography_level=before.geography_level,
+    )
+
+
+def _made_of_numbers(step: Step, before: Attribute) -> bool:
+    return isinstance(step, GlobalRecode) and before.kind is Kind.NUMERIC
+
+
+def _missing(step: Step, before: Attribute, news: Mapping[str, None]) -> tuple[str, ...]:
+    if isinstance(step, GlobalRecode) and step.missing:
+        kept = before.missing[len(step.missing) :]
+        return tuple(dict.fromkeys([*step.missing, *kept]))
+    if isinstance(step, Recode):
+        return tuple(text for text in before.missing if text in news or text not in step.target)
+    return before.missing
+
+
+def _hierarchy(step: Step, before: Attribute) -> tuple[dict[str, str], ...]:
+    if isinstance(step, ByHierarchy):
+        return (step.tree.steps if step.tree else before.hierarchy)[step.level :]
+    return ()
+
+
+def _complete(target: dict[str, str | None], values: Values) -> Target:
+    """What each value becomes, in the order of the values; refused where a value that occurs has been forgotten."""
+    forgotten = [text for text in values.texts if text not in target and values.counts[text]]
+    if forgotten:
+        records = sum(values.counts[text] for text in forgotten)
+        raise SpecError(
+            f"the step says nothing about {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
+            f"in {several(records, 'record')}",
+            code="value-not-recoded",
+            hint='add them to the step, or let its otherwise be "keep" or "blank"',
+            attribute=values.attribute.name,
+            values=len(forgotten),
+            records=records,
+        )
+    return {text: target[text] for text in values.texts if text in target}
+
+
+def _without(data: Microdata, step: Drop) -> Microdata:
+    left = [attribute for attribute in data.schema.attributes if attribute.name not in step.attributes]
+    if not left:
+        raise SpecError("every attribute would be dropped", code="nothing-left", hint="keep at least one")
+    names = [attribute.name for attribute in left]
+    coded = {name: found for name, found in data._coded.items() if name in names}
+    schema = Schema(name=data.schema.name, label=data.schema.label, attributes=tuple(left))
+    return Microdata(data.table.select(names), schema, data.origin, coded, data.past)
+
+
+def _is_plain_number(attribute: Attribute) -> bool:
+    return attribute.kind is Kind.NUMERIC and not attribute.missing
+
+
+def _numbers_that_occur(numbers: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    found, counts = np.unique(numbers[~np.isnan(numbers)], return_counts=True)
+    return found, counts
+
+
+def _cut(data: Microdata, step: Ranges) -> Microdata:
+    """Ranges of a quantity, which may have as many values as there are records: by its numbers, not by their texts."""
+    numbers = finite_numbers(data, step.attribute)
+    step = pinned_to(step, *_numbers_that_occur(numbers))
+    places = np.where(np.isnan(numbers), len(step.labels), range_places(numbers, step.breaks, closed=step.closed))
+    codes = places.astype(smallest_code_type(len(step.labels) + 1))
+    made = _column(data.table.column(step.attribute).type, list(step.labels), codes)
+    before = data.schema[step.attribute]
+    attribute = Attribute(
+        name=before.name, kind=Kind.ORDINAL, label=before.label, letter=before.letter, levels=step.labels
+    )
+    return _described(data, attribute, made)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Column:
+    column: pa.ChunkedArray
+    coded: Coded
+
+
+def _put(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
+    name = attribute.name
+    coded = data.coded(name)
+    texts = level_texts(coded.levels)
+    if all(target[text] == text for text in texts):
+        return replace(data, schema=data.schema.replace(attribute))
+    news = list(dict.fromkeys(new for new in target.values() if new is not None))
+    place = {new: i for i, new in enumerate(news)}
+    lookup = np.array([*(len(news) if target[t] is None else place[target[t] or ""] for t in texts), len(news)])
+    made = _column(data.table.column(name).type, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes])
+    return _described(data, attribute, made)
+
+
+def _described(data: Microdata, attribute: Attribute, made: _Column) -> Microdata:
+    columns, coded = {attribute.name: made.column}, {attribute.name: made.coded}
+    return replace(data.with_columns(columns, coded), schema=data.schema.replace(attribute))
+
+
+def _column(kind: pa.DataType, news: list[str], codes: npt.NDArray[Any]) -> _Column:
+    """The new values in the type of the column where they all fit it, else as text."""
+    levels = _levels(kind.value_type if pa.types.is_dictionary(kind) else kind, news)
+    missing = codes == len(news)
+    indices = pa.array(np.where(missing, 0, codes).astype(np.int32), mask=missing)
+    column = pa.DictionaryArray.from_arrays(indices, levels, ordered=pa.types.is_dictionary(kind) and kind.ordered)
+    made = column if pa.types.is_dictionary(kind) else levels.take(indices)
+    return _Column(column=pa.chunked_array([made]), coded=Coded(codes, levels, bool(missing.any())))
+
+
+def _levels(kind: pa.DataType, news: list[str]) -> pa.Array:
+    texts = pa.array(news, pa.string())
+    try:
+        levels = texts.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return texts
+    return levels if level_texts(levels) == news else texts

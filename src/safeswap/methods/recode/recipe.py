@@ -1,0 +1,204 @@
+"""Steps in a row: a value that grows, shrinks and is edited by making another one, and the history of doing so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, overload
+
+from safeswap.errors import SafeswapError, SpecError
+from safeswap.methods.recode.apply import apply_step, pinned
+from safeswap.methods.recode.steps import Step, as_step
+from safeswap.model.microdata import Microdata, PastStep
+from safeswap.model.spec import MaskSpec
+from safeswap.model.text import several
+
+RecipeStep: TypeAlias = Step | MaskSpec
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Steps that are made one after the other: recodes, and maskings such as suppression by their specification.
+
+    Nothing is ever changed in place: ``recipe + step`` is a longer recipe, ``undo()`` a shorter one.
+
+    >>> recipe = Recipe() + {"step": "truncate", "attribute": "NACE"} + {"step": "drop", "attributes": ["Name"]}
+    >>> len(recipe), len(recipe.undo()), recipe.undo() + recipe[1] == recipe
+    (2, 1, True)
+    """
+
+    steps: tuple[RecipeStep, ...] = ()
+
+    @classmethod
+    def of(cls, steps: Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any]) -> Recipe:
+        """A recipe from steps, plain values, or one step."""
+        if isinstance(steps, Recipe):
+            return steps
+        listed: Iterable[Any] = [steps] if isinstance(steps, Step | MaskSpec | Mapping) else steps
+        return cls(tuple(_as_recipe_step(step) for step in listed))
+
+    def __add__(self, other: Recipe | Step | MaskSpec | Mapping[str, Any]) -> Recipe:
+        return Recipe((*self.steps, *Recipe.of(other).steps))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[RecipeStep]:
+        return iter(self.steps)
+
+    @overload
+    def __getitem__(self, position: int) -> RecipeStep: ...
+    @overload
+    def __getitem__(self, position: slice) -> Recipe: ...
+    def __getitem__(self, position: int | slice) -> RecipeStep | Recipe:
+        return Recipe(self.steps[position]) if isinstance(position, slice) else self.steps[self._at(position)]
+
+    def undo(self) -> Recipe:
+        """Without the last step; an empty recipe stays empty."""
+        return Recipe(self.steps[:-1])
+
+    def replace(self, position: int, step: RecipeStep | Mapping[str, Any]) -> Recipe:
+        """With another step in that place; the others stay."""
+        at = self._at(position)
+        return Recipe((*self.steps[:at], _as_recipe_step(step), *self.steps[at + 1 :]))
+
+    def insert(self, position: int, step: RecipeStep | Mapping[str, Any]) -> Recipe:
+        """With a step more, before the one in that place."""
+        at = self._at(position, end=True)
+        return Recipe((*self.steps[:at], _as_recipe_step(step), *self.steps[at:]))
+
+    def remove(self, position: int) -> Recipe:
+        """Without the step in that place."""
+        at = self._at(position)
+        return Recipe((*self.steps[:at], *self.steps[at + 1 :]))
+
+    def common(self, other: Recipe) -> int:
+        """How many steps two recipes begin with alike."""
+        alike = 0
+        for mine, theirs in zip(self.steps, other.steps, strict=False):
+            if type(mine) is not type(theirs) or mine != theirs:
+                break
+            alike += 1
+        return alike
+
+    @property
+    def is_recoding(self) -> bool:
+        """Whether all steps are recodes, which need no key."""
+        return all(isinstance(step, Step) for step in self.steps)
+
+    @property
+    def past(self) -> tuple[PastStep, ...]:
+        """What the recipe has done to a file, as far as its steps say it: recodes name the attributes they change."""
+        return tuple(
+            PastStep(method="recode", attributes=step.names)
+            if isinstance(step, Step)
+            else PastStep(method=step.method, attributes=())
+            for step in self.steps
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Each step in plain words."""
+        return tuple(sentence_of(step) for step in self.steps)
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """The steps as plain values."""
+        return [step.as_dict() for step in self.steps]
+
+    def apply(self, data: Microdata) -> Microdata:
+        """The file after all steps; for recipes of recodes. :func:`safeswap.workflow.recode` takes others too."""
+        for number, step in enumerate(self.steps, start=1):
+            data = recoded(data, step, number=number)
+        return data
+
+    def pinned(self, data: Microdata) -> Recipe:
+        """The recipe with all that its recodes take from the data written down: the same for next year's file."""
+        steps: list[RecipeStep] = []
+        for number, step in enumerate(self.steps, start=1):
+            if isinstance(step, Step):
+                steps.append(pinned(data, step) if hasattr(step, "attribute") else step)
+            else:
+                steps.append(step)
+            data = recoded(data, step, number=number) if isinstance(step, Step) else data
+        return Recipe(tuple(steps))
+
+    def _at(self, position: int, *, end: bool = False) -> int:
+        at = position + len(self.steps) if position < 0 else position
+        if 0 <= at < len(self.steps) + end:
+            return at
+        raise SpecError(
+            f"the recipe has {several(len(self.steps), 'step')}, there is none in place {position}",
+            code="no-such-step",
+            hint="places count from 0",
+            steps=len(self.steps),
+        )
+
+
+def sentence_of(step: RecipeStep) -> str:
+    """A step in plain words."""
+    return step.sentence if isinstance(step, Step) else f"{step.method} as specified"
+
+
+def recoded(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
+    """The file after one recode; an error says which step it was."""
+    if not isinstance(step, Step):
+        raise SpecError(
+            f"step {number} masks by {step.method!r} and is not a recode",
+            code="not-a-recode",
+            hint="apply the recipe with safeswap.workflow.recode and a key",
+            position=number,
+        )
+    try:
+        return apply_step(data, step)
+    except SafeswapError as error:
+        raise at_step(error, number) from None
+
+
+def at_step(error: SafeswapError, number: int) -> SafeswapError:
+    """The error with the number of the step in which it arose, counted from 1."""
+    fields = {**error.fields, "position": number}
+    return type(error)(f"step {number}: {error.message}", code=error.code, hint=error.hint, **fields)
+
+
+def _as_recipe_step(step: RecipeStep | Mapping[str, Any]) -> RecipeStep:
+    return step if isinstance(step, MaskSpec) else as_step(step)
+
+
+@dataclass(frozen=True)
+class History:
+    """A recipe with those before it and those that were undone.
+
+    >>> history = History().do(Recipe.of({"step": "drop", "attributes": ["Name"]}))
+    >>> history.undo().redo() == history, len(history.undo().present), history.undo().undo().can_undo
+    (True, 0, False)
+    """
+
+    present: Recipe = Recipe()
+    past: tuple[Recipe, ...] = ()
+    future: tuple[Recipe, ...] = ()
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is something to undo."""
+        return bool(self.past)
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether something was undone and nothing else was done since."""
+        return bool(self.future)
+
+    def do(self, recipe: Recipe) -> History:
+        """Go on to another recipe: a longer one, or one that was edited in the middle."""
+        return self if recipe == self.present else History(recipe, (*self.past, self.present))
+
+    def undo(self) -> History:
+        """Back to the recipe before; where there is none, nothing happens."""
+        if not self.past:
+            return self
+        return History(self.past[-1], self.past[:-1], (self.present, *self.future))
+
+    def redo(self) -> History:
+        """Forward to the recipe that was undone last; where there is none, nothing happens."""
+        if not self.future:
+            return self
+        return replace(self, present=self.future[0], past=(*self.past, self.present), future=self.future[1:])

@@ -1,0 +1,405 @@
+"""The steps by which a file is made to say less, each a frozen value that checks itself when made.
+
+::
+
+    recode            each value becomes what a map says, or the group it belongs to
+    global_recode     the same by spans of codes, as in a recode file of ARGUS
+    ranges            numbers become ranges
+    hierarchy         codes become those above them in a tree
+    truncate          the last characters of a code go
+    top_bottom_code   what lies beyond a bound becomes the bound
+    round             numbers become multiples of a base
+    blank             values become missing
+    drop              whole attributes go
+
+Steps are deterministic: what a value becomes depends on that value and, for ranges of equal width or count, on how
+often each value occurs. :func:`safeswap.methods.recode.apply.apply_step` makes one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from itertools import pairwise
+from math import inf
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
+
+from safeswap.arrays.types import Names
+from safeswap.errors import SpecError
+from safeswap.methods.recode.hierarchy import Hierarchy
+from safeswap.model.spec import spec_error
+from safeswap.model.text import several
+
+Otherwise = Annotated[
+    Literal["error", "keep", "blank"],
+    Field(description="a value that the step says nothing about: refuse, keep it, or make it missing"),
+]
+_FEW = 5
+# What is a value of an attribute, or a label of one, and not the name of an attribute: forms ask for it otherwise.
+Value = Annotated[str, Field(json_schema_extra={"format": "value"})]
+
+AttributeName = Annotated[str, Field(min_length=1, description="the attribute that is changed")]
+
+
+class Step(BaseModel):
+    """What all steps have in common: the name of the step, plain words for it, errors of our own kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    step: str
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise spec_error(f"the {type(self).model_fields['step'].default} step", error) from None
+
+    @model_serializer(mode="wrap")
+    def _with_its_name(self, handler: Any) -> dict[str, Any]:
+        # The name is what the step is made from again, so it is told even where defaults are left out.
+        return {"step": self.step, **handler(self)}
+
+    @property
+    def names(self) -> Names:
+        """The attributes that the step changes."""
+        return (self.attribute,) if hasattr(self, "attribute") else ()
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """The step in plain words, without a value of a record."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, from which :func:`as_step` makes the same step again."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def replace(self, **values: Any) -> Self:
+        """A copy with some settings changed, validated anew."""
+        return type(self)(**{**self.model_dump(exclude_unset=True), **values})
+
+
+class Recode(Step):
+    """Each value becomes what ``map`` says, or the name of the group in ``groups`` that lists it.
+
+    >>> Recode(attribute="Marital", groups={"alone": ["Single", "Widowed"]}, otherwise="keep").target
+    {'Single': 'alone', 'Widowed': 'alone'}
+    """
+
+    step: Literal["recode"] = "recode"
+    attribute: AttributeName
+    map: Annotated[dict[str, str], Field(description="the new value of each value")] = Field(default_factory=dict)
+    groups: Annotated[dict[str, Names], Field(description="new values, each with the values that become it")] = Field(
+        default_factory=dict
+    )
+    otherwise: Otherwise = "error"
+
+    @model_validator(mode="after")
+    def _says_each_value_once(self) -> Recode:
+        if not self.map and not self.groups:
+            raise ValueError("give a map, or groups")
+        stated = [*self.map, *(value for values in self.groups.values() for value in values)]
+        twice = sorted({value for value in stated if stated.count(value) > 1}) if len(set(stated)) < len(stated) else []
+        if twice:
+            raise ValueError(f"{twice[0]!r} is recoded twice")
+        return self
+
+    @property
+    def target(self) -> dict[str, str]:
+        """What each value becomes."""
+        return {**self.map, **{value: group for group, values in self.groups.items() for value in values}}
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        news = set(self.target.values())
+        rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
+        if len(self.target) <= _FEW and len(news) == 1:
+            return f"recode {self.attribute}: {', '.join(self.target)} to {news.pop()}{rest}"
+        become = several(len(self.target), "value becomes", "values become")
+        return f"recode {self.attribute}: {become} {len(news):,}{rest}"
+
+
+class Span(BaseModel):
+    """Codes from ``low`` to ``high``, both included; an end that is left out is open."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    to: Value
+    low: Value | None = None
+    high: Value | None = None
+
+    @model_validator(mode="after")
+    def _is_a_span(self) -> Span:
+        if self.low is not None and self.high is not None and not _not_above(self.low, self.high):
+            raise ValueError("a span ends before it begins")
+        return self
+
+    def holds(self, code: str) -> bool:
+        """Whether the code lies in the span.
+
+        >>> Span(to="1", low="5", high="12").holds("10"), Span(to="1", high="B").holds("C")
+        (True, False)
+        """
+        above = self.low is None or _not_above(self.low, code)
+        return above and (self.high is None or _not_above(code, self.high))
+
+    def meets(self, other: Span) -> bool:
+        """Whether a code can lie in both."""
+        apart = self.low is not None and other.high is not None and not _not_above(self.low, other.high)
+        return not apart and (other.low is None or self.high is None or _not_above(other.low, self.high))
+
+
+class GlobalRecode(Step):
+    """Spans of codes become new codes, as in a recode file of ARGUS.
+
+    Numbers are compared as numbers, other codes as right-aligned text. ``missing`` takes the place of the codes that
+    stand for "no answer", in their order.
+
+    >>> GlobalRecode(attribute="Age", spans=[{"to": "1", "high": "30"}, {"to": "2", "low": "31"}]).sentence
+    'recode Age: 2 spans of codes become 2'
+    """
+
+    step: Literal["global_recode"] = "global_recode"
+    attribute: AttributeName
+    spans: Annotated[tuple[Span, ...], Field(min_length=1, description="codes from low to high become `to`")]
+    missing: Annotated[tuple[Value, ...], Field(description='new codes for "no answer"')] = ()
+    labels: Annotated[dict[str, str], Field(description="what the new codes mean")] = Field(default_factory=dict)
+    otherwise: Otherwise = "error"
+
+    @model_validator(mode="after")
+    def _spans_are_apart(self) -> GlobalRecode:
+        for i, span in enumerate(self.spans):
+            for j, other in enumerate(self.spans[:i]):
+                if span.meets(other):
+                    raise ValueError(f"span {j + 1} and span {i + 1} overlap")
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        to = len({span.to for span in self.spans})
+        return f"recode {self.attribute}: {len(self.spans):,} spans of codes become {to:,}"
+
+
+class Ranges(Step):
+    """Numbers become ranges: cut at ``breaks``, or into so many of ``equal_width`` or of ``equal_count``.
+
+    The first and the last range are open, so that no number falls beside them. With ``closed="left"`` a break is the
+    first number of a range, with ``"right"`` the last one of the range before it.
+
+    >>> Ranges(attribute="Age", breaks=[20, 65]).sentence
+    'Age to 3 ranges'
+    """
+
+    step: Literal["ranges"] = "ranges"
+    attribute: AttributeName
+    breaks: Annotated[tuple[float, ...], Field(description="where ranges begin, in ascending order")] = ()
+    equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="so many ranges of the same width")] = None
+    equal_count: Annotated[int | None, Field(ge=2, le=10_000, description="so many ranges of as many records")] = None
+    closed: Annotated[Literal["left", "right"], Field(description="which end of a range belongs to it")] = "left"
+    labels: Annotated[tuple[Value, ...], Field(description="names of the ranges, one more than breaks")] = ()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Ranges:
+        if bool(self.breaks) + (self.equal_width is not None) + (self.equal_count is not None) != 1:
+            raise ValueError("give breaks, equal_width or equal_count, one of them")
+        if any(not -inf < each < inf for each in self.breaks):
+            raise ValueError("a break is not a number")
+        if any(low >= high for low, high in pairwise(self.breaks)):
+            raise ValueError("the breaks are not in ascending order")
+        if self.labels and len(self.labels) != self.number:
+            raise ValueError(f"there are {len(self.labels)} labels for {self.number} ranges")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("two ranges have the same label")
+        return self
+
+    @property
+    def number(self) -> int:
+        """How many ranges there are, or are asked for."""
+        return self.equal_width or self.equal_count or len(self.breaks) + 1
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        how = " of equal width" if self.equal_width else " of equal count" if self.equal_count else ""
+        return f"{self.attribute} to {self.number:,} ranges{how}"
+
+
+class ByHierarchy(Step):
+    """Codes become those ``level`` steps above them, in the tree stated here or else in the one of the schema.
+
+    >>> ByHierarchy(attribute="Town", level=1, parents={"Delft": "South", "Leiden": "South"}).tree.depth
+    1
+    """
+
+    step: Literal["hierarchy"] = "hierarchy"
+    attribute: AttributeName
+    level: Annotated[int, Field(ge=1, le=99, description="how many steps up the tree")] = 1
+    parents: Annotated[dict[str, str], Field(description="the code above each code; left out: the schema's tree")] = (
+        Field(default_factory=dict)
+    )
+    levels: Annotated[
+        tuple[dict[str, str], ...], Field(description="instead of parents: one map per level, from fine to coarse")
+    ] = ()
+    otherwise: Otherwise = "error"
+
+    @model_validator(mode="after")
+    def _level_is_there(self) -> ByHierarchy:
+        if self.parents and self.levels:
+            raise ValueError("give parents or levels, not both")
+        if (tree := self.tree) is not None and self.level > tree.depth:
+            raise ValueError(f"level is {self.level}, the hierarchy has {tree.depth}")
+        return self
+
+    @property
+    def tree(self) -> Hierarchy | None:
+        """The tree that is stated here."""
+        if self.levels:
+            return Hierarchy(steps=self.levels)
+        return Hierarchy.from_parents(self.parents) if self.parents else None
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        return f"{self.attribute} {self.level} level{'s' if self.level > 1 else ''} up its hierarchy"
+
+
+class Truncate(Step):
+    """The last ``characters`` of each code go; each is replaced by ``fill`` where that is stated.
+
+    A code that has no more characters than these is what ``otherwise`` speaks of.
+    """
+
+    step: Literal["truncate"] = "truncate"
+    attribute: AttributeName
+    characters: Annotated[int, Field(ge=1, le=1_000, description="how many characters go, from the end")] = 1
+    fill: Annotated[Value, Field(max_length=1, description="what stands for each of them, e.g. *")] = ""
+    otherwise: Otherwise = "error"
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        last = "character" if self.characters == 1 else f"{self.characters:,} characters"
+        return f"{self.attribute} without its last {last}"
+
+
+class TopBottomCode(Step):
+    """What lies above ``top`` becomes ``top``, what lies below ``bottom`` becomes ``bottom``, or the label of either.
+
+    For an ordinal attribute these are levels, for numbers they are numbers; numbers take no labels.
+    """
+
+    step: Literal["top_bottom_code"] = "top_bottom_code"
+    attribute: AttributeName
+    top: Annotated[Value | None, Field(description="the highest value that stays")] = None
+    bottom: Annotated[Value | None, Field(description="the lowest value that stays")] = None
+    top_label: Annotated[Value | None, Field(description="what the top and all above it are called, e.g. 80+")] = None
+    bottom_label: Annotated[Value | None, Field(description="what the bottom and all below it are called")] = None
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> TopBottomCode:
+        if self.top is None and self.bottom is None:
+            raise ValueError("give top or bottom")
+        if (self.top_label is not None and self.top is None) or (self.bottom_label is not None and self.bottom is None):
+            raise ValueError("a label goes with its bound")
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        ends = [f"at most {self.top}"] * (self.top is not None) + [f"at least {self.bottom}"] * (
+            self.bottom is not None
+        )
+        return f"{self.attribute} coded to {' and '.join(ends)}"
+
+
+class Round(Step):
+    """Numbers become multiples of ``base``: the nearest one (halves away from zero), the next below or above."""
+
+    step: Literal["round"] = "round"
+    attribute: AttributeName
+    base: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False, description="e.g. 5, 1000 or 0.1")]
+    how: Annotated[Literal["nearest", "down", "up"], Field(description="to which multiple")] = "nearest"
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        return (
+            f"{self.attribute} rounded {'' if self.how == 'nearest' else self.how + ' '}to multiples of {self.base:g}"
+        )
+
+
+class Blank(Step):
+    """These values become missing; without ``values``, all of them."""
+
+    step: Literal["blank"] = "blank"
+    attribute: AttributeName
+    values: Annotated[tuple[Value, ...], Field(description="the values that become missing; left out: all")] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        what = _numbered(len(self.values), "value") if self.values else "every value"
+        return f"blank {what} of {self.attribute}"
+
+
+class Drop(Step):
+    """The attributes go."""
+
+    step: Literal["drop"] = "drop"
+    attributes: Annotated[Names, Field(min_length=1, description="the attributes that go")]
+
+    @property
+    def names(self) -> Names:
+        """The attributes that go."""
+        return self.attributes
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        return f"drop {', '.join(self.attributes)}"
+
+
+STEPS: dict[str, type[Step]] = {
+    kind.model_fields["step"].default: kind
+    for kind in (Recode, GlobalRecode, Ranges, ByHierarchy, Truncate, TopBottomCode, Round, Blank, Drop)
+}
+"""Every kind of step by its name."""
+
+AnyStep = Annotated[
+    Recode | GlobalRecode | Ranges | ByHierarchy | Truncate | TopBottomCode | Round | Blank | Drop,
+    Field(discriminator="step"),
+]
+
+
+def as_step(values: Any) -> Step:
+    """A step from plain values, or itself.
+
+    >>> as_step({"step": "truncate", "attribute": "NACE", "characters": 2}).characters
+    2
+    """
+    if isinstance(values, Step):
+        return values
+    name = values.get("step") if isinstance(values, Mapping) else None
+    if not isinstance(name, str) or name not in STEPS:
+        raise SpecError(
+            "a step names what it does" if name is None else "there is no such step",
+            code="unknown-step",
+            hint="the steps are: " + ", ".join(STEPS),
+        )
+    return STEPS[name](**{str(field): value for field, value in values.items()})
+
+
+def _numbered(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _not_above(one: str, other: str) -> bool:
+    """Whether a code does not come after another: numbers as numbers, text right-aligned, as ARGUS has it."""
+    try:
+        return float(one) <= float(other)
+    except ValueError:
+        width = max(len(one), len(other))
+        return one.rjust(width) <= other.rjust(width)

@@ -1,0 +1,273 @@
+"""The nearest safe table, exactly: a mixed-integer programme for HiGHS.
+
+A cell is ref·b + p − q: b says whether it is occupied, ref is the count or the safe value nearest to it, p and q are
+steps up and down from there. With b the cost of a small cell, min(count, Q − count) at least, is linear, which makes
+the relaxation tight where |x − count| alone would let it vanish. The rounding inequality of every kept line (see
+:mod:`safeswap.methods.safe.bounds`) is added from the start.
+
+Whether a large cell is emptied hardly ever matters: cells of at least 2Q get their b only if a solution leaves them
+between 0 and Q.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from safeswap.arrays.types import Flags, Floats, Int64s
+from safeswap.errors import EngineError
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellModel:
+    """Cells of one or several tables and their lines: ``matrix`` @ x = ``totals``.
+
+    ``rounded`` marks the lines that are sums of cells, for which the rounding inequality holds; the others link tables.
+    In a ``soft`` model sums may be off: as few units as possible, or where ``most_off`` is stated at most that many.
+    """
+
+    counts: Int64s
+    low: Int64s
+    high: Int64s
+    zero_ok: Flags
+    weights: Floats
+    tolerance: int
+    matrix: sparse.csr_matrix
+    totals: Int64s
+    rounded: Flags
+    soft: bool = False
+    most_off: float = np.inf
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Solved:
+    """What the solver found: cells or None, and what no solution can go below."""
+
+    status: Status
+    cells: Int64s | None = None
+    bound: float = 0.0
+
+
+def nearest(model: CellModel, *, time_limit: float, start: Int64s | None = None) -> Solved:
+    """The safe table nearest to the counts, or the best found in the time, or the proof that there is none."""
+    if ((model.low > model.high) & ~model.zero_ok).any():
+        return Solved(status="infeasible", bound=np.inf)
+    end = time.monotonic() + time_limit
+    emptied = model.zero_ok & (model.counts < 2 * model.tolerance)
+    while True:
+        columns = _columns(model, emptied)
+        found = _run(columns, model, time_limit=end - time.monotonic(), start=start)
+        if found.cells is None:
+            return found
+        between = (found.cells > 0) & (found.cells < model.low)
+        if not between.any():
+            return found
+        if end - time.monotonic() < 0.1:
+            return Solved(status="unknown", bound=found.bound)
+        emptied = emptied | between
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Columns:
+    """The model without lines: cells = constant + shape @ variables, and what the variables cost."""
+
+    constant: Floats
+    shape: sparse.csr_matrix
+    cost: Floats
+    offset: float
+    upper: Floats
+    links: sparse.csr_matrix  # links @ variables ≤ 0: no step away from a cell that is not occupied
+    over: sparse.csr_matrix  # cells × variables: what is above a multiple of Q, or above the count
+    under: sparse.csr_matrix
+    fixed_over: Floats
+    fixed_under: Floats
+    occupied: Int64s  # the cells that have a variable b, in the order of their columns, which come first
+
+
+def _columns(model: CellModel, emptied: Flags) -> _Columns:
+    c, low, high, size = model.counts, model.low, model.high, model.counts.size
+    on = low <= high
+    ref = np.where(on, np.clip(c, low, np.maximum(low, high)), 0)
+    with_b = np.flatnonzero(on & model.zero_ok & (emptied | (ref != c)))
+    has_b = np.zeros(size, dtype=np.bool_)
+    has_b[with_b] = True
+    ups = np.flatnonzero(on & (high > ref) & (c <= ref))
+    floor = np.where(model.zero_ok & ~has_b, 0, low)
+    downs = np.flatnonzero(on & (ref > floor) & (c >= ref))
+    b, p, q = len(with_b), len(ups), len(downs)
+    at_b, at_p, at_q = np.arange(b), b + np.arange(p), b + p + np.arange(q)
+    total = b + p + q
+    always = (on & ~has_b).astype(np.float64)
+    toggle = model.zero_ok & (c < model.tolerance)
+    number = np.full(size, -1)
+    number[with_b] = at_b
+
+    def put(rows: Int64s, columns: Int64s, values: Any) -> sparse.csr_matrix:
+        data = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
+        return sparse.csr_matrix((data, (rows, columns)), shape=(size, total))
+
+    w = model.weights
+    cost = np.concatenate([w[with_b] * (np.abs(ref - c) - c)[with_b], w[ups], w[downs]])
+    # What of a cell is over a multiple of Q (small cells) or over its count, and what is under its count.
+    over_b = with_b[toggle[with_b]]
+    under_b = with_b[~toggle[with_b]]
+    over = put(over_b, number[over_b], (low - model.tolerance)[over_b]) + put(ups, at_p, 1.0)
+    under = put(under_b, number[under_b], -np.minimum(c, ref)[under_b]) + put(downs, at_q, 1.0)
+    return _Columns(
+        constant=always * ref,
+        shape=put(with_b, at_b, ref[with_b]) + put(ups, at_p, 1.0) - put(downs, at_q, 1.0),
+        cost=cost,
+        offset=float(w @ np.where(always > 0, np.abs(ref - c), c)),
+        upper=np.concatenate([np.ones(b), (high - ref)[ups], (ref - floor)[downs]]).astype(np.float64),
+        links=sparse.vstack([
+            _links(ups[has_b[ups]], at_p[has_b[ups]], number, (high - ref), total),
+            _links(downs[has_b[downs]], at_q[has_b[downs]], number, (ref - low), total),
+        ]).tocsr(),
+        over=over,
+        under=under,
+        fixed_over=np.where((always > 0) & ~toggle, np.maximum(ref - c, 0), 0).astype(np.float64),
+        fixed_under=np.where(toggle, 0, np.where(has_b | ~on, c, np.maximum(c - ref, 0))).astype(np.float64),
+        occupied=with_b,
+    )  # fmt: skip
+
+
+def _links(cells: Int64s, columns: Int64s, number: Int64s, most: Int64s, total: int) -> sparse.csr_matrix:
+    """step ≤ most · b, a row for each step."""
+    rows = np.arange(len(cells))
+    data = np.concatenate([np.ones(len(cells)), -most[cells].astype(np.float64)])
+    places = (np.concatenate([rows, rows]), np.concatenate([columns, number[cells]]))
+    return sparse.csr_matrix((data, places), shape=(len(cells), total))
+
+
+def _rounding_rows(model: CellModel, columns: _Columns) -> tuple[sparse.csr_matrix, Floats]:
+    """rows @ variables ≥ sides: (Q − r)·over + r·under ≥ r·(Q − r), for the lines with a rest r."""
+    q = model.tolerance
+    toggle = model.zero_ok & (model.counts < q)
+    small = np.rint(model.totals - model.matrix @ np.where(toggle, 0, model.counts))
+    rest = np.mod(small, q)
+    lines = np.flatnonzero(model.rounded & (rest > 0)) if not model.soft else np.zeros(0, dtype=np.int64)
+    rest = rest[lines]
+    matrix = model.matrix[lines]
+    up, down = sparse.diags(q - rest) @ matrix, sparse.diags(rest) @ matrix
+    sides = rest * (q - rest) - up @ columns.fixed_over - down @ columns.fixed_under
+    return (up @ columns.over + down @ columns.under).tocsr(), sides
+
+
+def _run(columns: _Columns, model: CellModel, *, time_limit: float, start: Int64s | None) -> Solved:
+    lines = model.matrix @ columns.shape
+    cuts, sides = _rounding_rows(model, columns)
+    targets = model.totals - model.matrix @ columns.constant
+    rows = [lines, columns.links, cuts]
+    lower = [targets, np.full(columns.links.shape[0], -np.inf), sides]
+    upper = [targets, np.zeros(columns.links.shape[0]), np.full(len(sides), np.inf)]
+    cost, most = columns.cost, columns.upper
+    if model.soft:
+        free = np.flatnonzero(model.rounded)  # what links two tables is never off
+        off = len(free)
+        slack = sparse.csr_matrix((np.ones(off), (free, np.arange(off))), shape=(len(targets), off))
+        rows = [
+            sparse.hstack([lines, slack, -slack]),
+            sparse.hstack([columns.links, sparse.csr_matrix((columns.links.shape[0], 2 * off))]),
+            sparse.csr_matrix(np.concatenate([np.zeros(len(cost)), np.ones(2 * off)])[None]),
+        ]
+        lower = [targets, lower[1], np.array([-np.inf])]
+        upper = [targets, upper[1], np.array([model.most_off])]
+        price = 1.0 if model.most_off == np.inf else 0.0
+        cost = np.concatenate([(1.0 - price) * cost, np.full(2 * off, price)])
+        most = np.concatenate([most, np.full(2 * off, np.inf)])
+    offset = columns.offset if not model.soft or model.most_off < np.inf else 0.0
+    hint = None if start is None else _as_variables(columns, model, start)
+    status, values, bound = solve(
+        cost=cost, offset=offset, upper=most, matrix=sparse.vstack(rows), row_lower=np.concatenate(lower),
+        row_upper=np.concatenate(upper), time_limit=time_limit, start=hint,
+    )  # fmt: skip
+    if values is None:
+        return Solved(status=status, bound=bound)
+    cells = np.rint(columns.constant + columns.shape @ np.rint(values[: len(columns.cost)])).astype(np.int64)
+    return Solved(status=status, cells=cells, bound=bound)
+
+
+def _as_variables(columns: _Columns, model: CellModel, x: Int64s) -> Floats:
+    """A table as values of the variables: b, then what is above and below the occupied cell's reference."""
+    b = np.zeros(len(columns.cost))
+    b[: len(columns.occupied)] = x[columns.occupied] > 0
+    apart = x - columns.constant - columns.shape @ b
+    up = columns.shape.tocsc()[:, len(columns.occupied) :]
+    cells, signs = up.indices, up.data  # one entry in each column of a step
+    b[len(columns.occupied) :] = np.maximum(0, signs * apart[cells])
+    if not model.soft:
+        return b
+    off = (model.totals - model.matrix @ x)[model.rounded]
+    return np.concatenate([b, np.maximum(off, 0), np.maximum(-off, 0)])
+
+
+def solve(
+    *,
+    cost: Floats,
+    offset: float,
+    upper: Floats,
+    matrix: Any,
+    row_lower: Floats,
+    row_upper: Floats,
+    time_limit: float,
+    start: Floats | None = None,
+    most_nodes: int | None = None,
+) -> tuple[Status, Floats | None, float]:
+    """Minimise cost · v over whole v from 0 to ``upper`` with ``row_lower`` ≤ matrix · v ≤ ``row_upper``."""
+    highspy = _highspy()
+    if not len(cost):  # HiGHS calls a model without columns empty and does not look at its rows
+        holds = bool(((row_lower <= 0) & (row_upper >= 0)).all())
+        return ("optimal", np.zeros(0), float(offset)) if holds else ("infeasible", None, np.inf)
+    columns = sparse.csc_matrix(matrix)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(cost), columns.shape[0]
+    lp.col_cost_, lp.offset_ = cost.astype(np.float64), float(offset)
+    lp.col_lower_, lp.col_upper_ = np.zeros(len(cost)), upper
+    lp.row_lower_, lp.row_upper_ = row_lower.astype(np.float64), row_upper.astype(np.float64)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = columns.indptr, columns.indices, columns.data
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * len(cost)
+    highs = highspy.Highs()
+    options = {"output_flag": False, "threads": 1, "time_limit": max(0.05, time_limit), "mip_rel_gap": 0.0,
+               "mip_detect_symmetry": False, "mip_heuristic_run_feasibility_jump": start is None}  # fmt: skip
+    if most_nodes is not None:
+        options["mip_max_nodes"] = most_nodes
+    for name, value in options.items():
+        highs.setOptionValue(name, value)
+    highs.passModel(lp)
+    if start is not None:
+        solution = highspy.HighsSolution()
+        solution.col_value = start.tolist()
+        highs.setSolution(solution)
+    highs.run()
+    return _outcome(highs, highspy)
+
+
+def _outcome(highs: Any, highspy: Any) -> tuple[Status, Floats | None, float]:
+    ended, info = highs.getModelStatus(), highs.getInfo()
+    bound = float(info.mip_dual_bound) if np.isfinite(info.mip_dual_bound) else 0.0
+    if ended in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+        return "infeasible", None, np.inf
+    if info.primal_solution_status != 2:
+        return "unknown", None, bound
+    values = np.array(highs.getSolution().col_value)
+    done = ended == highspy.HighsModelStatus.kOptimal
+    return "optimal" if done else "feasible", values, float(info.objective_function_value) if done else bound
+
+
+def _highspy() -> Any:
+    try:
+        import highspy
+    except ImportError:
+        raise EngineError(
+            "the solver HiGHS is not installed",
+            code="no-solver",
+            hint='pip install highspy; or ask for solver="heuristic"',
+        ) from None
+    return highspy

@@ -1,0 +1,257 @@
+"""SAFE on microdata: change the fewest records so that every table of a programme comes out safe from the one file.
+
+Sources: Moore 1996, section V, which describes the tables of SAFE and thought records that tabulate to them infeasible
+for a census; Appel, Kinzel & Nolte, SAFE.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays import cells, keyed
+from safeswap.arrays.types import Names
+from safeswap.engines.base import Engine
+from safeswap.errors import InternalError
+from safeswap.methods.safe.records.joint import improved
+from safeswap.methods.safe.records.moves import fewest_changes
+from safeswap.methods.safe.records.search import Moves, moves_of, search, unreached
+from safeswap.methods.safe.records.setup import TableCells, check_safe, count_cells, ready, refuse_kept_small
+from safeswap.methods.safe.spec import SafeCells, SafeSpec
+from safeswap.model.audit import Audit, Replacement
+from safeswap.model.columns import rank_of_code, replaced_column
+from safeswap.model.invariant import Invariant, KeptMargin, ReplaysFromAudit, SameRows, UntouchedColumns
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Coded, Microdata
+from safeswap.model.plan import Plan
+from safeswap.model.schema import Kind
+from safeswap.model.score import proved_bound
+from safeswap.model.text import several
+
+
+@dataclass(frozen=True, kw_only=True)
+class SafePlan(Plan):
+    """How many cells of all tables are below tolerance, and how few records can put that right at best."""
+
+    cells: int = 0
+    tolerance: int = 3
+    fewest_records: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """The plan in plain words."""
+        text = f"{self.asked:,} of {self.cells:,} occupied cells have fewer than {self.tolerance} records"
+        if not self.is_feasible:
+            return f"{text}; the margin by {', '.join(self.binds)} keeps {self.asked - self.feasible:,} of them so"
+        return text + (f"; at least {several(self.fewest_records, 'record')} must change" if self.asked else "")
+
+
+class Safe:
+    """Change records until every stated table is safe."""
+
+    name: ClassVar[str] = "safe"
+    title: ClassVar[str] = "SAFE: records changed so that no published cell is small"
+    spec_type: ClassVar[type[SafeSpec]] = SafeSpec
+    sources: ClassVar[tuple[str, ...]] = (
+        "Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, SRD report RR96/06",
+        "Appel, Kinzel & Nolte, SAFE: a generally usable program system for the anonymization of individual data",
+    )
+
+    def plan(self, data: Microdata, spec: SafeSpec, *, engine: Engine) -> SafePlan:
+        """How many cells are below tolerance, and whether a kept margin keeps some of them so."""
+        check_safe(data, spec)
+        tables = [count_cells(data, names) for names in spec.tables]
+        below = sum(int(table.small(spec.tolerance).size) for table in tables)
+        stuck, margin = _stuck(data, spec, tables)
+        return SafePlan(
+            method=self.name,
+            records=len(data),
+            asked=below,
+            feasible=below - stuck,
+            binds=margin,
+            cells=sum(len(table.codes) for table in tables),
+            tolerance=spec.tolerance,
+            fewest_records=max((fewest_changes(table.counts, spec.tolerance) for table in tables), default=0),
+        )
+
+    def apply(self, data: Microdata, spec: SafeSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+        """Find the changes on counts, make them on the records that the key chooses, and count every table again."""
+        plan = self.plan(data, spec, engine=engine)
+        tables = [count_cells(data, names) for names in spec.tables]
+        refuse_kept_small(data, spec, tables)
+        moves = _no_moves(spec)
+        fewest, end = 0, time.monotonic() + spec.time_limit
+        if plan.asked:
+            found = ready(data, spec, tables, key=key, replicate=replicate)
+            safe = search(found, end=end)
+            seconds = end - time.monotonic()
+            safe, fewest = improved(found, spec, safe=safe, fewest=plan.fewest_records, seconds=seconds)
+            if not safe:
+                raise unreached(found, time_limit=spec.time_limit if time.monotonic() > end else None)
+            moves = moves_of(found)
+        timed_out = time.monotonic() > end
+        masked, replacements = _applied(data, moves)
+        after = [count_cells(masked, names) for names in spec.tables]
+        _verify(data, masked, spec, after)
+        audit = Audit(
+            method=self.name,
+            spec=spec.as_dict(),
+            records=len(data),
+            asked=len(moves.rows),
+            feasible=len(moves.rows),
+            made=len(moves.rows),
+            exchanges=(),
+            replacements=replacements,
+            key_id=key.id,
+            releasable=key.releasable,
+            algorithm=keyed.ALGORITHM,
+            replicate=replicate,
+            data_name=data.schema.name,
+            facts=_facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest, timed_out=timed_out),
+        )
+        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+
+    def invariants(self, data: Microdata, spec: SafeSpec) -> tuple[Invariant, ...]:
+        """Tables safe, kept margins exact, all other columns untouched."""
+        check_safe(data, spec)
+        untouched = tuple(name for name in data.attributes if name not in spec.variables)
+        return (
+            SameRows(),
+            UntouchedColumns(untouched),
+            *(SafeCells(names, spec.tolerance) for names in spec.tables),
+            *(KeptMargin(names) for names in spec.keep),
+            ReplaysFromAudit(),
+        )
+
+
+def _stuck(data: Microdata, spec: SafeSpec, tables: list[TableCells]) -> tuple[int, Names]:
+    """Small cells that a kept margin fixes, and the margin that fixes most."""
+    worst: tuple[int, Names] = (0, ())
+    for table in tables:
+        for margin in spec.keep:
+            shared = tuple(name for name in table.names if name in margin)
+            if shared:
+                worst = max(worst, (int(count_cells(data, shared).small(spec.tolerance).size), margin))
+    return worst
+
+
+def _no_moves(spec: SafeSpec) -> Moves:
+    nothing = np.zeros(0, dtype=np.int64)
+    names = (*spec.variables, *spec.context)
+    return Moves(rows=nothing, codes=dict.fromkeys(names, nothing), changed=dict.fromkeys(names, nothing > 0))
+
+
+def _applied(data: Microdata, moves: Moves) -> tuple[Microdata, tuple[Replacement, ...]]:
+    """The file with the new values, and what they were before."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    coded: dict[str, Coded] = {}
+    replacements = []
+    for name, flags in moves.changed.items():
+        if not flags.any():
+            continue
+        rows, codes = moves.rows[flags], moves.codes[name][flags]
+        before = data.coded(name)
+        replacements.append(Replacement(attribute=name, rows=rows, before=_taken(data.table.column(name), rows)))
+        columns[name] = replaced_column(data.table.column(name), rows, _values(before, codes))
+        new = before.codes.copy()
+        new[rows] = codes
+        coded[name] = Coded(new, before.levels, before.has_missing)
+    return data.with_columns(columns, coded), tuple(replacements)
+
+
+def _taken(column: pa.ChunkedArray, rows: Any) -> pa.Array:
+    taken = column.take(pa.array(rows)).combine_chunks()
+    return taken if isinstance(taken, pa.Array) else pa.concat_arrays(taken.chunks)
+
+
+def _values(coded: Coded, codes: Any) -> pa.Array:
+    """The levels of these codes; the code behind the last level is a missing value."""
+    return coded.levels.take(pa.array(codes, mask=codes >= len(coded.levels)))
+
+
+def _verify(before: Microdata, after: Microdata, spec: SafeSpec, tables: list[TableCells]) -> None:
+    """Nothing unsafe is ever returned: counted anew, not taken from the search."""
+    if any(table.small(spec.tolerance).size for table in tables):
+        raise InternalError("a table is still not safe", code="unsafe-table")
+    for names in spec.keep:
+        one, other = count_cells(before, names), count_cells(after, names)
+        if not np.array_equal(one.codes, other.codes) or not np.array_equal(one.counts, other.counts):
+            raise InternalError("a kept margin has moved", code="unsafe-table")
+
+
+def _facts(
+    before_data: Microdata,
+    after_data: Microdata,
+    spec: SafeSpec,
+    moves: Moves,
+    *,
+    before: list[TableCells],
+    after: list[TableCells],
+    fewest: int,
+    timed_out: bool,
+) -> dict[str, Any]:
+    """What the report says: totals for each table and attribute, nothing about any one record."""
+    changed = {name: int(np.count_nonzero(flags)) for name, flags in moves.changed.items() if flags.any()}
+    moved = [name for name in changed if _moved(before_data, after_data, name)]
+    return {
+        "unit": "records",
+        "tables": [_table_facts(one, other, spec.tolerance) for one, other in zip(before, after, strict=True)],
+        "records_changed": len(moves.rows),
+        "fewest_records": int(proved_bound(fewest, len(moves.rows))),
+        "proved_fewest": len(moves.rows) <= fewest,
+        "stopped_by_time_limit": timed_out,
+        "values_changed": sum(changed.values()),
+        "values_changed_by_attribute": changed,
+        "records_by_values_changed": _by_number(moves),
+        "mean_steps_by_attribute": _steps(before_data, moves),
+        "univariate_margins_moved": moved,
+    }
+
+
+def _by_number(moves: Moves) -> dict[str, int]:
+    """How many records changed one value, two, and so on."""
+    if not len(moves.rows):
+        return {}
+    numbers = np.sum(list(moves.changed.values()), axis=0)
+    words = {number: f"{number} value{'s' * (number > 1)}:" for number in range(len(moves.changed) + 1)}
+    return {words[number]: int(count) for number, count in enumerate(np.bincount(numbers)) if count}
+
+
+def _steps(data: Microdata, moves: Moves) -> dict[str, float]:
+    """How far values of ordered attributes moved: the mean number of levels, over the values that changed."""
+    found = {}
+    for name, flags in moves.changed.items():
+        if flags.any() and data.schema[name].kind is Kind.ORDINAL:
+            rank = rank_of_code(data, name)
+            before, after = data.coded(name).codes[moves.rows[flags]], moves.codes[name][flags]
+            found[name] = float(np.abs(rank[after] - rank[before]).mean())
+    return found
+
+
+def _moved(before: Microdata, after: Microdata, name: str) -> bool:
+    size = before.coded(name).cardinality
+    one, other = (cells.dense_counts(data.coded(name).codes, size) for data in (before, after))
+    return not np.array_equal(one, other)
+
+
+def _table_facts(before: TableCells, after: TableCells, tolerance: int) -> dict[str, Any]:
+    codes = np.union1d(before.codes, after.codes)
+    counts = np.zeros((2, len(codes)), dtype=np.int64)
+    for row, table in enumerate((before, after)):
+        counts[row, np.searchsorted(codes, table.codes)] = table.counts
+    difference = np.abs(counts[1] - counts[0])
+    return {
+        "attributes": list(before.names),
+        "occupied_before": len(before.codes),
+        "occupied_after": len(after.codes),
+        "small_before": int(before.small(tolerance).size),
+        "small_after": int(after.small(tolerance).size),
+        "changed_cells": int(np.count_nonzero(difference)),
+        "total_change": int(difference.sum()),
+        "largest_change": int(difference.max(initial=0)),
+    }

@@ -1,0 +1,205 @@
+"""Which records change, and to what: the search on counts and few records that makes all tables safe."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from safeswap.arrays.types import Flags, Int32s, Int64s
+from safeswap.errors import InfeasibleError
+from safeswap.methods.safe.records import moves
+from safeswap.methods.safe.records.setup import Ready
+from safeswap.methods.safe.records.state import Journal, State, move, with_wanting
+from safeswap.model.text import several
+
+# Fewer changes by trying again: take back some that meet in a cell, make the tables safe anew, keep what is better.
+#
+# Shaw 1998 calls it large neighbourhood search. Only variables in no kept margin are tried again: the others change
+# in pairs, which would have to be taken back together.
+
+MOST_ROUNDS = 400
+MOST_CHANGED = 5_000
+"""Changed records up to which trying again is worth its time: each round improves a handful of them at most."""
+
+_TAKEN_BACK = 10
+_ROUNDS_PER_RECORD = 10
+_STEP = 7919
+_FIRST_RUN = 64  # slots treated before the clock is looked at
+_RUN_SECONDS = 0.1
+
+
+Journals = tuple[Journal, Journal]
+
+
+def make_safe(found: Ready, journals: Journals, order: Int64s, *, variables: int, looks: int, end: float) -> bool:
+    """Treat the unsafe slots in this order; whether there was time for all of them.
+
+    ``variables`` of a record may change; ``looks`` partners, and donors of each neighbouring cell, are looked at.
+    """
+    state = found.state
+    tables = np.searchsorted(state.starts, order, side="right") - 1
+    lines = with_wanting(found.lines, state, order)
+    done, number = 0, _FIRST_RUN
+    while done < order.size:
+        began = time.monotonic()
+        if began > end:
+            return False
+        run = slice(done, done + number)
+        moves.make_safe(state, found.ties, lines, *journals, order[run], tables[run], variables, looks)
+        done += number
+        if time.monotonic() - began < _RUN_SECONDS:
+            number *= 2
+    return True
+
+
+def renew(found: Ready, journals: Journals, *, end: float) -> None:
+    """Improve a safe state in place, until ``end`` at most. The secret key decides what is tried."""
+    state, tied = found.state, found.ties.tied
+    best, cost = state.codes.copy(), changes_cost(state, state.codes)
+    rounds = min(MOST_ROUNDS, _ROUNDS_PER_RECORD * int((best != state.original).any(axis=1).sum()))
+    for number in range(rounds):
+        changed = np.flatnonzero((best != state.original).any(axis=1) & ~_bound(state, best, tied))
+        if not changed.size or changed.size > MOST_CHANGED or time.monotonic() > end:
+            return
+        for r in _meeting(state, changed, number):
+            move(state, int(r), state.original[r])
+        _safe_again(found, journals, number, end)
+        tried = changes_cost(state, state.codes)
+        if not unsafe_slots(state).size and tried <= cost:
+            best, cost = state.codes.copy(), tried
+            continue
+        for r in np.flatnonzero((state.codes != best).any(axis=1)):
+            move(state, int(r), best[r])
+
+
+def changes_cost(state: State, codes: Int32s) -> float:
+    """What all changes cost together, as the search counts them: records, then values, then how far."""
+    differs = codes != state.original
+    moved = np.flatnonzero(differs.any(axis=1))
+    apart = np.abs(codes[moved].astype(np.int64) - state.original[moved])
+    far = np.where(state.steps > 0, state.steps * apart, apart > 0).sum()
+    return float(1000 * moved.size + 100 * np.count_nonzero(differs) + 20 * far)
+
+
+def unsafe_slots(state: State) -> Int64s:
+    """The slots above 0 and below tolerance."""
+    found: Int64s = np.flatnonzero((state.counts > 0) & (state.counts < state.tolerance))
+    return found
+
+
+def _bound(state: State, codes: Int32s, tied: Flags) -> Flags:
+    """The records that changed a variable of a kept margin."""
+    flags: Flags = (codes[:, tied] != state.original[:, tied]).any(axis=1)
+    return flags
+
+
+def _meeting(state: State, changed: Int64s, number: int) -> Int64s:
+    """A changed record and some of those that are with it in a cell of any table, now."""
+    picks = state.noise[(np.arange(_TAKEN_BACK) + _STEP * number) % state.noise.size]
+    first = changed[int(picks[0] * changed.size)]
+    slots = state.links[:, changed, 0]
+    together = changed[(slots == state.links[:, first, 0][:, None]).any(axis=0)]
+    most = 2 + int(picks[1] * (_TAKEN_BACK - 2))
+    order = np.argsort(state.noise[(together + _STEP * number) % state.noise.size], kind="stable")
+    return np.unique(np.append(together[order[:most]], first))
+
+
+def _safe_again(found: Ready, journals: Journals, number: int, end: float) -> None:
+    state = found.state
+    for variables, looks in ((1, 64), (2, 256)):
+        slots = unsafe_slots(state)
+        if not slots.size:
+            return
+        keys = state.noise[(slots * 2_654_435_761 + _STEP * number) % state.noise.size]
+        make_safe(found, journals, slots[np.lexsort((slots, keys))], variables=variables, looks=looks, end=end)
+
+
+# How many variables of a record may change, and how many partners and donors are looked at, pass by pass.
+_PASSES = ((1, 8), (1, 64), (2, 1000), (2, 1000))
+_MOST_GIVING_BACK = 10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Moves:
+    """Rows and, for each variable, the level that they get in the file's own codes; only records that change."""
+
+    rows: Int64s
+    codes: dict[str, Int64s]
+    changed: dict[str, Flags]
+
+
+def search(found: Ready, *, end: float) -> bool:
+    """Make all tables safe, in the state, until ``end`` at most; whether that was possible."""
+    state, ties = found.state, found.ties
+    journals = _journal(state), _journal(state)
+    for variables, looks in _PASSES:
+        order = _unsafe(state)
+        if not order.size or not make_safe(found, journals, order, variables=variables, looks=looks, end=end):
+            break
+    if _unsafe(state).size and found.whole and not ties.tied.any() and len(found.rows) >= state.tolerance:
+        moves.into_one(state, _largest_profile(state))
+    if _unsafe(state).size:
+        return False
+    _give_back(found)
+    renew(found, journals, end=end)
+    _give_back(found)
+    return True
+
+
+def _give_back(found: Ready) -> None:
+    for _ in range(_MOST_GIVING_BACK):
+        if not moves.take_back_idle(found.state, found.ties.tied):
+            break
+
+
+def moves_of(found: Ready) -> Moves:
+    """What the search has changed, as rows and codes of the file."""
+    differs = found.state.codes != found.state.original
+    records = np.flatnonzero(differs.any(axis=1))
+    return Moves(
+        rows=found.rows[records],
+        codes={n: found.own[v][found.state.codes[records, v]] for v, n in enumerate(found.variables)},
+        changed={n: differs[records, v] for v, n in enumerate(found.variables)},
+    )
+
+
+def unreached(found: Ready, *, time_limit: float | None) -> InfeasibleError:
+    """The refusal where no changes were found, in the ``time_limit`` if that was reached; it proves nothing."""
+    left, tolerance = int(_unsafe(found.state).size), int(found.state.tolerance)
+    within = "" if time_limit is None else f" within {time_limit:g} seconds"
+    hint = "keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels"
+    return InfeasibleError(
+        f"no change of records was found{within} after which all cells are 0 or at least {tolerance} and kept margins "
+        f"exact; {several(left, 'cell')} stayed below",
+        code="no-safe-records-found",
+        hint=hint if time_limit is None else f"allow more time (time_limit), {hint}",
+        cells_left=left,
+        timed_out=time_limit is not None,
+    )
+
+
+def _journal(state: State) -> Journal:
+    room = 4 * int(state.tolerance) + 16
+    variables = state.levels.size
+    return Journal(
+        length=np.zeros(1, dtype=np.int64),
+        records=np.zeros(room, dtype=np.int64),
+        before=np.zeros((room, variables), dtype=np.int32),
+        after=np.zeros((room, variables), dtype=np.int32),
+    )
+
+
+def _unsafe(state: State) -> Int64s:
+    """The slots below tolerance, those first that want most records, then as the key decides."""
+    slots = unsafe_slots(state)
+    wants = np.minimum(state.counts[slots], state.tolerance - state.counts[slots])
+    # What is hard is done first, while most cells can still give and take.
+    order = np.lexsort((slots, state.noise[(slots * 2_654_435_761) % state.noise.size], -wants))
+    return np.asarray(slots[order])
+
+
+def _largest_profile(state: State) -> int:
+    """The record whose smallest cell is largest: where others find a place without doubt."""
+    return int(state.counts[state.links[:, :, 0]].min(axis=0).argmax())

@@ -1,0 +1,290 @@
+"""The promise that a table has no small cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
+
+from safeswap.arrays.types import Counts, Names
+from safeswap.model.columns import bitwise
+from safeswap.model.invariant import Evidence, Invariant
+from safeswap.model.score import proved_bound
+from safeswap.model.spec import MaskSpec
+from safeswap.model.table import CountTable, long_table
+from safeswap.model.text import several
+
+# What is asked of SAFE on microdata.
+
+
+class SafeSpec(MaskSpec):
+    """Change few records so that in all of these tables every cell is 0 or at least the tolerance.
+
+    >>> spec = SafeSpec(tables=[["Region", "Sex"], ["Region", "Age"]], tolerance=5, keep=[["Region"]])
+    >>> spec.variables, spec.tolerance
+    (('Region', 'Sex', 'Age'), 5)
+    """
+
+    method: ClassVar[str] = "safe"
+
+    tables: Annotated[
+        tuple[Names, ...],
+        Field(description="the tables to be published, each by its attributes; none: nothing is done"),
+    ]
+    tolerance: Annotated[int, Field(ge=2, description="the smallest count above 0 that may be published")] = 3
+    keep: Annotated[
+        tuple[Names, ...], Field(description="margins that stay exactly as they are, each by its attributes")
+    ] = ()
+    search: Annotated[
+        Literal["thorough", "quick"],
+        Field(description="thorough: small files also by an integer programme that proves the fewest records"),
+    ] = "thorough"
+    time_limit: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=86_400,
+            allow_inf_nan=False,
+            description="seconds after which the search ends with the safe records that it has, or is given up",
+        ),
+    ] = 600.0
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> SafeSpec:
+        for names in (*self.tables, *self.keep):
+            if not names or len(set(names)) != len(names):
+                raise ValueError("a table or margin is named by its attributes, each once")
+        for what, given in (("table", self.tables), ("margin", self.keep)):
+            if len({frozenset(names) for names in given}) != len(given):
+                raise ValueError(f"a {what} is named twice")
+        return self
+
+    @property
+    def variables(self) -> Names:
+        """The attributes of all tables, each once: those that may change."""
+        return tuple(dict.fromkeys(name for names in self.tables for name in names))
+
+    @property
+    def context(self) -> Names:
+        """Attributes of kept margins that are in no table: they never change, but decide what may."""
+        return tuple(dict.fromkeys(n for names in self.keep for n in names if n not in self.variables))
+
+
+# Tables made safe: before and after, how far apart they are, and how far they had to be.
+
+Objective = Literal["total", "largest", "weighted"]
+Status = Literal["optimal", "gap", "heuristic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """A figure of a kept margin that is not as it was: which margin, where in it, and the two figures."""
+
+    margin: Names
+    at: tuple[int, ...]
+    before: int
+    after: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"margin": list(self.margin), "at": list(self.at), "before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChangedTable:
+    """One table before and after, and the margins that were to be kept.
+
+    >>> before = CountTable.from_array([[4, 5], [1, 6]], names=("Region", "Sex"))
+    >>> table = ChangedTable(before=before, after=before.with_counts(before.counts - 1), keep=())
+    >>> table.total, table.largest, int(table.changed.sum())
+    (4, 1, 4)
+    """
+
+    before: CountTable
+    after: CountTable
+    keep: tuple[Names, ...]
+
+    @property
+    def moves(self) -> Counts:
+        """What was added to each cell."""
+        difference: Counts = self.after.counts - self.before.counts
+        return difference
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        """The cells that are not as they were."""
+        flags: npt.NDArray[np.bool_] = self.moves != 0
+        return flags
+
+    @property
+    def total(self) -> int:
+        """All changes together, without their signs."""
+        return int(np.abs(self.moves).sum())
+
+    @property
+    def largest(self) -> int:
+        """The largest change of a cell."""
+        return int(np.abs(self.moves).max(initial=0))
+
+    def violations(self) -> tuple[Violation, ...]:
+        """The figures of the kept margins that moved."""
+        found = []
+        for names in self.keep:
+            one, other = self.before.margin(names), self.after.margin(names)
+            for place in np.argwhere(one != other):
+                at = tuple(int(level) for level in place)
+                found.append(Violation(margin=names, at=at, before=int(one[at]), after=int(other[at])))
+        return tuple(found)
+
+    def long(self) -> pa.Table:
+        """The cells in rows, with the counts before and after."""
+        return long_table(self.before, {"before": self.before.counts, "after": self.after.counts})
+
+    def as_dict(self, tolerance: int) -> dict[str, Any]:
+        """Totals only."""
+        return {
+            "variables": list(self.before.names),
+            "cells": int(self.before.counts.size),
+            "small_before": int(np.count_nonzero(self.before.small(tolerance))),
+            "small_after": int(np.count_nonzero(self.after.small(tolerance))),
+            "changed_cells": int(np.count_nonzero(self.changed)),
+            "total_change": self.total,
+            "largest_change": self.largest,
+            "kept": [list(names) for names in self.keep],
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SafeTables:
+    """What came of making tables safe.
+
+    ``value`` is what was to be small, by ``objective``; no safe table has less than ``bound``. ``status`` is "optimal"
+    where the two meet, "gap" where the time ran out before that was proved, "heuristic" where no proof was tried. Of
+    soft solutions ``violation`` units of the margins are off, and no safe table has fewer than ``violation_bound``.
+    """
+
+    tables: tuple[ChangedTable, ...]
+    tolerance: int
+    objective: Objective
+    value: float
+    bound: float
+    status: Status
+    violation: int = 0
+    violation_bound: int = 0
+    origin: Any = None
+
+    def __post_init__(self) -> None:
+        proved_bound(self.bound, self.value)
+        proved_bound(self.violation_bound, self.violation)
+
+    @property
+    def after(self) -> CountTable:
+        """The safe table; of several the first."""
+        return self.tables[0].after
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of the safe table; of several of the first."""
+        return self.after.counts
+
+    @property
+    def total(self) -> int:
+        """All changes together, without their signs."""
+        return sum(table.total for table in self.tables)
+
+    @property
+    def largest(self) -> int:
+        """The largest change of a cell."""
+        return max(table.largest for table in self.tables)
+
+    @property
+    def gap(self) -> float:
+        """The share of the value by which the least one may be below it; 0 where it is the least."""
+        return 0.0 if self.value <= self.bound else (self.value - self.bound) / self.value
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The figures of kept margins that are off; none unless a soft solution was asked for."""
+        return tuple(violation for table in self.tables for violation in table.violations())
+
+    @property
+    def sentence(self) -> str:
+        """The result in plain words."""
+        cells = sum(int(np.count_nonzero(table.changed)) for table in self.tables)
+        text = several(cells, "cell changes", "cells change")
+        text += f", by {self.total:,} together and by {self.largest:,} at most"
+        text += (
+            "; that is the least possible" if self.status == "optimal" else f"; at most {self.gap:.1%} less is possible"
+        )
+        if self.violation:
+            off = several(len(self.violations), "kept figure is", "kept figures are")
+            least = self.violation <= self.violation_bound
+            proved = "the least possible" if least else f"at least {self.violation_bound:,} is needed"
+            text += f". {off} off, by {self.violation:,} together; {proved}"
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals, and the violations of margins where there are any."""
+        return {
+            "tolerance": self.tolerance,
+            "objective": self.objective,
+            "value": self.value,
+            "bound": self.bound,
+            "gap": self.gap,
+            "status": self.status,
+            "total_change": self.total,
+            "largest_change": self.largest,
+            "violation": self.violation,
+            "violation_bound": self.violation_bound,
+            "violations": [violation.as_dict() for violation in self.violations],
+            "tables": [table.as_dict(self.tolerance) for table in self.tables],
+        }
+
+    def __repr__(self) -> str:
+        return f"<SafeTables, tolerance {self.tolerance}: {self.sentence}>"
+
+
+@dataclass(frozen=True)
+class SafeCells(Invariant):
+    """In the file after masking no combination of these attributes has fewer records than the tolerance.
+
+    Counted anew from the columns of the file, without the code that changed it. Values are told apart to the bit.
+    """
+
+    attributes: Names
+    tolerance: int
+
+    @property
+    def sentence(self) -> str:
+        """What is promised."""
+        return f"Every cell of the table by {', '.join(self.attributes)} is 0 or at least {self.tolerance:,}."
+
+    def problem(self, evidence: Evidence) -> str:
+        """The number of cells that are small."""
+        columns = {f"k{i}": _codes(evidence.after.table.column(name)) for i, name in enumerate(self.attributes)}
+        counted = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])
+        small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
+        names = ", ".join(self.attributes)
+        too_small = several(small, f"cell by {names} has", f"cells by {names} have")
+        return f"{too_small} fewer than {self.tolerance:,} records" if small else ""
+
+    def for_users_of(self, names: Names) -> Invariant | None:
+        """The table by those of the attributes that are released: its cells are sums of safe ones."""
+        left = tuple(name for name in self.attributes if name in names)
+        return SafeCells(left, self.tolerance) if left else None
+
+
+def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers that are equal where the values are; of a dictionary whose entries are distinct, its own."""
+    if pa.types.is_dictionary(column.type) and column.num_chunks:
+        column = column.unify_dictionaries()
+        levels = bitwise(pa.chunked_array([column.chunk(0).dictionary]))
+        if not levels.null_count and len(levels.unique()) == len(levels):
+            return pa.chunked_array([chunk.indices for chunk in column.chunks])
+    encoded = bitwise(column).dictionary_encode().unify_dictionaries()
+    return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())

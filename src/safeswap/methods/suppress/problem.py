@@ -1,0 +1,324 @@
+"""Which values to blank so that no combination of keys is unsafe: the problem, an answer, and whether it is one.
+
+Records that agree in every key are one class, so an answer says of how many records of a class which keys are blanked.
+A set of keys is the bits of an integer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.combinations import Classes, cell_codes, cell_sizes, lowest_safe, positions, small_cells
+from safeswap.arrays.types import Flags, Floats, Int64s
+from safeswap.arrays.wildcards import matching_sizes, published_sizes
+
+Meaning = Literal["none", "own", "vouching"]
+
+MOST_ENUMERATED = 12
+"""Up to so many keys every set of keys is looked at; above, sets of few keys only."""
+
+_FEW = 3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """Combinations with what their sizes must reach, what blanking each key costs, and the keys that may be blanked.
+
+    ``members`` counts the records of each class; a record of it adds ``unit`` to the size of a cell.
+    """
+
+    classes: Classes
+    members: Int64s
+    combinations: tuple[tuple[int, float], ...]
+    costs: Floats
+    allowed: int
+    meaning: Meaning
+
+    @cached_property
+    def unit(self) -> Floats:
+        """What one record of each class adds to the size of a cell: 1, or its weight."""
+        return self.classes.sizes / np.maximum(self.members, 1)
+
+    @cached_property
+    def blank(self) -> Int64s:
+        """Per class the keys that are blank to begin with."""
+        masks = np.zeros(len(self.classes), np.int64)
+        for key in range(len(self.costs)):
+            masks |= self.classes.is_blank(key).astype(np.int64) << key
+        return masks
+
+    @cached_property
+    def needed(self) -> tuple[float, ...]:
+        """What the size of each combination's cells must reach."""
+        return tuple(float(lowest_safe(tolerance, self.classes.sizes)) for _, tolerance in self.combinations)
+
+    @cached_property
+    def keys(self) -> int:
+        """The keys of all combinations."""
+        return reduce(or_, (mask for mask, _ in self.combinations))
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """Whether every combination of the keys is on the list, all at one tolerance.
+
+        Who agrees in more keys agrees in fewer, so that of the combinations that a record has the largest decides.
+        """
+        every = len({mask for mask, _ in self.combinations}) == (1 << self.keys.bit_count()) - 1
+        return every and len(set(self.needed)) == 1
+
+    @cached_property
+    def candidates(self) -> Int64s:
+        """Sets of keys that may be blanked together, the cheapest first; the empty set and all of them included."""
+        return candidate_masks(self.allowed, self.costs)
+
+    def cost(self, masks: npt.NDArray[Any]) -> Floats:
+        """What blanking these sets of keys costs."""
+        total = np.zeros(np.shape(masks), np.float64)
+        for key, cost in enumerate(self.costs):
+            total += cost * ((masks >> key) & 1)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Blanking:
+    """Of ``numbers`` records of ``classes`` the keys ``masks`` are blanked; each pair of class and keys once."""
+
+    classes: Int64s
+    masks: Int64s
+    numbers: Int64s
+
+    def cost(self, problem: Problem) -> float:
+        """What it costs in all."""
+        return float(problem.cost(self.masks) @ self.numbers)
+
+    @property
+    def values(self) -> int:
+        """How many values are blanked."""
+        ones = np.array([int(mask).bit_count() for mask in self.masks], np.int64)
+        return int(ones @ self.numbers)
+
+
+NOTHING = Blanking(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def gathered(classes: npt.NDArray[Any], masks: npt.NDArray[Any], numbers: npt.NDArray[Any] | None = None) -> Blanking:
+    """A blanking from lists in which a pair may stand several times, or blank nothing.
+
+    >>> found = gathered(np.array([3, 3, 1]), np.array([1, 1, 0]))
+    >>> found.classes.tolist(), found.masks.tolist(), found.numbers.tolist()
+    ([3], [1], [2])
+    """
+    counts = np.ones(classes.size, np.int64) if numbers is None else numbers
+    some = (masks != 0) & (counts > 0)
+    pairs, place = np.unique(np.stack([classes[some], masks[some]], axis=1), axis=0, return_inverse=True)
+    total = np.bincount(place.ravel(), counts[some], len(pairs)).astype(np.int64)
+    return Blanking(pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64), total)
+
+
+def candidate_masks(allowed: int, costs: Floats) -> Int64s:
+    """Sets of the allowed keys, the cheapest first: all of them, or where keys are many those of few and all together.
+
+    >>> candidate_masks(0b101, np.array([2.0, 1.0, 1.0])).tolist()
+    [0, 4, 1, 5]
+    """
+    keys = positions(allowed)
+    if len(keys) <= MOST_ENUMERATED:
+        chosen = np.arange(1 << len(keys), dtype=np.int64)
+    else:
+        few = np.arange(1 << len(keys), dtype=np.int64) if len(keys) <= 20 else _few_bits(len(keys))
+        ones = np.array([int(mask).bit_count() for mask in few])
+        chosen = np.append(few[ones <= _FEW], (1 << len(keys)) - 1)
+    masks, price = np.zeros(chosen.size, np.int64), np.zeros(chosen.size)
+    for place, key in enumerate(keys):
+        taken = (chosen >> place) & 1
+        masks |= taken << key
+        price += costs[key] * taken
+    ordered: Int64s = masks[np.lexsort((masks, price))]
+    return ordered
+
+
+def _few_bits(keys: int) -> Int64s:
+    single = np.int64(1) << np.arange(keys, dtype=np.int64)
+    found = [np.zeros(1, np.int64)]
+    for _ in range(_FEW):
+        found.append(np.unique((found[-1][:, None] | single[None, :]).ravel()))
+    return np.unique(np.concatenate(found))
+
+
+def after(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64s, Int64s]:
+    """The file as it would be: its classes, and for each the class it came from and the keys blanked in it."""
+    taken = np.zeros(len(problem.members), np.int64)
+    np.add.at(taken, blanking.classes, blanking.numbers)
+    left = problem.members - taken
+    if (left < 0).any():
+        raise ValueError("more records are blanked than a class has")
+    stay = np.flatnonzero(left)
+    source = np.concatenate([stay, blanking.classes])
+    masks = np.concatenate([np.zeros(stay.size, np.int64), blanking.masks])
+    numbers = np.concatenate([left[stay], blanking.numbers])
+    whole = problem.classes
+    columns = []
+    for key, column in enumerate(whole.columns):
+        codes = column[source]
+        columns.append(np.where((masks >> key) & 1, codes.dtype.type(whole.blanks[key]), codes))
+    sizes = numbers if whole.sizes.dtype.kind == "i" else numbers * problem.unit[source]
+    return replace(whole, columns=tuple(columns), sizes=sizes), source, masks
+
+
+def unsafe_classes(problem: Problem, found: Classes) -> Flags:
+    """Per class of a file, whether it is in a cell of some combination that is too small."""
+    if problem.meaning == "none" and problem.is_closed:
+        flags: Flags = published_sizes(found, positions(problem.keys)) < problem.needed[0]
+        return flags
+    unsafe = np.zeros(len(found), np.bool_)
+    for mask, tolerance in problem.combinations:
+        keys = positions(mask)
+        if problem.meaning == "vouching":
+            sizes = matching_sizes(found, keys)
+            unsafe |= sizes < lowest_safe(tolerance, sizes)
+        else:
+            unsafe |= small_cells(found, keys, tolerance, skip_blank=problem.meaning == "none").is_small
+    return unsafe
+
+
+def is_safe(problem: Problem, blanking: Blanking) -> bool:
+    """Whether nothing unsafe would be left."""
+    return not unsafe_classes(problem, after(problem, blanking)[0]).any()
+
+
+def everything(problem: Problem) -> Blanking:
+    """All that may be blanked, blanked in every record: if this is not safe, nothing is."""
+    masks = problem.allowed & ~problem.blank
+    return gathered(np.arange(len(problem.members)), masks, problem.members)
+
+
+def restored(problem: Problem, blanking: Blanking) -> Blanking:
+    """The same without the blanks of records that would be safe as they were: only who is unsafe is blanked.
+
+    For the meaning ``none``, where values that come back make no other record less safe.
+    """
+    while blanking.classes.size:
+        needless = _safe_as_they_were(problem, blanking)
+        if not needless.any():
+            break
+        blanking = Blanking(blanking.classes[~needless], blanking.masks[~needless], blanking.numbers[~needless])
+    return blanking
+
+
+def _safe_as_they_were(problem: Problem, blanking: Blanking) -> Flags:
+    found, _, _ = after(problem, blanking)
+    asked, number = blanking.classes, blanking.classes.size
+    together = replace(
+        found,
+        columns=tuple(
+            np.concatenate([column, whole[asked]])
+            for column, whole in zip(found.columns, problem.classes.columns, strict=True)
+        ),
+        sizes=np.concatenate([found.sizes, np.zeros(number, found.sizes.dtype)]),
+    )
+    safe = np.ones(number, np.bool_)
+    for mask, needed in _deciding(problem, problem.blank[asked]):
+        keys = positions(mask)
+        codes, possible = cell_codes(together, keys)
+        complete = together.complete(keys)
+        sizes = together.sizes if complete is None else np.where(complete, together.sizes, 0)
+        there = cell_sizes(codes, possible, sizes)[codes[-number:]]
+        itself = np.where((blanking.masks & mask) != 0, problem.unit[asked], 0.0)
+        safe &= ((problem.blank[asked] & mask) != 0) | (there + itself >= needed)
+        if not safe.any():
+            break
+    return safe
+
+
+def agreeing(problem: Problem, keys: int, *, spare: bool = False) -> Floats:
+    """For each class, the size of all classes that agree with it in these keys, none of which is blank.
+
+    So many records could come to stand in a cell of a combination in which all other keys are blank. With ``spare``
+    only those count whose class stays large enough without them, or is too small anyway.
+    """
+    found, chosen = problem.classes, positions(keys)
+    counted = found.sizes
+    if spare:
+        needed = max(problem.needed)
+        counted = np.where(counted >= needed, counted - needed, counted)
+    if not chosen:
+        return np.full(len(found), float(counted.sum()))
+    codes, possible = cell_codes(found, chosen)
+    sizes = cell_sizes(codes, possible, counted)[codes].astype(np.float64)
+    complete = found.complete(chosen)
+    if complete is not None:
+        sizes[~complete] = 0.0
+    return sizes
+
+
+def company(problem: Problem, classes: Int64s, candidates: Int64s, *, spare: bool = False) -> npt.NDArray[np.float32]:
+    """By class and candidate, how many times as many records as needed could look like it with these keys blanked.
+
+    Below 1 its records cannot be safe with them, whatever becomes of others: in some combination too few records agree
+    in the keys that are left. Under the meaning ``none`` a combination with a blank needs no other records. Blanking
+    what is blank anyway is no choice, and counts as 0. With ``spare`` only records that can be spared are counted.
+    """
+    found = np.full((classes.size, candidates.size), np.inf, np.float32)
+    known: dict[tuple[int, bool], Floats] = {}
+    for blank in np.unique(problem.blank[classes]):
+        rows = np.flatnonzero(problem.blank[classes] == blank)
+        part = found[rows]
+        part[:, (candidates & blank) != 0] = 0.0
+        for mask, needed in _deciding(problem, candidates | blank):
+            left = mask & ~(candidates | blank)
+            for keys in np.unique(left) if problem.meaning != "none" else (mask,):
+                others = (int(keys), spare and bool(keys != mask))
+                if others not in known:
+                    known[others] = agreeing(problem, others[0], spare=others[1])[classes]
+                share = known[others][rows] / needed
+                if problem.meaning == "none":
+                    share[share >= 1] = np.inf
+                some, there = np.flatnonzero(share < np.inf), np.flatnonzero(left == keys)
+                if some.size:
+                    part[np.ix_(some, there)] = np.minimum(part[np.ix_(some, there)], share[some, None])
+        found[rows] = part
+    return found
+
+
+def _deciding(problem: Problem, missing: Int64s) -> list[tuple[int, float]]:
+    """The combinations that decide about records which lack one of these sets of keys, with what they need.
+
+    Where every combination is on the list, and a blank matches nothing, these are the sets of keys that are left.
+    """
+    if problem.meaning == "none" and problem.is_closed:
+        return [(int(keys), problem.needed[0]) for keys in np.unique(problem.keys & ~missing) if keys]
+    return [(mask, needed) for (mask, _), needed in zip(problem.combinations, problem.needed, strict=True)]
+
+
+def least_masks(problem: Problem, classes: Int64s) -> tuple[Int64s, Floats]:
+    """For each class a cheapest set of keys to blank in its records, as far as they alone decide, and a bound.
+
+    No answer can spend less than the bound on a record of the class. Cheap sets are looked at first, and the others
+    only for classes that need them.
+    """
+    least = np.full(classes.size, problem.candidates[-1])
+    open_rows = np.arange(classes.size)
+    prices = problem.cost(problem.candidates)
+    for price in np.unique(prices):
+        tier = problem.candidates[prices == price]
+        ok = company(problem, classes[open_rows], tier) >= 1
+        done = ok.any(axis=1)
+        least[open_rows[done]] = tier[ok.argmax(axis=1)[done]]
+        open_rows = open_rows[~done]
+        if not open_rows.size:
+            break
+    return least, np.minimum(problem.cost(least), unseen_price(problem))
+
+
+def unseen_price(problem: Problem) -> float:
+    """What sets of keys that are no candidates cost at least: they have more than a few keys."""
+    keys = list(positions(problem.allowed))
+    if len(keys) <= MOST_ENUMERATED:
+        return np.inf
+    return float(np.sort(problem.costs[keys])[: _FEW + 1].sum())

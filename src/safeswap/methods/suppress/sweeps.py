@@ -1,0 +1,273 @@
+"""A quick answer where a blank matches nothing: each record keeps keys that enough others keep too.
+
+A record that shares the keys it keeps with enough others, who keep them as well, is safe in every combination that it
+still has. So it suffices to look at one count per record, however many combinations are on the list. Sets of keys are
+tried in the order of their cost. Those who together are enough, with records that have been settled before and keep at
+least the same keys, blank the set and are settled; nothing that comes later takes their company away. In the end values
+are given back, one key after the other, where that leaves their records safe.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from time import monotonic
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from safeswap.arrays.combinations import cell_codes, cell_sizes, positions
+from safeswap.arrays.sparse import scramble
+from safeswap.arrays.types import Flags, Floats, Int64s, UInt64s
+from safeswap.methods.suppress.problem import Blanking, Problem, gathered
+
+# The compiled loops of the greedy answer: take one record at a time and choose anew which of its keys are blanked.
+#
+# A record is in one cell of every combination of which it blanks nothing. Where blanks count as values, the records
+# that blank the same keys and agree in all others are a *group*, kept in a hash table by a sum of random words, one
+# per key and value. That two groups share a sum is as unlikely as guessing a key.
+
+_ONE = np.uint64(1)
+_COMPANY = 0.01  # what it is worth, at most, that many other records could look alike
+
+
+def words(columns: tuple[npt.NDArray[Any], ...], blanks: tuple[int, ...]) -> tuple[UInt64s, UInt64s]:
+    """A random word for each class and key, which is the same for the same value, and one for each key's blank."""
+    found = np.empty((columns[0].size, len(columns)), np.uint64)
+    for key, column in enumerate(columns):
+        found[:, key] = mixed(column.astype(np.uint64) + (np.uint64(key + 1) << np.uint64(40)))
+    blank = np.array([(key + 1 << 40) + code for key, code in enumerate(blanks)], np.uint64)
+    return found, mixed(blank)
+
+
+def mixed(numbers: UInt64s) -> UInt64s:
+    """A well-mixed word per number, always the same."""
+    x = (numbers + _ONE) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def group_names(word: UInt64s, blank_word: UInt64s, blanked: npt.NDArray[np.int64]) -> UInt64s:
+    """The names of the groups of some records, with some of their keys blanked."""
+    chosen = ((blanked[:, None] >> np.arange(blank_word.size)) & 1).astype(np.bool_)
+    names: UInt64s = np.where(chosen, blank_word[None, :], word).sum(axis=1, dtype=np.uint64)
+    names[names == 0] = 1
+    return names
+
+
+@numba.njit(cache=True, nogil=True)
+def group_name(word, blank_word, blanked):  # type: ignore[no-untyped-def]
+    """The name of one record's group."""
+    total = np.uint64(0)
+    for key in range(word.size):
+        total += blank_word[key] if blanked >> key & 1 else word[key]
+    return total if total != 0 else _ONE  # 0 marks an empty place of the table
+
+
+@numba.njit(cache=True, nogil=True)
+def place(names, name):  # type: ignore[no-untyped-def]
+    """Where a name stands in the table, or the empty place where it would. What stands nowhere has size 0."""
+    last = np.uint64(names.size - 1)
+    at = scramble(name) & last
+    while names[at] != 0 and names[at] != name:
+        at = (at + _ONE) & last
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def add(names, sizes, more, values):  # type: ignore[no-untyped-def]
+    """Add to the sizes of groups; how many of them are new in the table."""
+    entered = 0
+    for i in range(more.size):
+        at = place(names, more[i])
+        if names[at] == 0:
+            names[at] = more[i]
+            entered += 1
+        sizes[at] += values[i]
+    return entered
+
+
+@numba.njit(cache=True, nogil=True)
+def move(blanked, cells, masks, unit, cell_sizes, word, blank_word, names, sizes, grouped):  # type: ignore[no-untyped-def]
+    """Add a record to its cells and its group, or take it out with a negative unit; how many groups are new."""
+    for c in range(masks.size):
+        if cells[c] >= 0 and not blanked & masks[c]:
+            cell_sizes[cells[c]] += unit
+    if not grouped or blanked == 0:
+        return 0
+    name = group_name(word, blank_word, blanked)
+    at = place(names, name)
+    new = names[at] == 0
+    names[at] = name
+    sizes[at] += unit
+    return 1 if new else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def exposed(size, needed, scale):  # type: ignore[no-untyped-def]
+    """How many records a cell of that size exposes."""
+    return size / scale if 1e-9 * scale < size < needed else 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def lacking(size, needed, scale):  # type: ignore[no-untyped-def]
+    """How many records a group of that size lacks."""
+    return (needed - size) / scale if 1e-9 * scale < size < needed else 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def sweep(  # type: ignore[no-untyped-def]
+    items,
+    blanked,
+    cells,
+    masks,
+    needed,
+    units,
+    company,
+    candidates,
+    prices,
+    cell_sizes,
+    word,
+    blank_word,
+    names,
+    sizes,
+    group_needed,
+    price_of_unsafe,
+    growing,
+    scale,
+):
+    """Choose anew for each of the items, in turn; how many changed, and how many groups are new in the table.
+
+    ``cells`` holds by item and combination the number of the cell, or −1 where it does not matter. ``company`` says by
+    item and candidate how many times as many records as needed could look alike. ``group_needed`` is what the size of
+    a group must reach, 0 where groups do not matter. With ``growing`` nothing that is blanked is given back: something
+    is blanked of every combination in which the record is unsafe, or some further key at least.
+    """
+    changed, entered, grouped = 0, 0, group_needed > 0
+    combinations = masks.size
+    concerned, gains = np.empty(combinations, np.int64), np.empty(combinations, np.float64)
+    bound = np.zeros(combinations, np.bool_)
+    for position in range(items.size):
+        i = items[position]
+        unit = units[i]
+        move(blanked[i], cells[i], masks, -unit, cell_sizes, word[i], blank_word, names, sizes, grouped)
+        number, kept = 0, 0.0
+        for c in range(combinations):
+            if cells[i, c] < 0:
+                continue
+            size = cell_sizes[cells[i, c]]
+            gain = exposed(size + unit, needed[c], scale) - exposed(size, needed[c], scale)
+            stuck = growing and not blanked[i] & masks[c] and size + unit < needed[c]
+            if gain != 0 or stuck:
+                concerned[number], gains[number], bound[number] = c, gain, stuck
+                kept += min(0.0, gain)  # what must be paid, or is gained, at best
+                number += 1
+        at_best = price_of_unsafe * (kept - (unit / scale if grouped else 0.0))
+        best, best_cost = blanked[i], np.inf
+        for k in range(candidates.size):
+            chosen = candidates[k]
+            if prices[k] + at_best >= best_cost:
+                break
+            if company[i, k] < 1:
+                continue
+            if growing and (blanked[i] & ~chosen or (grouped and chosen == blanked[i])):
+                continue
+            unsafe = 0.0
+            for n in range(number):
+                if not masks[concerned[n]] & chosen:
+                    unsafe += gains[n] if not bound[n] else np.inf
+            if grouped and chosen != 0:
+                size = sizes[place(names, group_name(word[i], blank_word, chosen))]
+                unsafe += lacking(size + unit, group_needed, scale) - lacking(size, group_needed, scale)
+            cost = prices[k] + _COMPANY / company[i, k] + price_of_unsafe * unsafe
+            if cost < best_cost - 1e-9:
+                best, best_cost = chosen, cost
+        changed += best != blanked[i]
+        blanked[i] = best
+        entered += move(best, cells[i], masks, unit, cell_sizes, word[i], blank_word, names, sizes, grouped)
+    return changed, entered
+
+
+@numba.njit(cache=True, nogil=True)
+def rearrange(  # type: ignore[no-untyped-def]
+    chosen, blanked, cells, masks, units, cell_sizes, word, blank_word, names, sizes, grouped
+):
+    """Give every record the blanks chosen for it; how many groups are new in the table."""
+    entered = 0
+    for i in range(blanked.size):
+        if blanked[i] != chosen[i]:
+            move(blanked[i], cells[i], masks, -units[i], cell_sizes, word[i], blank_word, names, sizes, grouped)
+            entered += move(
+                chosen[i], cells[i], masks, units[i], cell_sizes, word[i], blank_word, names, sizes, grouped
+            )
+            blanked[i] = chosen[i]
+    return entered
+
+
+_OPEN = -1
+
+
+def by_published_keys(problem: Problem, *, end: float = inf) -> Blanking | None:
+    """An answer that leaves nothing unsafe, or None where kept keys are in the way.
+
+    When the time is over, at ``end`` of the clock that only goes forward, all keys of the records that are left go.
+    """
+    settling = _Settling(problem)
+    for number, mask in enumerate(problem.candidates.tolist()):
+        if number + 1 < problem.candidates.size and monotonic() >= end:
+            continue
+        for blank in np.unique(settling.blank[settling.is_open]).tolist():
+            if not mask & blank:
+                settling.settle(mask, blank)
+    if settling.is_open.any():
+        return None
+    for key in sorted(positions(problem.allowed), key=lambda key: -problem.costs[key]):
+        if monotonic() < end:
+            settling.give_back(key)
+    return gathered(np.arange(problem.members.size), settling.missing & ~settling.blank, problem.members)
+
+
+class _Settling:
+    """By class the keys that it will lack, or that this is open."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.keys = problem.keys
+        self.needed = max(problem.needed)
+        self.blank: Int64s = problem.blank & self.keys
+        self.missing: Int64s = np.full(problem.members.size, _OPEN, np.int64)
+
+    @property
+    def is_open(self) -> Flags:
+        flags: Flags = self.missing == _OPEN
+        return flags
+
+    def settle(self, mask: int, blank: int) -> None:
+        """Let classes with these blanks blank these keys too, where enough then share what is left."""
+        asking = self.is_open & (self.blank == blank)
+        left = self.keys & ~(mask | blank)
+        counted = asking | (~self.is_open & ((self.missing & left) == 0))
+        enough = asking & (self._sizes(left, counted) >= self.needed)
+        self.missing[enough] = mask | blank
+
+    def give_back(self, key: int) -> None:
+        """Give a key back to the classes that are safe with it; that makes no other class less safe."""
+        bit = 1 << key
+        able = ((self.missing & ~self.blank) & bit) != 0
+        for missing in np.unique(self.missing[able]).tolist():
+            asking = able & (self.missing == missing)
+            left = self.keys & ~(missing ^ bit)
+            sizes = self._sizes(left, (self.missing & left) == 0) + self.problem.classes.sizes
+            self.missing[asking & (sizes >= self.needed)] = missing ^ bit
+
+    def _sizes(self, keys: int, counted: Flags) -> Floats:
+        """For each class the size of the counted ones that agree with it in these keys."""
+        found = self.problem.classes
+        sizes = np.where(counted, found.sizes, 0).astype(np.float64)
+        if not keys:
+            return np.full(sizes.size, sizes.sum())
+        codes, possible = cell_codes(found, positions(keys))
+        total: Floats = cell_sizes(codes, possible, sizes)[codes]
+        return total

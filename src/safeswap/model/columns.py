@@ -1,0 +1,324 @@
+"""Whether a column says the same as before in fewer words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.arrays.types import Codes, Flags, Int64s, Rows
+from safeswap.errors import SpecError
+from safeswap.model.dates import is_date_format
+from safeswap.model.microdata import Coded, Microdata, smallest_code_type
+from safeswap.model.schema import Attribute, level_texts
+
+# When two columns are the same: bit by bit, whatever the chunks, dictionaries and text types they are kept in.
+
+_BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+
+
+def same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    """Whether two columns are views of the very same bytes; then no comparison could tell them apart."""
+    if one.type != other.type or one.num_chunks != other.num_chunks:
+        return False
+    return all(_place(a) == _place(b) for a, b in zip(one.chunks, other.chunks, strict=True))
+
+
+def _place(array: pa.Array) -> tuple[Any, ...]:
+    place: tuple[Any, ...] = (array.offset, len(array), *(b.address if b else None for b in array.buffers()))
+    return (*place, *_place(array.dictionary)) if pa.types.is_dictionary(array.type) else place
+
+
+def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Two columns in a form in which equality is equality of bits, dictionaries resolved to common codes."""
+    if pa.types.is_dictionary(before.type) and pa.types.is_dictionary(after.type):
+        common = _common_codes(before, after)
+        if common is not None:
+            return common
+    return bitwise(before), bitwise(after)
+
+
+def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose equality is equality of bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return bitwise(column.cast(kind.value_type))
+    if pa.types.is_floating(kind):
+        bits = _BITS[kind.bit_width]
+        return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], type=bits)
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    return column.cast(pa.string()) if pa.types.is_null(kind) else column
+
+
+def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
+    """The indices of two dictionary columns into the first one's dictionary, −1 for what is not in it."""
+    if not before.num_chunks or not after.num_chunks:
+        return None
+    if any(chunk.dictionary.null_count for side in (before, after) for chunk in side.chunks):
+        return None
+    before, after = before.unify_dictionaries(), after.unify_dictionaries()
+    first, second = before.chunk(0), after.chunk(0)
+    if first.type == second.type and first.dictionary.equals(second.dictionary) and _is_plain(first.dictionary):
+        return tuple(pa.chunked_array([chunk.indices for chunk in side.chunks]) for side in (before, after))
+    levels, others = (bitwise(pa.chunked_array([side.chunk(0).dictionary])) for side in (before, after))
+    if levels.type != others.type or any(len(each.unique()) != len(each) for each in (levels, others)):
+        return None
+    place = pc.index_in(others, value_set=levels.combine_chunks()).fill_null(-1).combine_chunks()
+    codes = pa.chunked_array([place.take(chunk.indices) for chunk in after.chunks])
+    return pa.chunked_array([chunk.indices.cast(codes.type) for chunk in before.chunks]), codes
+
+
+def means_bits(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary column has one dictionary, in which different places mean different bits."""
+    return column.num_chunks == 1 and _is_plain(column.chunk(0).dictionary)
+
+
+def _is_plain(levels: pa.Array) -> bool:
+    """Whether different places of a dictionary mean different bits, and the same place the same."""
+    kind = levels.type
+    known = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(known) and not levels.null_count and _are_distinct(levels)
+
+
+def _are_distinct(levels: pa.Array) -> bool:
+    """Whether no level occurs twice; told at once of numbers that ascend, as areas of a sorted file do."""
+    if pa.types.is_integer(levels.type):
+        numbers = levels.to_numpy()
+        if (numbers[1:] > numbers[:-1]).all():
+            return True
+    return bool(len(levels.unique()) == len(levels))
+
+
+def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
+    """Per row, whether the value differs; missing equals missing only. Another type differs everywhere.
+
+    >>> a, b = (pa.chunked_array([values]) for values in (["x", None, "y"], ["x", None, None]))
+    >>> different(a, b).tolist()
+    [False, False, True]
+    """
+    if before.type != after.type:
+        return np.ones(len(before), dtype=np.bool_)
+    flags: Flags = pc.fill_null(pc.not_equal(before, after), fill_value=True).to_numpy()
+    if before.null_count and after.null_count:
+        both = pc.and_(before.is_null(), after.is_null()).to_numpy()
+        flags = flags & ~both
+    return flags
+
+
+def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
+    """Two aligned columns as integers that are equal where the values are; missing is a value of its own."""
+    if before.type != after.type:  # no value of one type is a value of the other
+        return as_codes(before, before)[0], ~as_codes(after, after)[0]
+    if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
+        return before.to_numpy().astype(np.int64), after.to_numpy().astype(np.int64)
+    together = pa.chunked_array([*before.chunks, *after.chunks], type=before.type)
+    encoded = together.dictionary_encode().unify_dictionaries()
+    parts = [chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks]
+    codes = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    return codes[: len(before)], codes[len(before) :]
+
+
+# Columns coded so that the order of the codes is the order of the values.
+
+
+def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
+    """The column as ranks of its values, and how many ranks there are. The rows' order plays no part in them.
+
+    Levels that the schema lists have its order. Otherwise numbers are ordered as numbers, also where they are held as
+    text, and text by its characters. What stands for a missing value comes last, each such code a level of its own.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
+    >>> codes, ranks = ranked(Microdata(pa.table({"Rooms": ["10", "9", None, "10"]}), schema), "Rooms")
+    >>> codes.tolist(), ranks
+    ([1, 0, 2, 1], 3)
+    """
+    coded = data.coded(name)
+    return rank_of_code(data, name).astype(smallest_code_type(coded.cardinality))[coded.codes], coded.cardinality
+
+
+def rank_of_code(data: Microdata, name: str) -> npt.NDArray[np.int64]:
+    """The rank of each code of a column, missing included; what :func:`ranked` gives record by record."""
+    place = _places(data.coded(name), data.schema[name])
+    return np.append(place, len(place))
+
+
+def ranked_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes], list[int]]:
+    """Several columns as ranks, as the kernels take them."""
+    columns = [ranked(data, name) for name in names]
+    return [codes for codes, _ in columns], [ranks for _, ranks in columns]
+
+
+def ranked_levels(data: Microdata, name: str) -> pa.Array:
+    """The levels of a column in the order of their ranks; a missing value, which has none, would come last.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
+    >>> ranked_levels(Microdata(pa.table({"Rooms": ["10", "9", None]}), schema), "Rooms").to_pylist()
+    ['9', '10']
+    """
+    coded = data.coded(name)
+    return coded.levels.take(pa.array(np.argsort(_places(coded, data.schema[name]))))
+
+
+def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
+    """For each code of the column, whether it stands for a missing value.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex", missing=("?",)),))
+    >>> missing_codes(Microdata(pa.table({"Sex": ["m", "?", None]}), schema), "Sex").tolist()
+    [False, True, True]
+    """
+    coded = data.coded(name)
+    stated = set(data.schema[name].missing)
+    named = [text in stated for text in level_texts(coded.levels)] if stated else [False] * len(coded.levels)
+    return np.array([*named, True][: coded.cardinality], dtype=np.bool_)
+
+
+def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
+    """The column as floating-point numbers; what is missing is not a number.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="Income", kind="numeric", missing=("-1",)),))
+    >>> numbers(Microdata(pa.table({"Income": ["12.5", None, "-1"]}), schema), "Income").tolist()
+    [12.5, nan, nan]
+    """
+    attribute = data.schema[name]
+    column = data.table.column(name)
+    if is_date_format(attribute.display):
+        raise _not_numeric(name)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        plain: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+        for text in attribute.missing:
+            plain[plain == _number(text)] = np.nan
+        return plain
+    coded = data.coded(name)
+    known = pa.array(~missing_codes(data, name)[: len(coded.levels)])
+    try:
+        levels = pc.if_else(known, coded.levels, pa.scalar(None, coded.levels.type))
+        values = pc.cast(levels, pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise _not_numeric(name) from None
+    found: npt.NDArray[np.float64] = np.append(values, np.nan)[coded.codes]
+    return found
+
+
+def _not_numeric(name: str) -> SpecError:
+    return SpecError(
+        f"{name!r} does not hold numbers",
+        code="not-numeric",
+        hint="name a numeric attribute, or describe the codes that stand for a missing value; dates are no numbers",
+        attribute=name,
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
+
+
+def _places(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
+    """The rank of each level: stated order first, then values in their own order, codes for missing last."""
+    texts = level_texts(coded.levels)
+    stated = {text: place for place, text in enumerate(attribute.levels)}
+    group = np.array([2 if t in attribute.missing else int(t not in stated) for t in texts], dtype=np.int64)
+    listed = np.array([stated.get(text, 0) for text in texts], dtype=np.int64)
+    place = np.empty(len(texts), dtype=np.int64)
+    place[np.lexsort((_value_ranks(coded.levels, texts), listed, group))] = np.arange(len(texts))
+    return place
+
+
+def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
+    ranks = np.empty(len(texts), dtype=np.int64)
+    values = np.array([_number(text) for text in texts])
+    # Text decides between values that are the same number, such as 1 and 01.
+    by_text = pc.array_sort_indices(pa.array(texts, pa.string())).to_numpy()
+    are_numbers = pa.types.is_floating(levels.type) or not np.isnan(values).any()
+    order = by_text[np.argsort(values[by_text], kind="stable")] if are_numbers else by_text
+    ranks[order] = np.arange(len(texts))
+    return ranks
+
+
+# A column in which some rows get other values, without a copy of more than its bytes.
+
+
+def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
+    """The column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type stays.
+
+    >>> column = pa.chunked_array([["a", "b"], ["c", None]])
+    >>> replaced_column(column, np.array([3, 0]), pa.array(["x", None])).to_pylist()
+    [None, 'b', 'c', 'x']
+    """
+    if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
+        column = column.unify_dictionaries()
+    order = np.argsort(rows, kind="stable")
+    ascending = rows[order]
+    values = values.take(pa.array(order))
+    if not pa.types.is_dictionary(column.type) and values.type != column.type:
+        values = values.cast(column.type)
+    chunks, start = [], 0
+    for chunk in column.chunks:
+        first, last = np.searchsorted(ascending, [start, start + len(chunk)])
+        chunks.append(_replaced(chunk, ascending[first:last] - start, values[first:last]) if last > first else chunk)
+        start += len(chunk)
+    return pa.chunked_array(chunks, type=column.type)
+
+
+def _replaced(chunk: pa.Array, rows: Rows, values: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(chunk.type):
+        places = pc.index_in(values.cast(chunk.dictionary.type), value_set=chunk.dictionary, skip_nulls=True)
+        indices = _replaced(chunk.indices, rows, places.cast(chunk.indices.type))
+        return pa.DictionaryArray.from_arrays(indices, chunk.dictionary, ordered=chunk.type.ordered)
+    mask = np.zeros(len(chunk), dtype=np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(chunk, pa.array(mask), values)
+
+
+_DENSE = 1 << 22
+
+
+def coarsening(before: Microdata, after: Microdata, name: str) -> Int64s | None:
+    """For each code before (missing last) its code after, where each value became one value and that is a recoding.
+
+    A recoded attribute is described anew: other levels, or another kind. Values that were blanked in some records do
+    not count against it. None where the description is the same, where one value became several, or where values only
+    changed places.
+
+    >>> import pyarrow as pa
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> ages = (("17", "18", "40"), ("<20", "20+"))
+    >>> described = [Schema(attributes=(Attribute(name="Age", levels=levels),)) for levels in ages]
+    >>> fine = Microdata(pa.table({"Age": ["17", "18", "40"]}), described[0])
+    >>> coarse = Microdata(pa.table({"Age": ["<20", "<20", None]}), described[1])
+    >>> coarsening(fine, coarse, "Age").tolist(), coarsening(fine, fine, "Age")
+    ([0, 0, 1, 1], None)
+    """
+    if len(before) != len(after) or name not in after.schema or before.schema[name] == after.schema[name]:
+        return None
+    old, new = before.coded(name), after.coded(name)
+    olds, news = set(level_texts(old.levels)), set(level_texts(new.levels))
+    missing = len(new.levels)
+    then, now = _pairs(old.codes.astype(np.int64), new.codes.astype(np.int64), missing + 1)
+    seen = now < missing
+    if len(np.unique(then[seen])) < np.count_nonzero(seen):
+        return None
+    if news == olds and len(np.unique(now[seen])) == np.count_nonzero(seen):
+        return None
+    lookup = np.full(len(old.levels) + 1, missing, dtype=np.int64)
+    lookup[then[seen]] = now[seen]
+    return lookup
+
+
+def _pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int64s]:
+    """The pairs of codes that occur."""
+    codes = then * radix + now
+    possible = int(codes.max(initial=0)) + 1
+    found = np.flatnonzero(np.bincount(codes, minlength=possible)) if possible <= _DENSE else np.unique(codes)
+    old, new = np.divmod(found, radix)
+    return old, new

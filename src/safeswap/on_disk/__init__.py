@@ -1,0 +1,1 @@
+"""Mask, compare and count Parquet files on any engine, without holding them whole."""

@@ -1,0 +1,202 @@
+"""The confidential record of a release: enough to undo it, kept apart from it, readable by its owner only."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from safeswap.arrays.types import Rows
+from safeswap.errors import InputError
+from safeswap.files.atomic import PRIVATE_FILE
+from safeswap.files.manifest import sum_file
+from safeswap.model.audit import Audit, Exchange, Replacement
+from safeswap.model.masked import Masked
+from safeswap.model.schema import Schema
+
+AUDIT = "audit.json"
+AUDIT_FORMAT = "safeswap-audit-1"
+PAIRS = "pairs.parquet"
+ROW_ORDER = "row_order.parquet"
+REPLACED = "replaced-{}.parquet"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AuditRecord:
+    """An audit and what was noted at its release, as read from a directory.
+
+    ``row_order`` gives for each released row the row of the masked file from which it came.
+    """
+
+    audit: Audit
+    notes: Mapping[str, Any]
+    row_order: Rows = field(repr=False)
+
+
+def write_audit(masked: Masked, directory: Path, *, row_order: npt.NDArray[Any], notes: Mapping[str, Any]) -> None:
+    """Write the record into an existing empty directory; ``notes`` holds what the release step found."""
+    _write_rows(directory / PAIRS, _pairs_table(masked.audit))
+    _write_rows(directory / ROW_ORDER, pa.table({"row": _narrow(row_order, masked.audit.records)}))
+    for number, each in enumerate(masked.audit.replacements):
+        _write_rows(directory / REPLACED.format(number), pa.table({"row": each.rows, "before": each.before}))
+    write_audit_json(directory, _audit_as_dict(masked.audit), masked.original.schema, notes=notes)
+
+
+def write_audit_json(directory: Path, audit: Mapping[str, Any], schema: Schema, *, notes: Mapping[str, Any]) -> None:
+    """Write the readable part of a record beside its files of rows, which are there already."""
+    content = {
+        "format": AUDIT_FORMAT,
+        "confidential": "This record undoes the release. Keep it where the original data are kept.",
+        "audit": dict(audit),
+        "schema": schema.model_dump(mode="json", exclude_defaults=True),
+        "software": software_versions(),
+        "notes": dict(notes),
+        "files": {path.name: sum_file(path)[1] for path in sorted(directory.iterdir())},
+    }
+    (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1, default=_plain) + "\n", "utf-8")
+    for path in directory.iterdir():
+        path.chmod(PRIVATE_FILE)
+
+
+def read_audit(directory: Path) -> Audit:
+    """The audit of a release: with the masked file it gives the original back (``undo``)."""
+    return read_audit_record(directory).audit
+
+
+def read_audit_record(directory: Path) -> AuditRecord:
+    """Everything that was kept of a release."""
+    directory = Path(directory)
+    content = read_audit_json(directory)
+    try:
+        names = _row_files(content["audit"]["replaced"])
+        names = [name for name in names if name != ROW_ORDER or name in content["files"]]
+        intact = {name: sum_file(directory / name)[1] for name in names} == content["files"]
+        tables = {name: _read_rows(directory / name) for name in names} if intact else {}
+        audit = _audit_from_dict(content["audit"], tables)
+        # A record of a large file leaves out an order that is that of the file.
+        order = _whole(tables[ROW_ORDER]["row"]) if ROW_ORDER in tables else np.arange(audit.records, dtype=np.int64)
+        return AuditRecord(audit=audit, notes=content["notes"], row_order=order)
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException):
+        raise _damaged(directory) from None
+
+
+def _row_files(replacements: Sequence[object]) -> list[str]:
+    return [PAIRS, ROW_ORDER, *(REPLACED.format(number) for number in range(len(replacements)))]
+
+
+def read_audit_json(directory: Path) -> dict[str, Any]:
+    """The readable part of the record, without the pairs."""
+    path = Path(directory) / AUDIT
+    if not path.is_file():
+        raise InputError(
+            f"{path.parent.name!r} holds no audit record",
+            code="no-audit",
+            hint="give the directory of one release within the audit directory",
+            file=str(directory),
+        )
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise _damaged(path.parent) from None
+    wanted = {"format", "audit", "schema", "notes", "files"}
+    if not isinstance(content, dict) or not wanted <= content.keys() or content["format"] != AUDIT_FORMAT:
+        raise _damaged(path.parent)
+    return content
+
+
+def software_versions() -> dict[str, str]:
+    """What the result depends on, by version."""
+    packages = ("safeswap", "numpy", "pyarrow", "polars", "cryptography", "numba")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _audit_as_dict(audit: Audit) -> dict[str, Any]:
+    return {
+        "method": audit.method,
+        "spec": dict(audit.spec),
+        "records": audit.records,
+        "asked": audit.asked,
+        "feasible": audit.feasible,
+        "at_most": audit.at_most,
+        "made": audit.made,
+        "compensating": audit.compensating,
+        "key_id": audit.key_id,
+        "releasable": audit.releasable,
+        "algorithm": audit.algorithm,
+        "replicate": audit.replicate,
+        "data_name": audit.data_name,
+        "facts": dict(audit.facts),
+        "stages": [{"attributes": list(e.attributes), "pairs": len(e.pairs)} for e in audit.exchanges],
+        "replaced": [each.attribute for each in audit.replacements],
+    }
+
+
+def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table]) -> Audit:
+    fields = {name: value for name, value in content.items() if name not in ("stages", "replaced")}
+    stage, row_a, row_b = (_whole(tables[PAIRS][name]) for name in ("stage", "row_a", "row_b"))
+    exchanges = []
+    for number, noted in enumerate(content["stages"]):
+        chosen = stage == number
+        pairs = np.column_stack([row_a[chosen], row_b[chosen]])
+        if len(pairs) != noted["pairs"]:
+            raise ValueError("pairs are missing")
+        exchanges.append(Exchange(attributes=tuple(noted["attributes"]), pairs=pairs))
+    replacements = []
+    for number, attribute in enumerate(content["replaced"]):
+        table = tables[REPLACED.format(number)]
+        before = table["before"].combine_chunks()
+        replacements.append(Replacement(attribute=attribute, rows=_whole(table["row"]), before=before))
+    return Audit(exchanges=tuple(exchanges), replacements=tuple(replacements), **fields)
+
+
+def _pairs_table(audit: Audit) -> pa.Table:
+    stages = np.repeat(np.arange(len(audit.exchanges), dtype=np.int32), [len(e.pairs) for e in audit.exchanges])
+    rows = np.concatenate([np.empty((0, 2), dtype=np.int64), *(e.pairs for e in audit.exchanges)])
+    columns = (_narrow(rows[:, side], audit.records) for side in (0, 1))
+    return pa.table(dict(zip(("stage", "row_a", "row_b"), (stages, *columns), strict=True)))
+
+
+def _narrow(rows: npt.NDArray[Any], records: int) -> npt.NDArray[Any]:
+    return rows.astype(np.int32, copy=False) if records < 2**31 else rows
+
+
+def _whole(column: pa.ChunkedArray) -> Rows:
+    return np.asarray(column.to_numpy()).astype(np.int64)
+
+
+def _write_rows(path: Path, table: pa.Table) -> None:
+    from pyarrow import parquet
+
+    # Row numbers in random order: neither a dictionary nor compression would make them smaller.
+    parquet.write_table(table, path, use_dictionary=False, compression="none", write_statistics=False)
+
+
+def _read_rows(path: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.read_table(path)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray | tuple | set | frozenset):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no place in an audit record")
+
+
+def _damaged(directory: Path) -> InputError:
+    return InputError(
+        f"the audit record in {directory.name!r} is damaged or was changed",
+        code="audit-damaged",
+        hint="restore it from a backup; without it the release cannot be undone",
+        file=str(directory),
+    )

@@ -1,0 +1,312 @@
+"""Two Parquet files side by side as counts of cells, counted out of memory or in Spark."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.arrays.types import Codes, Names, Rows
+from safeswap.engines.duckdb.store import limit_bytes
+from safeswap.engines.spilled_cells import SpilledCells, TalliedCells, column_keys, record_words
+from safeswap.errors import InputError
+from safeswap.files.atomic import working_directory
+from safeswap.files.coded_columns import coded_columns, side_by_side
+from safeswap.files.infer import described_files
+from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.files.splice import CannotSplice, other_chunks
+from safeswap.model.columns import aligned_columns, different
+from safeswap.model.microdata import Coded, Microdata, smallest_code_type
+from safeswap.model.schema import Kind, Schema
+from safeswap.model.score import Comparison, CountedCells
+from safeswap.on_disk.counted_cells import ChangingColumn, cell_attributes, counted_cells
+from safeswap.on_disk.memory import part_of
+
+# Two Parquet files side by side, as measures look at them, with no more of them in memory than measures need.
+
+
+def compare_files(
+    before: Path, after: Path, *, attributes: Sequence[str] | None = None, reading: Mapping[str, Any]
+) -> Comparison:
+    """The two files over ``attributes``, by default all categorical ones.
+
+    Columns whose bytes on disk are the same are read once. Records correspond by their position; which of them changed
+    is found in all columns.
+    """
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    check_alike(first, second)
+    changed = changed_columns(first, second, schema.names)
+    own = schema.identifier
+    touched = np.zeros(len(first), dtype=np.bool_)
+    kinds = set()
+    for name in changed:
+        flags = _different(first, second, name)
+        if own is not None and name == own.name and flags.any():
+            raise files_differ("the records of the second file have other identifiers, or another order")
+        touched |= flags
+        kinds |= {schema[name].kind} if flags.any() else set()
+    names = tuple(attributes) if attributes is not None else schema.categorical
+    described = part_of(schema, [name for name in schema.names if name in names])
+    for name in names:
+        schema[name]  # an unknown attribute gets its own clear error
+    table = first.table(described.names)
+    after_columns = second.table([name for name in described.names if name in changed])
+    original = Microdata(table, described)
+    fresh = {name: after_columns.column(name) for name in after_columns.column_names}
+    return Comparison(
+        before=original,
+        after=original.with_columns(fresh, {}),
+        attributes=names,
+        touched=touched,
+        only_numbers=bool(kinds) and kinds <= {Kind.NUMERIC, Kind.WEIGHT},
+    )
+
+
+def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
+    """Refuse files with another number of records, or with other columns."""
+    if len(first) != len(second) or not first.schema.equals(second.schema):
+        raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
+
+
+def files_differ(message: str) -> InputError:
+    """The refusal of files that do not belong together."""
+    return InputError(
+        message,
+        code="files-differ",
+        hint="give the masked file that stays inside, which has the rows and columns of the original",
+    )
+
+
+def changed_columns(first: ParquetFiles, second: ParquetFiles, names: Sequence[str]) -> list[str]:
+    """The columns that are not the same bytes on disk: only these can hold another value anywhere."""
+    if [part.groups for part in first.parts] != [part.groups for part in second.parts]:
+        return list(names)
+    changed: set[str] = set()
+    try:
+        for mine, theirs in zip(first.parts, second.parts, strict=True):
+            changed |= set(other_chunks(mine.path, theirs.path, [name for name in names if name not in changed]))
+    except (CannotSplice, ValueError):
+        return list(names)
+    return [name for name in names if name in changed]
+
+
+def _different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDArray[np.bool_]:
+    """Per record whether the column holds another value; compared a batch at a time."""
+    flags = np.zeros(len(first), dtype=np.bool_)
+    theirs = second.table([name]).column(0)
+    for start, batch in first.batches([name]):
+        mine = pa.chunked_array([batch.column(0)])
+        flags[start : start + len(mine)] = different(*aligned_columns(mine, theirs.slice(start, len(mine))))
+    return flags
+
+
+def together(
+    first: ParquetFiles, second: ParquetFiles, names: Sequence[str], changed: Sequence[str], *, rows: int
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """The same records of two files, whatever the batches in which each comes; of the second what changed only."""
+    theirs = second.batches(changed, rows=rows) if changed else iter(())
+    held = pa.RecordBatch.from_arrays([], names=[])
+    for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=rows):
+        done = 0
+        while done < mine.num_rows:
+            if not changed:
+                yield mine, held
+                break
+            if not held.num_rows:
+                held = next(theirs)[1]
+            number = min(mine.num_rows - done, held.num_rows)
+            yield mine.slice(done, number), held.slice(0, number)
+            held, done = held.slice(number), done + number
+
+
+# Two Parquet files side by side as counts of cells, for files whose records are too many to be held twice.
+
+WORTH_COUNTING = 1_000_000
+"""From so many records on counts are looked at instead of records, where measures allow it."""
+
+Changes = tuple[Rows, pa.ChunkedArray]
+"""The records in which a column changed, in ascending order, and the values that it then has."""
+
+
+def count_files(
+    before: Path, after: Path, *, attributes: Sequence[str] | None, limit: int, reading: Mapping[str, Any]
+) -> CountedCells | None:
+    """The cells of ``attributes``, by default all categorical ones; None where a column has missing values.
+
+    Records correspond by their position; one that changed in any column counts as having taken part.
+    """
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    check_alike(first, second)
+    names = cell_attributes(schema, attributes)
+    changed = changed_columns(first, second, schema.names)
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        found = dict(zip(changed, threads.map(lambda name: _changes(first, second, name), changed), strict=True))
+    own = schema.identifier
+    if own is not None and own.name in found and len(found[own.name][0]):
+        raise files_differ("the records of the second file have other identifiers, or another order")
+    touched = np.zeros(len(first), dtype=np.bool_)
+    for rows, _ in found.values():
+        touched[rows] = True
+    rows = np.flatnonzero(touched)
+    coded = coded_columns(first, names)
+    if any(coded[name].has_missing or (name in found and found[name][1].null_count) for name in names):
+        return None
+    columns = {name: _changing(coded[name], found.get(name), rows) for name in names}
+    return counted_cells(schema, names, columns, rows, limit=limit)
+
+
+def _changes(first: ParquetFiles, second: ParquetFiles, name: str) -> Changes:
+    rows, values = [np.zeros(0, np.int64)], []
+    for start, mine, theirs in side_by_side(first, second, name):
+        flags = different(*aligned_columns(pa.chunked_array([mine]), pa.chunked_array([theirs])))
+        found = np.flatnonzero(flags)
+        if len(found):
+            rows.append(found + start)
+            values.append(_plain(theirs.take(pa.array(found))))
+    kind = first.schema.field(name).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return np.concatenate(rows), pa.chunked_array(values, type=kind)
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _changing(coded: Coded, changes: Changes | None, rows: Rows) -> ChangingColumn:
+    """The column with the codes after of ``rows``, in which those rows are that changed."""
+    if changes is None or not len(changes[0]):
+        return ChangingColumn(before=coded.codes, after=None, cardinality=coded.cardinality)
+    levels, values = coded.levels, changes[1].cast(coded.levels.type).combine_chunks()
+    unknown = pc.unique(values.filter(pc.invert(pc.is_in(values, value_set=levels))))
+    levels = pa.concat_arrays([levels, unknown]) if len(unknown) else levels
+    codes: Codes = coded.codes[rows].astype(smallest_code_type(len(levels)))
+    codes[np.searchsorted(rows, changes[0])] = pc.index_in(values, value_set=levels).to_numpy()
+    return ChangingColumn(before=coded.codes, after=codes, cardinality=len(levels))
+
+
+_ROWS = 1 << 18
+
+
+def count_in_duckdb(
+    before: Path,
+    after: Path,
+    *,
+    attributes: Sequence[str] | None,
+    limit: int,
+    reading: Mapping[str, Any],
+    memory_limit: str = "1GB",
+) -> CountedCells:
+    """The cells of ``attributes``, by default all categorical ones; records correspond by their position.
+
+    What does not fit in memory is spilt to a directory of its own among the system's temporary files. Counting needs
+    no database and less than any ``memory_limit`` of use; a limit that is none is refused all the same.
+    """
+    limit_bytes(memory_limit)
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    check_alike(first, second)
+    names = cell_attributes(schema, attributes)
+    changed = tuple(changed_columns(first, second, schema.names))
+    seen = _Seen(schema, names, changed)
+    with working_directory() as work:
+        cells = SpilledCells(work, records=len(first))
+        for mine, theirs in together(first, second, names, changed, rows=_ROWS):
+            cells.add(*seen.look(mine, theirs))
+        found = cells.tallied(limit=limit)
+    first.check_unchanged()
+    second.check_unchanged()
+    return counted(schema, names, found, untouched=seen.untouched, moved=seen.moved, changed=frozenset(seen.differ))
+
+
+def count_in_spark(
+    before: Path,
+    after: Path,
+    *,
+    attributes: Sequence[str] | None,
+    limit: int,
+    reading: Mapping[str, Any],
+    session: Any = None,
+    threads: int | None = None,
+) -> CountedCells:
+    """The same by a Spark cluster; records correspond by their identifier."""
+    from safeswap.engines.spark.checks import compared
+    from safeswap.on_disk.capabilities import CAPABILITIES, not_supported
+    from safeswap.on_disk.spark import opened, spark_session
+
+    first, second = open_parquet(before), open_parquet(after)
+    schema = described_files(first, **reading)
+    _check_same_columns(first, second)
+    names = cell_attributes(schema, attributes)
+    if schema.identifier is None:
+        raise not_supported("spark", CAPABILITIES["positions"])
+    with spark_session(session, threads, records=len(first)) as spark:
+        found = compared(opened(spark, first, schema), opened(spark, second, schema), names, limit=limit)
+    first.check_unchanged()
+    second.check_unchanged()
+    if found.records != len(first):
+        raise files_differ("the records of the second file have other identifiers")
+    told = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
+    return counted(schema, names, found.cells, **told)
+
+
+def counted(schema: Schema, names: Names, found: TalliedCells, **told: Any) -> CountedCells:
+    """The cells as measures look at them."""
+    return CountedCells(
+        schema=schema,
+        attributes=names,
+        joint=found.joint,
+        small_cells=found.small_cells,
+        small_untouched=found.small_untouched,
+        **told,
+    )
+
+
+class _Seen:
+    """Records of both files as they pass by: which took part, and the words of their cells."""
+
+    def __init__(self, schema: Schema, names: Names, changed: Names) -> None:
+        self._own = None if schema.identifier is None else schema.identifier.name
+        self._names, self._changed = names, changed
+        keys = column_keys(secrets.token_bytes(32), len(names))  # words have a meaning within this call only
+        self._keys = dict(zip(names, keys, strict=True))
+        self.untouched = self.moved = 0
+        self.differ: set[str] = set()
+
+    def look(self, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> tuple[Any, npt.NDArray[np.bool_], Any]:
+        """Cells before, who took part, and their cells after."""
+        touched = np.zeros(mine.num_rows, dtype=np.bool_)
+        for name in self._changed:
+            sides = (pa.chunked_array([side.column(name)]) for side in (mine, theirs))
+            flags = different(*aligned_columns(*sides))
+            if flags.any():
+                if name == self._own:
+                    raise files_differ("the records of the second file have other identifiers, or another order")
+                self.differ |= {name} & set(self._names)
+                touched |= flags
+        rows = pa.array(np.flatnonzero(touched))
+        before = self._words(mine, self._names)
+        # What did not change is in the words already.
+        moved = [name for name in self._names if name in self._changed]
+        old, new = (self._words(side.select(moved).take(rows), moved) for side in (mine, theirs))
+        after = before[touched] ^ old ^ new if moved else before[touched]
+        self.untouched += mine.num_rows - len(rows)
+        self.moved += int((before[touched] != after).any(axis=1).sum())
+        return before, touched, after
+
+    def _words(self, batch: pa.RecordBatch, names: Sequence[str]) -> Any:
+        return record_words([batch.column(name) for name in names], [self._keys[name] for name in names])
+
+
+def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
+    """Spark writes types in its own way, so that names and numbers of records are all that can be compared."""
+    if len(first) != len(second) or first.schema.names != second.schema.names:
+        raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")

@@ -1,0 +1,222 @@
+"""Exchanges in a file of which only the columns that play a part are held in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays import pairing
+from safeswap.arrays.cells import MOST_CELLS, joint_counts
+from safeswap.arrays.types import Names, Rows
+from safeswap.engines.memory import MemoryEngine
+from safeswap.files.coded_columns import as_column, coded_column, coded_columns, holds
+from safeswap.files.identifiers import check_identifier
+from safeswap.files.parquet import ParquetFiles
+from safeswap.model.audit import Audit, Exchange
+from safeswap.model.invariant import Finding, Invariant, verify
+from safeswap.model.microdata import Coded, Microdata, code_column
+from safeswap.model.plan import Plan
+from safeswap.model.schema import Schema
+from safeswap.model.score import CountedCells
+from safeswap.on_disk.counted_cells import ChangingColumn, at_rows, cell_attributes, counted_cells, net_change, packed
+
+
+def part_of(schema: Schema, names: Sequence[str]) -> Schema:
+    """The schema of some columns."""
+    return Schema(name=schema.name, label=schema.label, attributes=tuple(schema[name] for name in names))
+
+
+def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
+    """The named columns and the identifier, which is checked, in the order of the file."""
+    own = schema.identifier
+    for name in named - set(schema.names):
+        schema[name]  # an unknown attribute gets its own clear error
+    names = [name for name in schema.names if name in named or (own is not None and name == own.name)]
+    categorical = [name for name in names if schema[name].kind.is_categorical]
+    with ThreadPoolExecutor(1) as aside:
+        reading = aside.submit(files.table, [name for name in names if name not in categorical])
+        coded = _short(coded_columns(files, categorical))
+        parts = [files.table([name for name in categorical if name not in coded]), reading.result()]
+    columns = {name: as_column(each) for name, each in coded.items()}
+    columns |= {name: column for part in parts for name, column in zip(part.column_names, part.columns, strict=True)}
+    data = Microdata(pa.table({name: columns[name] for name in names}), part_of(schema, names), None, coded)
+    if own is not None:
+        check_identifier(data.table.column(own.name), name=own.name, missing=own.missing, file=str(files.root))
+    return data
+
+
+def _short(coded: dict[str, Coded]) -> dict[str, Coded]:
+    """The columns that can be held as their codes alone, each value to the bit."""
+    kinds = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_large_string)
+    return {n: c for n, c in coded.items() if not c.has_missing and any(is_kind(c.levels.type) for is_kind in kinds)}
+
+
+class CodedEngine(MemoryEngine):
+    """The engine in memory, for columns of which nothing but the codes is held."""
+
+    def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+        """Exchange the codes, in the column and in its coded form at once."""
+        coded: dict[str, Coded] = {}
+        others = []
+        for name in attributes:
+            before = data.coded(name)
+            if before.has_missing or not pa.types.is_dictionary(data.table.column(name).type):
+                others.append(name)
+                continue
+            codes = before.codes.copy()
+            pairing.exchange(codes, pairs)
+            coded[name] = Coded(codes, before.levels, has_missing=False)
+        data = data.with_columns({name: as_column(each) for name, each in coded.items()}, coded)
+        return super().exchange(data, tuple(others), pairs) if others else data
+
+
+class HeldExchanges(ABC):
+    """What a method exchanged, and the columns after it."""
+
+    plan: Plan
+    exchanges: tuple[Exchange, ...]
+
+    def __init__(self, files: ParquetFiles, schema: Schema, before: Microdata) -> None:
+        self.files, self.schema, self.before = files, schema, before
+        self.after = before
+        self.facts: Mapping[str, Any] = {}
+        self._compensating: int | None = None
+
+    def close(self) -> None:  # noqa: B027  (other exchanges have something to close, these need not)
+        """Nothing is left behind."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Names:
+        """The columns that are written anew."""
+
+    @property
+    def stages(self) -> tuple[tuple[Names, int], ...]:
+        """The attributes of each stage and how many pairs exchanged them."""
+        return tuple((exchange.attributes, len(exchange.pairs)) for exchange in self.exchanges)
+
+    def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
+        """The changed columns of some records."""
+        return {name: _stored(self.after.table.column(name).slice(start, stop - start)) for name in self.names}
+
+    def pairs(self) -> Iterator[tuple[int, Rows]]:
+        """The pairs of each stage as row numbers, in the order in which they were drawn."""
+        return ((stage, exchange.pairs) for stage, exchange in enumerate(self.exchanges))
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The records that took part, in ascending order."""
+        flags = np.zeros(len(self.before), dtype=np.bool_)
+        for exchange in self.exchanges:
+            flags[exchange.pairs.ravel()] = True
+        return np.flatnonzero(flags)
+
+    @property
+    def exchanged(self) -> Names:
+        """The attributes that were exchanged in some stage."""
+        return tuple(dict.fromkeys(name for exchange in self.exchanges for name in exchange.attributes))
+
+    def counted(self, attributes: Sequence[str] | None, limit: int) -> CountedCells:
+        """The cells before and after, from the columns that are held and the others read once."""
+        names = cell_attributes(self.schema, attributes)
+        others = coded_columns(self.files, [name for name in names if name not in self.before.attributes])
+        columns = {name: self._column(name, others.get(name)) for name in names}
+        counted = counted_cells(self.schema, names, columns, self.rows, limit=limit)
+        if set(names) == set(self.schema.categorical) and set(self.exchanged) <= set(names):
+            self._compensating = counted.moved - net_change(counted.joint)
+        return counted
+
+    def compensating(self) -> int:
+        """Records that changed although the table did not; only records that took part are looked at."""
+        if self._compensating is None:
+            self._compensating = self._found_compensating() if self.exchanges else 0
+        return self._compensating
+
+    def _found_compensating(self) -> int:
+        names = dict.fromkeys([*self.exchanged, *self.schema.categorical])
+        others = _taken(self.files, [name for name in names if name not in self.before.attributes], self.rows)
+        columns = []
+        for name in names:
+            held = self._column(name, None) if name in self.before.attributes else None
+            columns.append(at_rows(held, self.rows) if held else _coded(code_column(others.pop(name))))
+        was, now, *_ = packed(columns, np.arange(len(self.rows)))
+        moved = was != now
+        return int(np.count_nonzero(moved)) - net_change(joint_counts([was[moved]], [now[moved]], [MOST_CELLS]))
+
+    def _column(self, name: str, other: Coded | None) -> ChangingColumn:
+        if other is not None:
+            return _coded(other)
+        before = self.before.coded(name)
+        after = self.after.coded(name).codes[self.rows] if name in self.exchanged else None
+        return ChangingColumn(before=before.codes, after=after, cardinality=before.cardinality)
+
+    def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
+        """Every promise, checked on what was read back from disk."""
+        with ThreadPoolExecutor(pa.cpu_count()) as threads:
+            columns = dict(zip(self.names, threads.map(lambda n: self._read_back(written, n), self.names), strict=True))
+        after = self.before.with_columns(columns, {})
+        return verify(self._promises(), before=self.before, after=after, audit=self._audit())
+
+    def _read_back(self, written: ParquetFiles, name: str) -> pa.ChunkedArray:
+        before = self.before.table.column(name)
+        if not pa.types.is_dictionary(before.type) or before.null_count:
+            return written.table([name]).column(0)
+        meant = self.after.coded(name)
+        if holds(written, name, meant):  # what was read is what these codes say, value by value
+            return as_column(meant)
+        coded = coded_column(written, name, known=before.chunk(0).dictionary)
+        return as_column(coded) if not coded.has_missing else written.table([name]).column(0)
+
+    @abstractmethod
+    def _promises(self) -> tuple[Invariant, ...]:
+        """What the method promises of the columns that are held."""
+
+    def _audit(self) -> Audit:
+        """As much of the record as promises look at."""
+        return Audit(
+            method=self.plan.method,
+            spec={},
+            records=len(self.before),
+            asked=self.plan.asked,
+            feasible=self.plan.feasible,
+            made=0,
+            exchanges=self.exchanges,
+            key_id="",
+            releasable=False,
+            algorithm="",
+            facts=self.facts,
+        )
+
+
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as Parquet takes it: text with its dictionary, numbers without one."""
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) and _is_integer(kind.value_type) else column
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind))
+
+
+def _coded(column: Coded) -> ChangingColumn:
+    return ChangingColumn(before=column.codes, after=None, cardinality=column.cardinality)
+
+
+def _taken(files: ParquetFiles, names: Sequence[str], rows: Rows) -> dict[str, pa.ChunkedArray]:
+    """Some rows, in ascending order, of some columns: the others are decoded and let go again."""
+
+    def take(name: str) -> pa.ChunkedArray:
+        chunks = []
+        for start, batch in files.batches([name]):
+            first, last = np.searchsorted(rows, [start, start + batch.num_rows])
+            chunks.append(batch.column(0).take(pa.array(rows[first:last] - start)))
+        return pa.chunked_array(chunks)
+
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        return dict(zip(names, threads.map(take, names), strict=True))

@@ -1,0 +1,258 @@
+"""A masking between two commands: ``swap`` keeps it, ``release`` takes it up again.
+
+The audit directory holds a record per masking and per release. A masked file is found again by its SHA-256, so that
+neither a renamed file nor a changed one is taken for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safeswap.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from safeswap.model.masked import Masked
+    from safeswap.model.microdata import Microdata, PastStep
+    from safeswap.model.schema import Schema
+
+
+def keep(
+    masked: Masked,
+    output: Path,
+    *,
+    audit: Path,
+    reading: Mapping[str, Any],
+    source: Path | None = None,
+    force: bool = False,
+) -> Path:
+    """Write the masked file and the record that undoes it: both or neither. Returns where the record is.
+
+    ``source`` is the file that was masked: by its sum a release finds the records of earlier maskings.
+    """
+    from safeswap.files.atomic import atomic_write
+    from safeswap.files.write import write
+
+    with both_or_neither(audit, output), atomic_write(output, force=force) as part:
+        try:
+            write(masked, part, force=True)
+        except OutputError as error:  # it speaks of the file as it is called while it is written
+            message = error.message.replace(part.name, output.name)
+            raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
+        return note(masked, part, audit=audit, reading=reading, source=source)
+
+
+def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, Any], source: Path | None = None) -> Path:
+    """Write the audit record of a masked file into the audit directory."""
+    import numpy as np
+
+    from safeswap.files.atomic import atomic_directory
+    from safeswap.on_disk.audit_record import AUDIT, write_audit
+
+    digest = digest_of(written)
+    record = _record_of(digest, audit)
+    notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked)}
+    notes |= {"past": [asdict(step) for step in masked.original.past]}
+    notes |= {} if source is None else {"source_sha256": digest_of(source)}
+    with atomic_directory(record, force=True, marker=AUDIT) as directory:
+        write_audit(masked, directory, row_order=np.arange(len(masked.data), dtype=np.int64), notes=notes)
+    return record
+
+
+def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
+    """The masking that ``keep`` has kept, read from its files: nothing is taken over from the run that made it."""
+    from safeswap import registry
+    from safeswap.files.read import read
+    from safeswap.files.sources import existing_file
+    from safeswap.model.masked import Masked
+    from safeswap.model.plan import Plan
+    from safeswap.model.schema import Schema
+    from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
+
+    existing_file(original)
+    record = _record_of(digest_of(existing_file(masked_file)), audit)
+    if not record.is_dir():
+        raise InputError(
+            f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
+            code="no-audit",
+            hint="give the file as swap has written it, and the audit directory that swap was given",
+            file=str(masked_file),
+        )
+    kept = read_audit_record(record)
+    schema = Schema.model_validate(read_audit_json(record)["schema"])
+    options: dict[str, Any] = _from_notes(kept.notes["reading"])
+    past = past_of(digest_of(original), audit, kept.notes)
+    before = replace(read(original, schema=schema, **options), past=past)
+    layout: dict[str, Any] = {**_layout_of(masked_file)}
+    described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
+    as_text = kept.notes.get("as_text", ())
+    after = _as_typed_like(read(masked_file, schema=described, **layout), before, described, as_text)
+    plan = Plan(
+        method=kept.audit.method,
+        records=len(before),
+        asked=kept.audit.asked,
+        feasible=kept.audit.feasible,
+        at_most=kept.audit.at_most,
+    )
+    spec = registry.make_spec(kept.audit.spec)
+    return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
+
+
+def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastStep, ...]:
+    """What the file of this sum went through before: noted when it was masked, or told by the records of its making.
+
+    A masking whose source is itself a masked file has that file's record beside its own, and so on to the original.
+    """
+    from safeswap.model.microdata import PastStep
+    from safeswap.on_disk.audit_record import AUDIT, read_audit_json
+
+    steps: list[PastStep] = []
+    seen: set[str] = set()
+    while True:
+        noted = [PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in notes.get("past", ())]
+        steps = [*noted, *steps]
+        record = _record_of(digest, audit)
+        if digest in seen or not (record / AUDIT).is_file():
+            return tuple(steps)
+        seen.add(digest)
+        content = read_audit_json(record)
+        made = _step_of(content["audit"])
+        if noted and made == noted[-1:]:
+            return tuple(steps)  # whoever masked it knew where it came from
+        steps = [*made, *steps]
+        digest, notes = content["notes"].get("source_sha256", ""), content["notes"]
+
+
+def _step_of(audit: Mapping[str, Any]) -> list[PastStep]:
+    """The masking of which this is the record; none where it changed nothing."""
+    from safeswap.model.microdata import PastStep
+
+    exchanged = [name for stage in audit["stages"] if stage["pairs"] for name in stage["attributes"]]
+    changed = tuple(dict.fromkeys((*exchanged, *audit["replaced"])))
+    return [PastStep(method=audit["method"], attributes=changed, releasable=audit["releasable"])] if changed else []
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, or of the sums of all files of a directory in the order of their names."""
+    from safeswap.files.manifest import sum_file
+
+    if path.is_file():
+        return sum_file(path)[1]
+    sums = [f"{sum_file(each)[1]}  {each.relative_to(path)}\n" for each in sorted(path.rglob("*.parquet"))]
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def _record_of(digest: str, audit: Path) -> Path:
+    return audit / f"masking-{digest[:16]}"
+
+
+@contextmanager
+def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[None]:
+    """Around the writing of an output and its record into the audit directory, which is made if need be.
+
+    Should the block fail, ``new`` files go, and so does a record whose output is not in its place. An interrupt may
+    come when all is done: then both are there, and both stay.
+    """
+    made = audit is not None and _made_private(audit)
+    before = set() if audit is None else {path.name for path in audit.iterdir()}
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            path.unlink(missing_ok=True)
+        if audit is not None:
+            _remove_records(audit, output, but=before)
+            if made and not any(audit.iterdir()):
+                audit.rmdir()
+        raise
+
+
+def _remove_records(audit: Path, output: Path, *, but: set[str]) -> None:
+    for record in audit.glob("masking-*"):
+        if record.name not in but and not (output.exists() and record == _record_of(digest_of(output), audit)):
+            shutil.rmtree(record, ignore_errors=True)
+
+
+def _made_private(audit: Path) -> bool:
+    """Make the directory unless it is there; whether it had to be made."""
+    if audit.is_dir():
+        return False
+    try:
+        audit.mkdir(mode=0o700)
+    except OSError as error:
+        raise OutputError(
+            f"the audit directory {audit.name!r} cannot be made: {os.strerror(error.errno or 0)}",
+            code="exists" if isinstance(error, FileExistsError) else "no-directory",
+            hint="name a directory, or the place for a new one",
+            file=str(audit),
+        ) from None
+    return True
+
+
+def _as_notes(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """How the original was read, as far as the schema does not say it."""
+    said = {name: value for name, value in reading.items() if name not in ("schema", "identifier", "limits")}
+    return {**said, **({"limits": asdict(reading["limits"])} if "limits" in reading else {})}
+
+
+def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    from safeswap.files.sources import Limits
+
+    return {**notes, **({"limits": Limits(**notes["limits"])} if "limits" in notes else {})}
+
+
+def _layout_of(masked_file: Path) -> dict[str, str]:
+    """How a text file of ours is laid out; not to be found out, since it is known."""
+    if masked_file.suffix.lower() in (".parquet", ".dta", ".sav", ".zsav"):
+        return {}
+    return {"delimiter": "\t" if masked_file.suffix.lower() == ".tsv" else ",", "encoding": "utf-8", "quote": '"'}
+
+
+def _description(masked: Masked) -> dict[str, Any]:
+    """What the columns are after the masking, where it describes them anew, and which have become text."""
+    before, after = masked.original, masked.data
+    if before.schema == after.schema:
+        return {}
+    types = {name: [_value_type(data.table.column(name).type) for data in (before, after)] for name in after.attributes}
+    as_text = [name for name, (old, new) in types.items() if old != new]
+    return {"masked_schema": after.schema.model_dump(mode="json"), "as_text": as_text}
+
+
+def _as_typed_like(after: Microdata, before: Microdata, described: Schema, as_text: Sequence[str]) -> Microdata:
+    """The masked file with the types of the original, which a text file does not hold; recoded columns may be text."""
+    import pyarrow as pa
+
+    from safeswap.model.microdata import Microdata
+
+    if set(after.attributes) != set(before.attributes):
+        return after  # the verification says what is missing
+    columns = {}
+    for name in before.attributes:
+        kind = pa.string() if name in as_text else _value_type(before.table.column(name).type)
+        column = after.table.column(name)
+        if _value_type(column.type) != kind:
+            try:
+                column = column.cast(_value_type(column.type)).cast(kind)
+            except pa.ArrowInvalid:
+                raise InputError(
+                    f"column {name!r} of the masked file does not hold what the original's column holds",
+                    code="masked-types",
+                    hint="let swap write the masked file as Parquet",
+                    column=name,
+                ) from None
+        columns[name] = column
+    return Microdata(pa.table(columns), described)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -1,0 +1,116 @@
+"""A Confidentiality Edit of a file of which only the columns that play a part are held in memory.
+
+The method itself is the one of :func:`safeswap.mask`: it is given the columns that it looks at, and no others.
+"""
+
+from __future__ import annotations
+
+from safeswap.arrays.types import Names
+from safeswap.files.parquet import ParquetFiles
+from safeswap.methods.base import Method
+from safeswap.methods.edit_1990.spec import Edit1990Spec
+from safeswap.methods.edit_targeted.method import EditTargetedSpec
+from safeswap.methods.swap import Swap
+from safeswap.model.audit import Exchange
+from safeswap.model.invariant import Invariant
+from safeswap.model.key import Key
+from safeswap.model.schema import Kind, Schema
+from safeswap.model.spec import SwapSpec
+from safeswap.on_disk.held_exchanges import CodedEngine, HeldExchanges, held, part_of
+
+# A swap of a file of which only the columns that play a part are held in memory.
+
+__all__ = ["MemorySwap", "needed", "part_of"]
+
+
+def needed(schema: Schema, spec: SwapSpec) -> tuple[str, ...]:
+    """The columns without which pairs cannot be drawn: identifier, roles, keys of targeting."""
+    named = _named(schema, spec)
+    if schema.identifier:
+        named.add(schema.identifier.name)
+    for name in named - set(schema.names):
+        schema[name]  # an unknown attribute gets its own clear error
+    return tuple(name for name in schema.names if name in named)
+
+
+def _named(schema: Schema, spec: SwapSpec) -> set[str]:
+    named = {*spec.swap, *spec.fixed, *spec.differ}
+    return named | set(spec.targeting.keys or schema.categorical) if spec.targeting else named
+
+
+class MemorySwap(HeldExchanges):
+    """The pairs of a swap, and the columns after it."""
+
+    def __init__(self, files: ParquetFiles, schema: Schema, spec: SwapSpec, *, key: Key, replicate: int) -> None:
+        super().__init__(files, schema, held(files, schema, _named(schema, spec)))
+        self.spec = spec
+        engine = CodedEngine()
+        self.plan, drawn = Swap().drawn(self.before, spec, key=key, engine=engine, replicate=replicate)
+        self.exchanges = tuple(Exchange(attributes=n, pairs=p) for n, p in zip(spec.stages, drawn, strict=True))
+        for exchange in self.exchanges:
+            self.after = engine.exchange(self.after, exchange.attributes, exchange.pairs)
+
+    @property
+    def names(self) -> Names:
+        """The swapped columns, in the order of the file."""
+        return tuple(name for name in self.schema.names if name in self.spec.swap)
+
+    def _promises(self) -> tuple[Invariant, ...]:
+        return Swap().invariants(self.before, self.spec)
+
+
+EditSpec = Edit1990Spec | EditTargetedSpec
+
+
+class MemoryEdit(HeldExchanges):
+    """The pairs of an edit, the columns after it, and what was found on the way."""
+
+    def __init__(self, files: ParquetFiles, schema: Schema, spec: EditSpec, *, key: Key, replicate: int) -> None:
+        super().__init__(files, schema, held(files, schema, looked_at(schema, spec)))
+        self.spec = spec
+        masked = _method(spec).apply(self.before, spec, key=key, engine=CodedEngine(), replicate=replicate)
+        self.plan, self.after = masked.plan, masked.data
+        self.exchanges = masked.audit.exchanges
+        self.facts = dict(masked.audit.facts)  # all of them now: finding them later would need what can be let go
+
+    @property
+    def names(self) -> Names:
+        """The columns in which something was exchanged, in the order of the file; at least one that could have been."""
+        made = {name for exchange in self.exchanges for name in exchange.attributes}
+        found = tuple(name for name in self.schema.names if name in made)
+        return found or exchanged(self.schema, self.spec)[:1]
+
+    def _promises(self) -> tuple[Invariant, ...]:
+        return _method(self.spec).invariants(self.before, self.spec)
+
+
+def looked_at(schema: Schema, spec: EditSpec) -> set[str]:
+    """The columns on which the result depends, or that it changes.
+
+    >>> from safeswap.model.schema import Attribute
+    >>> places = [Attribute(name=name, kind=Kind.GEOGRAPHY) for name in ("State", "Tract")]
+    >>> schema = Schema(attributes=(*places, Attribute(name="Beds"), Attribute(name="Roof")))
+    >>> sorted(looked_at(schema, EditTargetedSpec(keys=["Beds"], within=["State"])))
+    ['Beds', 'State', 'Tract']
+    """
+    named = {*spec.keys, *exchanged(schema, spec)}
+    if isinstance(spec, Edit1990Spec):
+        return named | {*spec.geography, *(each.name for each in schema.iter_kind(Kind.HOUSEHOLD))}
+    return named | {*spec.within, *(spec.order_by if spec.order == "near_optimal" else ())}
+
+
+def exchanged(schema: Schema, spec: EditSpec) -> Names:
+    """The columns that an edit may change, those included that it takes from the schema."""
+    if isinstance(spec, Edit1990Spec):
+        return spec.exchanged
+    if spec.exchange == "categorical":
+        return spec.sorted_keys
+    stated = spec.geography if spec.exchange == "geography" else spec.continuous
+    kind = Kind.GEOGRAPHY if spec.exchange == "geography" else Kind.NUMERIC
+    return stated or tuple(each.name for each in schema.iter_kind(kind) if each.name not in spec.within)
+
+
+def _method(spec: EditSpec) -> Method:
+    from safeswap import registry
+
+    return registry.method(spec.method)

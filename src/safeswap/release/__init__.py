@@ -1,0 +1,1 @@
+"""From a masked file to a public bundle and its confidential record."""

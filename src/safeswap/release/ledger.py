@@ -1,0 +1,339 @@
+"""The ledger in a file, for Python and the command line: one per agency, named once in the configuration.
+
+Which file it is, in this order:
+
+1. the environment variable ``SAFESWAP_LEDGER``;
+2. ``[ledger] file`` in the configuration, ``config.toml`` in the user's configuration directory or the file that
+   ``SAFESWAP_CONFIG`` names; ``key`` and ``alarm`` (the share of records in common, 0.5) may stand beside it;
+3. ``ledger.db`` in the user's data directory.
+
+The file is an SQLite database of numbered entries. Each is sealed with AES-GCM under a key of the ledger's own, which
+lies in a key file beside it (``ledger.key``) unless the configuration names another. Without the key the file tells how
+many releases there were. Both files are made when they are first needed, for their owner only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safeswap.arrays.keyed import derive
+from safeswap.arrays.sketch import ALARM_SHARE
+from safeswap.errors import InputError, OutputError, SpecError
+from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE
+from safeswap.files.keyfile import read_key, write_key
+from safeswap.model.audit import Audit, replay
+from safeswap.model.columns import aligned_columns, different
+from safeswap.model.key import Key
+from safeswap.model.ledger import FORMAT, Entry, Likeness, digest_columns
+from safeswap.model.masked import Masked
+from safeswap.model.text import several
+from safeswap.on_disk.audit_record import AUDIT, read_audit
+
+# What comparing two releases of the same records would tell, counted on the confidential records of both.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differencing:
+    """An earlier release of the same records, and what somebody who compares the two sees.
+
+    ``differ`` is None where the two cannot be laid side by side: the records were in another order, or values or
+    columns have changed. ``touched_earlier`` is None where the audit record of the earlier release is not at hand.
+    """
+
+    likeness: Likeness
+    touched_now: int
+    touched_earlier: int | None = None
+    differ: int | None = None
+
+    @property
+    def earlier(self) -> str:
+        """The name of the earlier release."""
+        return self.likeness.release
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        return f"{self.likeness.sentence} {self._figures}"
+
+    @property
+    def _figures(self) -> str:
+        if self.touched_earlier is None:
+            return "Its audit record is not at hand, so what comparing the two would show cannot be counted."
+        if self.differ is None:
+            most = self.touched_earlier + self.touched_now
+            return f"Comparing this release with it would show up to {several(most, 'exchanged record')}."
+        if self.differ == 0:
+            return "This release has the same values: it tells nothing more, in another form."
+        return (
+            f"Comparing this release with it shows {several(self.differ, 'record')} with different values: each was "
+            f"exchanged in one of the two ({self.touched_earlier:,} then, {self.touched_now:,} now), and the records "
+            "in which both agree are very likely true."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "earlier": self.earlier,
+            "share": round(self.likeness.share, 3),
+            "side": self.likeness.side,
+            "identifiers": round(self.likeness.identifiers, 3),
+            "touched_earlier": self.touched_earlier,
+            "touched_now": self.touched_now,
+            "differ": self.differ,
+            "sentence": self.sentence,
+        }
+
+
+def difference(masked: Masked, likeness: Likeness, earlier: Entry, *, secret: bytes) -> Differencing:
+    """What comparing a new release with an earlier one would tell."""
+    touched_now = int(np.count_nonzero(masked.audit.touched()))
+    directory = Path(earlier.record)
+    if not earlier.record or not (directory / AUDIT).is_file():
+        return Differencing(likeness=likeness, touched_now=touched_now)
+    audit = read_audit(directory)
+    same_rows = dict(earlier.columns) == digest_columns(masked.original, tuple(earlier.columns), secret)
+    return Differencing(
+        likeness=likeness,
+        touched_now=touched_now,
+        touched_earlier=int(np.count_nonzero(audit.touched())),
+        differ=_count_differing(masked, audit) if same_rows and audit.records == len(masked.original) else None,
+    )
+
+
+def _count_differing(masked: Masked, earlier: Audit) -> int:
+    then = replay(masked.original, earlier.exchanges)
+    flags = np.zeros(len(then), dtype=np.bool_)
+    exchanges = (*earlier.exchanges, *masked.audit.exchanges)
+    for name in {name for exchange in exchanges for name in exchange.attributes}:
+        flags |= different(*aligned_columns(then.table.column(name), masked.data.table.column(name)))
+    for replacement in (*earlier.replacements, *masked.audit.replacements):
+        flags[replacement.rows] = True  # what stood there after the earlier masking is not kept: taken to differ
+    return int(np.count_nonzero(flags))
+
+
+VARIABLE, CONFIGURATION = "SAFESWAP_LEDGER", "SAFESWAP_CONFIG"
+
+_NONCE = 12
+_PATIENCE = 60.0  # seconds that another release may take to compare and enter
+_CONTEXT = FORMAT.encode()
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """A ledger in a file.
+
+    >>> import tempfile
+    >>> ledger = LedgerFile(Path(tempfile.mkdtemp()) / "ledger.db")
+    >>> with ledger.open() as book:
+    ...     list(book.entries())
+    []
+    """
+
+    path: Path
+    key_path: Path | None = None
+    alarm_share: float = ALARM_SHARE
+
+    @cached_property
+    def secret(self) -> bytes:
+        """The ledger's key; made with the first entry, and refused to be made again for a ledger that has entries."""
+        path = self.key_path or self.path.with_suffix(".key")
+        if not path.exists():
+            if self.path.exists():
+                raise InputError(
+                    f"the key {path.name!r} of the ledger is missing",
+                    code="no-ledger-key",
+                    hint="put the key file back: without it nobody can tell what was released before",
+                    file=str(path),
+                )
+            _make_folder(path.parent)
+            write_key(Key.generate(), path)
+        return read_key(path).secret
+
+    @contextmanager
+    def open(self) -> Iterator[_OpenFile]:
+        """Open the ledger; from the first look at its entries until one is entered, others wait."""
+        secret = self.secret  # before the file is made: an empty ledger may get a key, one that is there may not
+        book = _OpenFile(_connect(self.path), secret)
+        try:
+            with _explain(self.path):
+                yield book
+        except BaseException:
+            book.take_back()
+            raise
+        finally:
+            book.close()
+
+
+class _OpenFile:
+    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
+        self._connection, self._secret = connection, derive(secret, "ledger seal")
+        self._entered: int | None = None
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, oldest first."""
+        if not self._connection.in_transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
+        rows = self._connection.execute("SELECT number, sealed FROM entries ORDER BY number").fetchall()
+        return (Entry.from_bytes(_unseal(sealed, self._secret)) for _, sealed in rows)
+
+    def enter(self, entry: Entry) -> None:
+        """Add an entry, durably."""
+        sealed = _seal(entry.to_bytes(), self._secret)
+        self._entered = self._connection.execute("INSERT INTO entries (sealed) VALUES (?)", (sealed,)).lastrowid
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+
+    def take_back(self) -> None:
+        """Remove what was entered, or leave everything as it was."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        if self._entered is not None:
+            self._connection.execute("DELETE FROM entries WHERE number = ?", (self._entered,))
+
+    def close(self) -> None:
+        """Let others in."""
+        self._connection.close()
+
+
+def configured_ledger(environment: Mapping[str, str] | None = None) -> LedgerFile:
+    """The ledger of this agency, as the environment or the configuration names it.
+
+    >>> configured_ledger({"SAFESWAP_LEDGER": "/agency/ledger.db"}).path.name
+    'ledger.db'
+    """
+    variables = os.environ if environment is None else environment
+    stated = _configuration(variables)
+    file = variables.get(VARIABLE) or stated.get("file")
+    path = Path(file).expanduser() if file else _data_directory(variables) / "ledger.db"
+    key = stated.get("key") if not variables.get(VARIABLE) else None
+    alarm = stated.get("alarm", ALARM_SHARE)
+    if not isinstance(alarm, (int, float)) or isinstance(alarm, bool) or not 0 < alarm <= 1:
+        raise _bad("[ledger] alarm is not a share between 0 and 1")
+    return LedgerFile(path, Path(key).expanduser() if key else None, float(alarm))
+
+
+def _configuration(variables: Mapping[str, str]) -> dict[str, Any]:
+    named = variables.get(CONFIGURATION)
+    path = Path(named) if named else _config_directory(variables) / "config.toml"
+    if not named and not path.is_file():
+        return {}
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8")).get("ledger", {})
+    except (OSError, ValueError):
+        raise _bad(f"{path.name} cannot be read as TOML") from None
+    texts = isinstance(found, dict) and all(isinstance(found.get(name, ""), str) for name in ("file", "key"))
+    if not texts or set(found) - {"file", "key", "alarm"}:
+        raise _bad("[ledger] may hold file, key and alarm only")
+    return dict(found)
+
+
+def _bad(problem: str) -> SpecError:
+    return SpecError(
+        f"the configuration cannot be used: {problem}", code="bad-configuration", hint="correct config.toml"
+    )
+
+
+def _config_directory(variables: Mapping[str, str]) -> Path:
+    if sys.platform in {"win32", "darwin"}:
+        return _data_directory(variables)
+    return Path(variables.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "safeswap"
+
+
+def _data_directory(variables: Mapping[str, str]) -> Path:
+    if sys.platform == "win32":
+        return Path(variables.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "safeswap"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "safeswap"
+    return Path(variables.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "safeswap"
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """The database, made for its owner only if need be."""
+    _make_folder(path.parent)
+    with _explain(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
+        connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL)"
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"the directory of the ledger cannot be made: {os.strerror(error.errno or 0)}",
+            code="no-ledger",
+            hint=f"name a ledger file that you may write: {VARIABLE}, or [ledger] file in config.toml",
+        ) from None
+
+
+@contextmanager
+def _explain(path: Path) -> Iterator[None]:
+    """Say in our words what SQLite and the disk say in theirs."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code, full = getattr(error, "sqlite_errorname", ""), "SQLITE_FULL"
+        raise OutputError(
+            f"the ledger {path.name!r} cannot be used: {code or 'SQLite refused'}",
+            code="disk-full" if code == full else "ledger-busy" if code == "SQLITE_BUSY" else "no-ledger",
+            hint="wait until other releases are done, and check the permissions of the file",
+            file=str(path),
+        ) from None
+    except sqlite3.DatabaseError:
+        raise _damaged(path) from None
+    except PermissionError as error:
+        if error.filename != str(path) and error.filename != path:
+            raise
+        raise OutputError(
+            f"the ledger {path.name!r} cannot be written: {error.strerror}",
+            code="no-ledger",
+            hint=f"name a ledger file that you may write: {VARIABLE}, or [ledger] file in config.toml",
+            file=str(path),
+        ) from None
+
+
+def _damaged(path: Path | None = None) -> InputError:
+    return InputError(
+        "the ledger does not open: it was changed, or has another key",
+        code="ledger-damaged",
+        hint="restore the ledger and its key from a backup",
+        **({"file": str(path)} if path else {}),
+    )
+
+
+def _seal(content: bytes, key: bytes) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = secrets.token_bytes(_NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, content, _CONTEXT)
+
+
+def _unseal(sealed: bytes, key: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], _CONTEXT)
+    except (InvalidTag, ValueError):
+        raise _damaged() from None

@@ -1,0 +1,224 @@
+"""How released records could be joined with one another or with another file, although they were masked.
+
+Three questions are asked of what is about to leave, on the real values:
+
+- Did the masking tear apart what belongs together? Where a column followed from another (what the members of a
+  household share, the region of a county) and no longer does, the untouched records tell what the others held.
+- Does a column that nobody has described number persons or households? Its values would leave as they are.
+- Which columns are different in (nearly) every record and untouched? Each joins every record with any file that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays.types import Flags
+from safeswap.files.columns import distinct_count
+from safeswap.files.numbering import (
+    CONSTANT,
+    FEWEST,
+    LARGEST_HOUSEHOLD,
+    MOSTLY_DISTINCT,
+    follows,
+    is_ruled_out,
+    numbers_households,
+    numbers_persons,
+    sample_rows,
+    split_groups,
+)
+from safeswap.model.columns import bitwise
+from safeswap.model.invariant import Evidence
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Coded, Microdata, code_column
+from safeswap.model.schema import Kind
+from safeswap.model.text import several
+from safeswap.release.scan_data import Remark, refusal, warning
+
+_RENUMBERED = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
+_FOLLOWS = 0.99  # in groups larger than households, where much depends on much
+_BY_CHANCE = 0.05  # of the groups with changed records, those that two households may share by chance
+_GROUPED = 0.8  # different values per record, at most, where groups are to be found
+
+
+@dataclass(frozen=True, eq=False)
+class Linkage:
+    """What a masking changed in the columns that leave, and what follows from what in them."""
+
+    masked: Masked
+    names: tuple[str, ...]
+
+    @cached_property
+    def changed(self) -> dict[str, Flags]:
+        """The released columns in which values differ from the original, and in which records."""
+        evidence = Evidence(self.masked.original, self.masked.data, self.masked.audit)
+        found = {name: evidence.changed(name) for name in self._values}
+        return {name: flags for name, flags in found.items() if flags is not None and flags.any()}
+
+    def remarks(self) -> list[Remark]:
+        """Every finding, those that forbid the release first."""
+        found = [*self._splits(), *self._undescribed(), *self._joinable()]
+        return sorted(found, key=lambda remark: not remark.refuses)
+
+    @property
+    def _values(self) -> tuple[str, ...]:
+        """The columns whose values leave; of identifiers new numbers do."""
+        return tuple(name for name in self.names if self._kind(name) not in _RENUMBERED)
+
+    def _kind(self, name: str) -> Kind:
+        return self.masked.original.schema[name].kind
+
+    def _before(self, name: str) -> Coded:
+        return self._coded(self.masked.original, name)
+
+    def _after(self, name: str) -> Coded:
+        return self._coded(self.masked.data if name in self.changed else self.masked.original, name)
+
+    def _coded(self, data: Microdata, name: str) -> Coded:
+        """The column as codes; numbers by their bits, which is faster and all that is asked."""
+        column = data.table.column(name)
+        if not pa.types.is_floating(column.type):
+            return data.coded(name)
+        if (id(data), name) not in self._codes:
+            self._codes[id(data), name] = code_column(bitwise(column))
+        return self._codes[id(data), name]
+
+    @cached_property
+    def _codes(self) -> dict[tuple[int, str], Coded]:
+        return {}
+
+    @cached_property
+    def _sample(self) -> pa.Array:
+        return pa.array(sample_rows(self._records))
+
+    @cached_property
+    def _sampled(self) -> dict[str, Coded]:
+        table = self.masked.original.table
+        return {name: code_column(table.column(name).take(self._sample)) for name in self._distinct}
+
+    def _may_follow(self, group: str, value: str, kappa: float) -> bool:
+        """Whether it is worth looking at all records."""
+        return not is_ruled_out(self._sampled[group], self._sampled[value], kappa=kappa)
+
+    @cached_property
+    def _distinct(self) -> dict[str, int]:
+        names = [name for name in self.names if self._kind(name) is not Kind.IDENTIFIER]
+        return {name: distinct_count(self.masked.original.table.column(name)) for name in names}
+
+    @property
+    def _records(self) -> int:
+        return len(self.masked.original)
+
+    def _splits(self) -> Iterator[Remark]:
+        """Where a column followed from another before, and groups that agreed no longer do."""
+        grouping = [name for name, number in self._distinct.items() if 2 <= number <= _GROUPED * self._records]
+        for value in self._values:
+            for group in grouping:
+                if group != value and self._is_exposed(group, value) and self._followed(group, value):
+                    torn = self._torn(group, value)
+                    if torn:
+                        yield self._torn_remark(group, value, torn)
+
+    def _is_exposed(self, group: str, value: str) -> bool:
+        """Whether values changed beside an unchanged group, or one of two areas did."""
+        if self._are_areas(group, value):
+            return bool({group, value} & self.changed.keys())
+        if value not in self.changed or group not in self.changed:
+            return value in self.changed
+        return bool((self.changed[value] & ~self.changed[group]).any())
+
+    def _followed(self, group: str, value: str) -> bool:
+        kappa = CONSTANT if self._is_small(group) or self._are_areas(group, value) else _FOLLOWS
+        return self._may_follow(group, value, kappa) and follows(self._before(group), self._before(value), kappa=kappa)
+
+    def _torn(self, group: str, value: str) -> int:
+        """The groups that agreed before and do not now; 0 where they are too few of those with changed records."""
+        before, after = self._before(group), self._after(group)
+        split = split_groups(after, self._after(value))
+        if group in self.changed:
+            torn = int(np.count_nonzero(split)) - int(np.count_nonzero(split_groups(before, self._before(value))))
+        else:
+            torn = int(np.count_nonzero(split & ~split_groups(before, self._before(value))))
+        # Groups that were found by their structure may hold two households that are alike by chance.
+        stated = self._kind(group) is Kind.HOUSEHOLD or self._are_areas(group, value)
+        return torn if stated or torn > _BY_CHANCE * self._groups_changed(after, group, value) else 0
+
+    def _groups_changed(self, coded: Coded, *names: str) -> int:
+        """The groups of two or more records among which one has changed."""
+        rows = np.logical_or.reduce([self.changed[name] for name in names if name in self.changed])
+        touched = np.zeros(coded.cardinality, dtype=np.bool_)
+        touched[coded.codes[rows]] = True
+        sizes = np.bincount(coded.codes, minlength=coded.cardinality)
+        return int(np.count_nonzero(touched & (sizes > 1)))
+
+    def _torn_remark(self, group: str, value: str, torn: int) -> Remark:
+        if self._are_areas(group, value):
+            areas = several(torn, f"area of {group!r} lies", f"areas of {group!r} lie")
+            message = f"{areas} in more than one area of {value!r}, which the original's did not"
+            return refusal("geography-split", message, column=value)
+        groups = several(torn, "group", "groups")
+        if self._kind(group) is Kind.HOUSEHOLD or self._is_small(group):
+            message = (
+                f"records of the same {group!r} have the same {value!r} in the original; in {groups} it was changed "
+                "for some records only, so that the others tell what it was"
+            )
+            return refusal("household-split", message, column=value)
+        message = f"{value!r} follows from {group!r} in the original: where it was changed, {group!r} tells what it was"
+        return refusal("read-off", f"{message} ({groups} of equal values)", column=value)
+
+    def _is_small(self, group: str) -> bool:
+        return self._distinct[group] * LARGEST_HOUSEHOLD >= self._records
+
+    def _are_areas(self, *names: str) -> bool:
+        return all(self._kind(name) is Kind.GEOGRAPHY for name in names)
+
+    def _undescribed(self) -> Iterator[Remark]:
+        """Columns that number persons or households, and whose kind is a guess that would let the numbers leave."""
+        for name in self._mostly_unchanged():
+            attribute = self.masked.original.schema[name]
+            if not attribute.inferred or attribute.kind in (Kind.GEOGRAPHY, Kind.WEIGHT):
+                continue
+            if looks := self._looks_like(name):
+                message = f"{name!r} {looks}, and nobody has confirmed that it is {attribute.kind.value}"
+                yield refusal("unconfirmed-identifier", message, column=name)
+
+    def _looks_like(self, name: str) -> str:
+        distinct, records = self._distinct[name], self._records
+        if distinct < max(FEWEST, records / LARGEST_HOUSEHOLD):
+            return ""
+        column = self.masked.original.table.column(name)
+        if distinct >= MOSTLY_DISTINCT * (records - column.null_count):
+            if _is_text(column.type) and self._kind(name) is not Kind.NUMERIC:
+                return "is text that is different in nearly every record"
+            return "looks like the number of a person" if numbers_persons(column, distinct=distinct) else ""
+        others = {other: self._before(other) for other in self._values if self._is_partner(other, name)}
+        coded = self.masked.original.coded(name)
+        return "looks like the number of a household" if others and numbers_households(coded, others) else ""
+
+    def _is_partner(self, other: str, name: str) -> bool:
+        """Whether it may be constant within households; what is different in every record cannot be."""
+        repeats = 2 <= self._distinct[other] <= _GROUPED * self._records
+        return other != name and repeats and self._may_follow(name, other, CONSTANT)
+
+    def _joinable(self) -> Iterator[Remark]:
+        for name in self._mostly_unchanged():
+            distinct = self._distinct[name]
+            if distinct < max(FEWEST, MOSTLY_DISTINCT * self._records):
+                continue
+            most = "unchanged in most records" if name in self.changed else "unchanged"
+            every = "every record" if distinct == self._records else "nearly every record"
+            message = f"{name!r}: {distinct:,} distinct values, {most}: {every} can be joined on it"
+            yield warning("joinable", message, column=name)
+
+    def _mostly_unchanged(self) -> Sequence[str]:
+        count = {name: int(np.count_nonzero(flags)) for name, flags in self.changed.items()}
+        return [name for name in self._values if 2 * count.get(name, 0) < self._records]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

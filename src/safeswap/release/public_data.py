@@ -1,0 +1,289 @@
+"""The data file of a public bundle, in the form in which each format can hold it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import InputError, SpecError, UnsafeRelease
+from safeswap.files.columns import refuse_nul
+from safeswap.files.labelled import Labelled, read_labelled
+from safeswap.files.manifest import DATA_FORMATS, damaged
+from safeswap.files.sources import Format, Limits
+from safeswap.model.release import Release
+from safeswap.model.schema import Kind
+
+_STATA_TIME = b"<timestamp>\x11"
+_NO_STATA_TIME = b"01 Jan 1960 00:00"
+_SPSS_TIME = 92
+_NO_SPSS_TIME = b"01 Jan 7000:00:00"
+
+
+def check_format(data_format: str) -> None:
+    """Refuse a format that cannot be written, before anything is done."""
+    if data_format not in DATA_FORMATS:
+        raise SpecError(
+            f"there is no format {data_format!r}", code="unknown-format", hint="use one of " + ", ".join(DATA_FORMATS)
+        )
+
+
+_ROW_GROUP = 1 << 18
+"""Records that are encoded, and later looked through, at a time: what this takes in memory stays small."""
+
+
+def write_data(release: Release, path: Path, data_format: str) -> None:
+    """Write the released records; same release, same bytes."""
+    table = storable(release.table, data_format)
+    if data_format != "parquet":
+        refuse_nul(table)
+    if data_format == "csv":
+        _write_csv(table, path)
+    elif data_format == "parquet":
+        _write_parquet(table, path, numbered=[a.name for a in release.schema.iter_kind(Kind.IDENTIFIER)])
+    else:
+        _write_labelled(table, release, path, data_format)
+
+
+def storable(table: pa.Table, data_format: str) -> pa.Table:
+    """The table with what a format has no exact type for as text.
+
+    >>> import datetime
+    >>> table = pa.table({"t": [datetime.time(12, 30)], "n": [1], "b": [True]})
+    >>> storable(table, "csv").to_pydict()
+    {'t': ['12:30:00.000000'], 'n': [1], 'b': [True]}
+    >>> storable(table, "dta").to_pydict()
+    {'t': [datetime.time(12, 30)], 'n': [1], 'b': ['true']}
+    """
+    for position, each in enumerate(table.schema):
+        if _is_bytes(each.type):
+            raise UnsafeRelease(
+                f"column {each.name!r} holds bytes, which cannot be looked through before a release",
+                code="binary-column",
+                hint="drop the column",
+                column=each.name,
+            )
+        target = _held_type(each.type, data_format)
+        if target != each.type:
+            table = table.set_column(position, each.name, table.column(position).cast(target))
+    return table
+
+
+def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
+    """A table as Stata or SPSS give it back: numbers are doubles, NaN is missing, a missing text is an empty one.
+
+    >>> as_labelled(pa.table({"n": [1, None], "t": ["a", None]}), "sav").to_pydict()
+    {'n': [1.0, None], 't': ['a', '']}
+    """
+    columns = []
+    for column in storable(table, data_format).columns:
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
+            numbers = plain.cast(pa.float64())
+            columns.append(pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers))
+        elif pa.types.is_temporal(plain.type):
+            columns.append(plain)
+        else:
+            columns.append(plain.cast(pa.string()).fill_null(""))
+    return pa.table(columns, names=table.column_names)
+
+
+def as_stored(release: Release, data_format: str) -> pa.Table:
+    """The released table as a reader of the file must find it."""
+    if data_format in ("dta", "sav"):
+        return as_labelled(release.table, data_format)
+    return storable(release.table, data_format)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _held_type(kind: pa.DataType, data_format: str) -> pa.DataType:
+    """The type in which a format holds such values exactly: its own, a near one, or text."""
+    if _is_plain(kind) or (data_format == "csv" and _is_simple(kind)):
+        return kind
+    if data_format in ("dta", "sav") and (held := _labelled_time(kind)) is not None:
+        return held
+    return _parquet_type(kind) if data_format == "parquet" else pa.string()
+
+
+def _labelled_time(kind: pa.DataType) -> pa.DataType | None:
+    """The type of dates and times as Stata and SPSS give them back; a time zone they do not know."""
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return pa.timestamp("us")
+    return pa.time64("us") if pa.types.is_time(kind) else None
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_dictionary, pa.types.is_string)
+    return any(check(kind) for check in checks)
+
+
+def _is_simple(kind: pa.DataType) -> bool:
+    return bool(_is_plain(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind))
+
+
+def _parquet_type(kind: pa.DataType) -> pa.DataType:
+    """Without notes of Arrow, Parquet knows fewer units of time, one zone, and one kind of decimals."""
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
+        return kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ms" if kind.unit == "s" else kind.unit, "UTC" if kind.tz else None)
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    if pa.types.is_time(kind):
+        return pa.time32("ms") if pa.types.is_time32(kind) else kind
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.string()
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    import polars as pl
+
+    frame = pl.DataFrame(pl.from_arrow(table))
+    with path.open("wb") as file:
+        file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
+        try:
+            frame.write_csv(file, include_header=False)
+        except OSError as error:  # the number of the system's error comes as text only
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(number[1]) if number else error.errno, "the file could not be written") from None
+
+
+def _quoted(name: str) -> str:
+    plain = name.isascii() and name.replace("_", "a").isalnum()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _write_parquet(table: pa.Table, path: Path, *, numbered: list[str]) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(
+        table,
+        path,
+        store_schema=False,
+        row_group_size=_ROW_GROUP,
+        # Identifiers count upwards, which the delta encoding keeps in almost no space.
+        use_dictionary=[name for name in table.column_names if name not in numbered],
+        column_encoding=dict.fromkeys(numbered, "DELTA_BINARY_PACKED"),
+        # Bounds of other types come back in other types, and could not be compared.
+        write_statistics=[each.name for each in table.schema if _is_simple(each.type)],
+    )
+
+
+def _write_labelled(table: pa.Table, release: Release, path: Path, data_format: str) -> None:
+    from safeswap.files.labelled import write_dta, write_sav
+
+    writer = write_dta if data_format == "dta" else write_sav
+    writer(table, path, schema=release.schema)
+    _without_time(path, data_format)
+
+
+def _without_time(path: Path, data_format: str) -> None:
+    """Take out the time of writing, by which the bytes would differ from one run to the next."""
+    with path.open("r+b") as file:
+        head = file.read(4096)
+        if data_format == "sav":
+            place, time = _SPSS_TIME, _NO_SPSS_TIME
+        else:
+            place, time = head.index(_STATA_TIME) + len(_STATA_TIME), _NO_STATA_TIME
+        file.seek(place)
+        file.write(time)
+
+
+# A public data file as it stands on the disk: read back piece by piece, in columns that can be compared.
+
+_BLOCK = 1 << 24
+_CATEGORIES = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The data file of a bundle. ``types`` says as what the columns are to be read where the file does not."""
+
+    path: Path
+    data_format: str
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The column names that the file holds."""
+        readers = {"csv": _csv_names, "parquet": _parquet_names}
+        if self.data_format in readers:
+            return list(self._read(readers[self.data_format], self.path))
+        return list(self.labelled.table.column_names)
+
+    @cached_property
+    def labelled(self) -> Labelled:
+        """A Stata or SPSS file as a whole, with what it says about itself beside its records."""
+        found = Format.STATA if self.data_format == "dta" else Format.SPSS
+        try:
+            return read_labelled(self.path, found=found, encoding=None, limits=Limits())
+        except InputError:
+            raise damaged("it cannot be read", file=self.path.name) from None
+
+    def pieces(self) -> Iterator[pa.Table]:
+        """The records in pieces, in the order in which they stand in the file."""
+        if self.data_format in ("dta", "sav"):
+            yield as_labelled(self.labelled.table, self.data_format)
+            return
+        pieces = self._csv() if self.data_format == "csv" else self._parquet()
+        while (piece := self._read(next, pieces, None)) is not None:
+            yield piece
+
+    def _read(self, reader: Any, *arguments: Any) -> Any:
+        try:
+            return reader(*arguments)
+        except (pa.ArrowException, OSError, ValueError, KeyError):
+            raise damaged("it cannot be read", file=self.path.name) from None
+
+    def _csv(self) -> Iterator[pa.Table]:
+        from pyarrow import csv
+
+        types = {name: self.types.get(name, pa.string()) for name in self.names}
+        reader = csv.open_csv(
+            self.path,
+            read_options=csv.ReadOptions(column_names=self.names, skip_rows=1, block_size=_BLOCK),
+            parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(
+                column_types={n: _CATEGORIES if pa.types.is_dictionary(t) else t for n, t in types.items()},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+    def _parquet(self) -> Iterator[pa.Table]:
+        from pyarrow import parquet
+
+        schema = parquet.read_schema(self.path)
+        # As dictionaries: what the pages hold is then seen, and not only what the records use.
+        texts = [each.name for each in schema if pa.types.is_string(each.type)]
+        with parquet.ParquetFile(self.path, read_dictionary=texts) as file:
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group)
+
+
+def _csv_names(path: Path) -> list[str]:
+    import csv
+
+    with path.open(encoding="utf-8", newline="") as file:
+        return next(csv.reader(file, strict=True), [])
+
+
+def _parquet_names(path: Path) -> list[str]:
+    from pyarrow import parquet
+
+    return list(parquet.read_schema(path).names)

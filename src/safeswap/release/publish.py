@@ -1,0 +1,370 @@
+"""From a masked file to a public bundle and its confidential record: checked, looked through, both or neither."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from safeswap.arrays.sketch import ALARM_SHARE, has_content
+from safeswap.arrays.types import Integers
+from safeswap.errors import OutputError, SpecError, UnsafeRelease
+from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
+from safeswap.files.manifest import MANIFEST, sum_file
+from safeswap.model.invariant import Finding, Invariant, verify
+from safeswap.model.key import Key
+from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.release import Identifiers, PublicFacts, prepare_release, refuse_insecure, released_names
+from safeswap.model.schema import Kind
+from safeswap.on_disk.audit_record import AUDIT, write_audit
+from safeswap.release.bundle import Bundle, fill_bundle, public_directory
+from safeswap.release.ledger import Differencing, configured_ledger, difference
+from safeswap.release.linkage import Linkage
+from safeswap.release.public_data import check_format
+from safeswap.release.scan_data import Remark, name_remarks, refuse_if_any, warning
+
+_RECORD = "release-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a release is to look, and what is told about it.
+
+    The share of records that took part is told only with ``publish_rate``, the officer's decision. ``second_release``
+    says why the same records are released again where they have been released before; ``unmasked`` is needed where no
+    released value was changed. ``earlier`` are the methods that the file went through before it was masked, as their
+    titles. Without ``tell_kept`` nothing is said to be as it was; of the attributes ``recoded`` nothing is said either.
+    """
+
+    method: str
+    data_format: str = "csv"
+    identifiers: Identifiers = "new"
+    drop: tuple[str, ...] = ()
+    title: str = ""
+    date: str = ""
+    tolerance: int = 3
+    publish_rate: bool = False
+    second_release: str = ""
+    unmasked: bool = False
+    earlier: tuple[str, ...] = ()
+    tell_kept: bool = True
+    recoded: tuple[str, ...] = ()
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What a release came to: where it is, what was verified, what the last look remarked."""
+
+    public: Path
+    audit: Path
+    records: int
+    manifest_sha256: str
+    findings: tuple[Finding, ...]
+    remarks: tuple[Remark, ...]
+    differencing: tuple[Differencing, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for ``--json``."""
+        return {
+            "public": str(self.public),
+            "audit": str(self.audit),
+            "records": self.records,
+            "manifest_sha256": self.manifest_sha256,
+            "verified": [finding.as_dict() for finding in self.findings],
+            "remarks": [remark.as_dict() for remark in self.remarks],
+            "differencing": [each.as_dict() for each in self.differencing],
+        }
+
+
+def check_and_write(
+    masked: Masked,
+    *,
+    public: str | os.PathLike[str],
+    audit: str | os.PathLike[str],
+    key: Key,
+    invariants: Iterable[Invariant],
+    terms: Terms,
+    ledger: Ledger | None = None,
+    before: Microdata | None = None,
+) -> Published:
+    """Verify every promise, write the bundle, look through it, write the audit record, and give both their names.
+
+    ``public`` is the directory of the bundle. ``audit`` is a directory that holds one sub-directory per release; it
+    must not lie within the other. The audit record gets its name first, then the ledger its entry, and the bundle its
+    name last: a bundle without a record and an entry cannot come to be, whatever happens in between.
+
+    ``ledger`` is that of the configuration unless another is given; ``before`` is the file before any recipe.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from safeswap import registry, workflow
+    >>> key, data = Key.generate(), pa.table({"id": [1, 2, 3, 4], "Race": ["a", "b", "a", "b"]})
+    >>> masked = workflow.swap(workflow.read(data, identifier="id"), swap=["Race"], pairs=1, key=key)
+    >>> promises = registry.method("swap").invariants(masked.original, masked.spec)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     terms = Terms(method="Values were exchanged between pairs of records.")
+    ...     done = check_and_write(
+    ...         masked, public=f"{folder}/public", audit=f"{folder}/audit", key=key, invariants=promises, terms=terms
+    ...     )
+    ...     sorted(path.name for path in Path(folder).iterdir()), done.records
+    (['audit', 'public'], 4)
+    """
+    _refuse_stamped(masked, key)
+    check_format(terms.data_format)
+    _check_tolerance(terms.tolerance)
+    names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
+    refuse_if_any(name_remarks(names))
+    target, root = Path(public), Path(audit)
+    _refuse_nested(target, root)
+    invariants = tuple(invariants)
+    ledger = configured_ledger() if ledger is None else ledger
+    with (
+        ledger.open() as book,
+        _confidential_root(root, public=target),
+        public_directory(target, force=terms.force) as part,
+    ):
+        findings = _verified(masked, invariants)
+        linkage = Linkage(masked, names)
+        looked = (*_unmasked(linkage, terms), *refuse_if_any(linkage.remarks()))
+        facts = _public_facts(linkage, invariants, terms)
+        context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
+        release, rows = prepare_release(
+            masked.data, key=key, facts=facts, context=context, identifiers=terms.identifiers, drop=terms.drop
+        )
+        pa.default_memory_pool().release_unused()
+        bundle = fill_bundle(release, part, data_format=terms.data_format)
+        record = root / _record_name(bundle.manifest_sha256)
+        entry = replace(
+            make_entry(masked, ledger.secret, drop=terms.drop, original=before),
+            release=bundle.manifest_sha256,
+            record=str(record.resolve()),
+            reason=terms.second_release,
+        )
+        earlier = _read_others(book, entry)
+        likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
+        differencing = _refuse_second(masked, likenesses, ledger, terms)
+        remarks = (*looked, *bundle.remarks, *_unpublished_label(masked, terms), *_remarks(entry, likenesses))
+        notes = _notes(bundle, findings=findings, remarks=remarks, differencing=differencing)
+        notes |= {"release_key_id": key.id, "terms": asdict(terms)}
+        _write_record(masked, record, rows, notes)
+        book.enter(replace(entry, at=datetime.now(UTC).isoformat(timespec="seconds")))
+    return Published(
+        public=target,
+        audit=record,
+        records=len(masked.data),
+        manifest_sha256=bundle.manifest_sha256,
+        findings=findings,
+        remarks=remarks,
+        differencing=differencing,
+    )
+
+
+def _refuse_stamped(masked: Masked, key: Key) -> None:
+    refuse_insecure(key)
+    if not masked.audit.releasable:
+        raise UnsafeRelease(
+            f"what was masked is stamped {masked.audit.stamp}",
+            code="not-for-release",
+            hint="mask again, for release: with a secret key (`safeswap keygen`) and, for an edit, its keyed variant",
+        )
+    insecure = [step.method for step in masked.original.past if not step.releasable]
+    if insecure:
+        raise UnsafeRelease(
+            f"before it was masked, the file had been masked by {insecure[0]!r} in a way that anyone can undo",
+            code="not-for-release",
+            hint="begin with the original file, and mask every time with a secret key (`safeswap keygen`)",
+        )
+
+
+def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
+    if masked.data.schema.label and masked.data.schema.label != terms.title:
+        yield warning("not-kept", "the label of the original file is not published; state it as title if it may be")
+
+
+def _check_tolerance(tolerance: int) -> None:
+    if tolerance < 1:
+        raise SpecError(
+            "the tolerance must be at least 1", code="bad-tolerance", hint="3 is usual", parameter="tolerance"
+        )
+
+
+def _refuse_nested(public: Path, audit: Path) -> None:
+    """The confidential record must not end up in what is handed out, nor the other way round."""
+    one, other = public.resolve(), audit.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise OutputError(
+            "the public directory and the audit directory lie within each other",
+            code="nested-directories",
+            hint="keep the audit record where the original data are, away from what is published",
+            public=str(public),
+            audit=str(audit),
+        )
+
+
+@contextmanager
+def _confidential_root(root: Path, *, public: Path) -> Iterator[None]:
+    """The audit directory, made if need be; a record whose bundle did not come to be is taken back."""
+    made = not root.exists()
+    before = set() if made else {path.name for path in root.iterdir()}
+    if made:
+        _make_private(root)
+    try:
+        yield
+    except BaseException:
+        for path in root.iterdir():
+            if path.name not in before and path.name.startswith(_RECORD) and not _belongs(path, public):
+                shutil.rmtree(path, ignore_errors=True)
+        if made and not any(root.iterdir()):
+            root.rmdir()
+        raise
+
+
+def _belongs(record: Path, public: Path) -> bool:
+    """Whether a record is that of the bundle which stands in the public directory now."""
+    manifest = public / MANIFEST
+    return manifest.is_file() and record.name == _record_name(sum_file(manifest)[1])
+
+
+def _record_name(manifest_sha256: str) -> str:
+    return _RECORD + manifest_sha256[:16]
+
+
+def _make_private(root: Path) -> None:
+    try:
+        root.mkdir(mode=PRIVATE_DIRECTORY)
+    except OSError as error:
+        raise OutputError(
+            f"the audit directory {root.name!r} cannot be made: {os.strerror(error.errno or 0)}",
+            code="no-directory",
+            hint="make the directory first",
+            file=str(root),
+        ) from None
+
+
+def _verified(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding, ...]:
+    findings = verify(invariants, before=masked.original, after=masked.data, audit=masked.audit)
+    broken = [finding for finding in findings if not finding.ok]
+    if broken:
+        raise UnsafeRelease(
+            f"what was promised does not hold: {broken[0].problem}",
+            code="invariant-broken",
+            hint="nothing was released; mask the file again, and report it if it happens again",
+            findings=[finding.as_dict() for finding in broken],
+        )
+    return findings
+
+
+def _unmasked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
+    """Refuse a release of values as they are, unless it is stated; then it is remarked."""
+    if linkage.changed or _left_out(linkage.masked):
+        return ()
+    if not terms.unmasked:
+        raise UnsafeRelease(
+            "nothing was masked: every released value is as it was in the file that was masked",
+            code="nothing-masked",
+            hint="raise the rate or the number of pairs, or state that the values are to leave as they are (unmasked)",
+        )
+    return (warning("nothing-masked", "nothing was masked: every released value is as it was; the report says so"),)
+
+
+def _left_out(masked: Masked) -> bool:
+    """Whether the masking itself left columns out."""
+    return bool(getattr(masked.spec, "dropped", ()))
+
+
+def _in_words(linkage: Linkage, terms: Terms) -> str:
+    """How the data were protected: everything that was done to them, in order, and nothing else."""
+    if linkage.changed:
+        return "; then ".join((*terms.earlier, terms.method))
+    done = "Columns were left out" if _left_out(linkage.masked) else "Nothing was masked"
+    if terms.earlier:
+        return f"{'; then '.join(terms.earlier)}. After that: {done.lower()}, and no released value was changed."
+    return f"{done}: every released value is as it was in the original file."
+
+
+def _public_facts(linkage: Linkage, invariants: Sequence[Invariant], terms: Terms) -> PublicFacts:
+    masked = linkage.masked
+    # New numbers stand where identifiers stood: of these nothing is as it was.
+    renumbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
+    told = (name for name in linkage.names if masked.data.schema[name].kind not in renumbered)
+    unchanged = tuple(name for name in told if name not in terms.recoded)
+    promises = (invariant.for_users_of(unchanged) for invariant in invariants)
+    sentences = dict.fromkeys(promise.sentence for promise in promises if promise is not None)
+    records = len(masked.data)
+    return PublicFacts(
+        method=_in_words(linkage, terms),
+        records=records,
+        kept=tuple(sentences) if terms.tell_kept else (),
+        title=terms.title,
+        date=terms.date,
+        rate=round(2 * masked.audit.made / records, 6) if terms.publish_rate and records else None,
+        tolerance=terms.tolerance,
+        version=version("safeswap"),
+    )
+
+
+def _canonical(masked: Masked) -> str:
+    return json.dumps(dict(masked.audit.spec), sort_keys=True, default=str)
+
+
+def _read_others(book: Book, entry: Entry) -> list[Entry]:
+    """The entries of all other releases; the same bundle once more is no second release."""
+    return [each for each in book.entries() if each.release != entry.release]
+
+
+def _refuse_second(
+    masked: Masked, likenesses: Sequence[tuple[Likeness, Entry]], ledger: Ledger, terms: Terms
+) -> tuple[Differencing, ...]:
+    """What earlier releases of the same records and this one would tell together; refused unless a reason is given."""
+    alarms = [(likeness, entry) for likeness, entry in likenesses if likeness.alarm]
+    found = tuple(difference(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
+    if found and not terms.second_release.strip():
+        raise UnsafeRelease(
+            "these records have been released before. " + " ".join(each.sentence for each in found),
+            code="second-release",
+            hint="publish the earlier release, or state why a second one is wanted (second_release)",
+            differencing=[each.as_dict() for each in found],
+        )
+    return found
+
+
+def _remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) -> list[Remark]:
+    """Remarks for the officer: equal identifiers with other contents, and a file with too little content to tell."""
+    found = []
+    names = [each.release for each, _ in likenesses if not each.alarm and each.identifiers >= ALARM_SHARE]
+    if names:
+        others = f"{names[-1]} and {len(names) - 1:,} more" if len(names) > 1 else names[-1]
+        told = f"Most identifiers also occur in {others}; the contents differ, so this is no alarm."
+        found.append(warning("equal-identifiers", told))
+    if likenesses and not has_content(entry.original):
+        found.append(warning("little-content", f"These columns are too few or too coarse to compare. {NOT_SEEN}"))
+    return found
+
+
+def _notes(
+    bundle: Bundle, *, findings: Sequence[Finding], remarks: Sequence[Remark], differencing: Sequence[Differencing]
+) -> dict[str, Any]:
+    return {
+        "public_manifest_sha256": bundle.manifest_sha256,
+        "verified": [finding.as_dict() for finding in findings],
+        "remarks": [remark.as_dict() for remark in remarks],
+        "differencing": [each.as_dict() for each in differencing],
+    }
+
+
+def _write_record(masked: Masked, directory: Path, rows: Integers, notes: dict[str, Any]) -> None:
+    # A record of this name is one of the same bytes released, left by a run that was cut short: it is replaced.
+    with atomic_directory(directory, force=directory.exists(), marker=AUDIT, mode=PRIVATE_DIRECTORY) as part:
+        write_audit(masked, part, row_order=rows, notes=notes)

@@ -1,0 +1,261 @@
+"""The last look before a release: at the bytes that were written, not at what was meant to be written.
+
+The same look can be taken from outside, by anybody who holds a bundle and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from safeswap.files.labelled import Labelled
+from safeswap.files.manifest import Manifest, check_files, damaged, read_manifest
+from safeswap.model.release import Release
+from safeswap.release.public_data import Stored, as_stored
+from safeswap.release.scan_data import (
+    Remark,
+    Seen,
+    is_formula,
+    look_through,
+    name_remarks,
+    refusal,
+    refuse_if_any,
+    warning,
+)
+from safeswap.reports.dictionary import DICTIONARY_FORMAT, dictionary_csv, dictionary_json
+
+# A look through the documents of a bundle: they say nothing that the released data do not say themselves.
+
+_DICTIONARY_KEYS = {"format", "title", "records", "columns"}
+_COLUMN_KEYS = {"name", "kind", "type", "has_missing", "label", "geography_level", "missing_codes", "values"}
+_VALUE_KEYS = {"value", "label", "within"}
+_FACT_KEYS = {"product", "version", "method", "kept_exactly", "records", "tolerance", "title", "date", "rate"}
+
+_TAGS = frozenset(
+    {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "ul", "li", "table", "tr", "th", "td"}
+    | {"div", "code"}
+)
+_ATTRIBUTES = {"lang", "charset", "http-equiv", "content", "name", "class", "style"}
+_BAR = re.compile(r"width:\d{1,3}(\.\d)?%")
+
+
+def read_dictionary(directory: Path) -> dict[str, Any]:
+    """The data dictionary of a bundle, if it is one and in the one form in which it is written."""
+    path = directory / "dictionary.json"
+    data = path.read_bytes()
+    try:
+        dictionary = json.loads(data)
+        keys_are_known = dictionary.keys() <= _DICTIONARY_KEYS and all(
+            column.keys() <= _COLUMN_KEYS and all(v.keys() <= _VALUE_KEYS for v in column.get("values", ()))
+            for column in dictionary["columns"]
+        )
+        complete = all({"name", "kind", "type", "has_missing"} <= c.keys() for c in dictionary["columns"])
+        genuine = dictionary["format"] == DICTIONARY_FORMAT and dictionary_json(dictionary) == data
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise damaged("it is not a data dictionary", file=path.name) from None
+    if not (keys_are_known and complete and genuine):
+        raise damaged("it says more or less than a data dictionary does", file=path.name)
+    return dict(dictionary)
+
+
+def listed_values(dictionary: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The values that the dictionary speaks of, by column."""
+    values = {c["name"]: [v["value"] for v in c.get("values", ())] for c in dictionary["columns"]}
+    codes = {c["name"]: list(c.get("missing_codes", ())) for c in dictionary["columns"]}
+    return {name: values[name] + codes[name] for name in values if values[name] or codes[name]}
+
+
+def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[str, Any], seen: Seen) -> list[Remark]:
+    """Where dictionary, manifest and report do not fit the data."""
+    remarks = [*_dictionary_remarks(dictionary, seen), *_label_remarks(dictionary)]
+    if (directory / "dictionary.csv").read_bytes() != dictionary_csv(dict(dictionary)):
+        remarks.append(
+            refusal("foreign-text", "dictionary.csv is not dictionary.json as a table", file="dictionary.csv")
+        )
+    if not manifest.facts.keys() <= _FACT_KEYS or manifest.facts.get("records") != seen.records:
+        remarks.append(
+            refusal("foreign-fact", "the manifest states something else than public facts", file="manifest.json")
+        )
+    tolerance = manifest.facts.get("tolerance")
+    return remarks + report_remarks(directory / "report.html", tolerance if isinstance(tolerance, int) else 0)
+
+
+def _dictionary_remarks(dictionary: Mapping[str, Any], seen: Seen) -> Iterable[Remark]:
+    file = "dictionary.json"
+    if dictionary["records"] != seen.records:
+        yield refusal("record-count", "the dictionary states another number of records than there are", file=file)
+    for column in dictionary["columns"]:
+        name = column["name"]
+        if not _missing_fits(column, seen):
+            yield refusal(
+                "missing-values", f"the dictionary is wrong on missing values of {name!r}", column=name, file=file
+            )
+    for name, values in listed_values(dictionary).items():
+        foreign = set(values) - seen.columns[name].texts
+        if foreign:
+            message = f"the dictionary lists {len(foreign):,} values of {name!r} that no record has"
+            yield refusal("unused-category", message, column=name, file=file)
+
+
+def _missing_fits(column: Mapping[str, Any], seen: Seen) -> bool:
+    is_missing = seen.columns[column["name"]].has_missing
+    if seen.tells_missing:
+        return bool(column["has_missing"] == is_missing)
+    # Stata and SPSS take an empty text for a missing one and NaN for a missing number.
+    return bool(column["has_missing"]) or not is_missing or column["type"] == "number"
+
+
+def _label_remarks(dictionary: Mapping[str, Any]) -> Iterable[Remark]:
+    for column in dictionary["columns"]:
+        texts = [column.get("label", ""), *(v.get("label", "") for v in column.get("values", ()))]
+        number = sum(is_formula(text) for text in texts)
+        if number:
+            message = f"a spreadsheet would run {number:,} labels of {column['name']!r} as formulas"
+            yield warning("formula-cells", message, column=column["name"], file="dictionary.csv")
+
+
+def labelled_remarks(labelled: Labelled, dictionary: Mapping[str, Any], *, file: str) -> Iterable[Remark]:
+    """Where a Stata or SPSS file says more about its columns than the data dictionary does."""
+    if labelled.title and dictionary.get("title", "") != labelled.title:
+        yield refusal("foreign-text", "the file has a title that is not the released one", file=file)
+    for column in dictionary["columns"]:
+        name, found = column["name"], labelled.attributes[column["name"]]
+        known = {value["value"]: value.get("label", "") for value in column.get("values", ())}
+        labels_fit = all(value in known and known[value] == label for value, label in found.labels.items())
+        missing_fit = set(found.missing) <= set(column.get("missing_codes", ()))
+        if not (labels_fit and missing_fit and column.get("label", "") == found.label):
+            yield refusal("foreign-text", f"the file labels {name!r} otherwise than released", column=name, file=file)
+
+
+def report_remarks(path: Path, tolerance: int) -> list[Remark]:
+    """Anything in the report that runs, loads something, or counts fewer records than the tolerance."""
+    reader = _ReportReader(tolerance)
+    try:
+        reader.feed(path.read_text(encoding="utf-8"))
+        reader.close()
+    except UnicodeDecodeError:
+        return [refusal("active-report", "the report is not text", file=path.name)]
+    return [refusal(code, message, file=path.name) for code, message in reader.problems.items()]
+
+
+class _ReportReader(HTMLParser):
+    def __init__(self, tolerance: int) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tolerance = tolerance
+        self.problems: dict[str, str] = {}
+        self._in_count = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = {name for name, _ in attrs}
+        styled = dict(attrs).get("style")
+        if tag not in _TAGS or not names <= _ATTRIBUTES or (styled and not _BAR.fullmatch(styled)):
+            self.problems["active-report"] = "the report holds more than text, tables and bars"
+        self._in_count = tag == "td" and ("class", "count") in attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_count = False
+
+    def handle_data(self, data: str) -> None:
+        number = data.replace(",", "").strip()
+        if self._in_count and number.isdecimal() and int(number) < self.tolerance:
+            self.problems["small-count"] = "the report holds a number of records below the tolerance"
+
+
+_TYPES_IN_WORDS = {"whole number": pa.int64(), "number": pa.float64()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What a look at a bundle from outside came to. That there is one means that nothing was wrong."""
+
+    directory: Path
+    data_format: str
+    records: int
+    columns: int
+    facts: Mapping[str, Any]
+    remarks: tuple[Remark, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for ``--json``."""
+        return {
+            "directory": str(self.directory),
+            "data_format": self.data_format,
+            "records": self.records,
+            "columns": self.columns,
+            "facts": dict(self.facts),
+            "remarks": [remark.as_dict() for remark in self.remarks],
+        }
+
+
+def scan_bundle(directory: Path, release: Release) -> tuple[Remark, ...]:
+    """Read a written bundle back and compare it with what was to be released.
+
+    Files that do not belong to a bundle or do not fit its manifest raise at once. What else there is to say comes
+    back as remarks, some of which refuse: a value, category or column that is not released, notes of the programs
+    that the data went through, a column name that a spreadsheet would run.
+    """
+    manifest = read_manifest(directory)
+    check_files(directory, manifest)
+    expected = as_stored(release, manifest.data_format)
+    if list(expected.column_names) != [c["name"] for c in read_dictionary(directory)["columns"]]:
+        return (refusal("foreign-column", "the dictionary does not have the released columns", file="dictionary.json"),)
+    return _looked_through(directory, manifest, {each.name: each.type for each in expected.schema}, expected)
+
+
+def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
+    """Check a bundle from outside: sums, allow-list, dictionary against data, and the rules of the last look.
+
+    Anything wrong is raised as ``UnsafeRelease`` (or ``InputError`` where there is no bundle at all).
+
+    >>> import tempfile
+    >>> from safeswap.release.bundle import write_bundle
+    >>> from safeswap.model.release import PublicFacts
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> schema = Schema(attributes=(Attribute(name="Sex", levels=("f", "m")),))
+    >>> release = Release(
+    ...     table=pa.table({"Sex": ["f", "m"]}), schema=schema, facts=PublicFacts(method="none", records=2)
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_bundle(release, Path(folder) / "public", data_format="parquet")
+    ...     verify_bundle(Path(folder) / "public").records
+    2
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    check_files(directory, manifest)
+    columns = read_dictionary(directory)["columns"]
+    types = {c["name"]: _TYPES_IN_WORDS.get(c["type"], pa.string()) for c in columns}
+    remarks = refuse_if_any(_looked_through(directory, manifest, types, None))
+    return Verification(
+        directory=directory,
+        data_format=manifest.data_format,
+        records=manifest.facts["records"],
+        columns=len(columns),
+        facts=manifest.facts,
+        remarks=remarks,
+    )
+
+
+def _looked_through(
+    directory: Path, manifest: Manifest, types: Mapping[str, pa.DataType], expected: pa.Table | None
+) -> tuple[Remark, ...]:
+    path = directory / f"data.{manifest.data_format}"
+    stored = Stored(path=path, data_format=manifest.data_format, types=types)
+    dictionary = read_dictionary(directory)
+    remarks = name_remarks(stored.names)
+    if stored.names != list(types):
+        remarks.append(refusal("foreign-column", "the data do not have the columns of the dictionary", file=path.name))
+        return tuple(remarks)
+    seen = look_through(stored, listed=listed_values(dictionary), expected=expected)
+    remarks += seen.remarks
+    if manifest.data_format in ("dta", "sav"):
+        remarks += labelled_remarks(stored.labelled, dictionary, file=path.name)
+    return tuple(remarks + document_remarks(directory, manifest, dictionary, seen))

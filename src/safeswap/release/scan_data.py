@@ -1,0 +1,304 @@
+"""A look through the data file of a bundle, piece by piece as it is read back from the disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.errors import UnsafeRelease
+from safeswap.files.manifest import damaged
+from safeswap.model.columns import aligned_columns, different
+from safeswap.model.schema import level_texts
+from safeswap.release.public_data import Stored
+
+# What a look through a bundle found: some of it to be told, some of it reason enough not to release.
+
+# What a spreadsheet takes for the beginning of a formula, the full-width forms included.
+_STARTS_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?%?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """One finding: where, what, and whether it stands in the way of a release. It holds no value of a record."""
+
+    code: str
+    message: str
+    refuses: bool
+    column: str = ""
+    file: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for ``--json`` and for the verifier's report."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "refuses": self.refuses,
+            "column": self.column,
+            "file": self.file,
+        }
+
+
+def refusal(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
+    """A finding that forbids the release."""
+    return Remark(code=code, message=message, refuses=True, column=column, file=file)
+
+
+def warning(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
+    """A finding that somebody should know of."""
+    return Remark(code=code, message=message, refuses=False, column=column, file=file)
+
+
+# Of columns that cannot leave under their names.
+_LEFT_OUT = "nothing was released; leave the column out (drop, on the command line --drop), or give it another name"
+_HINTS = {
+    **dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT),
+    "household-split": "nothing was released; mask the attribute alike for all records of a household, leave it as "
+    "it is, or leave out what tells who belongs together (drop, on the command line --drop)",
+    "geography-split": "nothing was released; swap all levels of the geography together, hold the coarser ones fixed "
+    "while a finer one is swapped, or leave levels out (drop, on the command line --drop)",
+    "read-off": "nothing was released; mask both columns together, or leave one of them out (drop, on the command line "
+    "--drop)",
+    "unconfirmed-identifier": "nothing was released; state what the column is (kinds, or its kind in the schema file) "
+    "and mask again: identifiers and households get new numbers; or leave it out (drop, on the command line --drop)",
+}
+
+
+def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+    """Raise for the first finding that forbids the release; otherwise give back the others."""
+    remarks = tuple(remarks)
+    reasons = [remark for remark in remarks if remark.refuses]
+    if reasons:
+        first = reasons[0]
+        raise UnsafeRelease(
+            first.message + (f" (and {len(reasons) - 1:,} more findings)" if len(reasons) > 1 else ""),
+            code=first.code,
+            hint=_HINTS.get(first.code, "nothing was released; see the findings and mask or describe the data anew"),
+            column=first.column,
+            file=first.file,
+            findings=[remark.as_dict() for remark in reasons],
+        )
+    return remarks
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet that opens a CSV file would try to run this cell; numbers with a sign are just numbers.
+
+    >>> [is_formula(text) for text in ("=1+1", "-5", "-5.2e-3", "-", "@SUM(A1)", "a=b")]
+    [True, False, False, False, True, False]
+    """
+    return len(text) > 1 and bool(_STARTS_FORMULA.match(text)) and not _NUMBER.fullmatch(text)
+
+
+def name_remarks(names: Iterable[str]) -> list[Remark]:
+    """Column names that must not stand in a header: formulas, invisible ones, and a dataframe's row numbers."""
+    from safeswap.model.release import is_index_column
+
+    remarks = []
+    for position, name in enumerate(names, start=1):
+        if is_index_column(name):
+            remarks.append(refusal("index-column", f"column {position:,} is a row number of a dataframe", column=name))
+        elif _STARTS_FORMULA.match(name):
+            message = f"the name of column {position:,} would be run as a formula by a spreadsheet"
+            remarks.append(refusal("formula-name", message, column=name))
+        elif not name.isprintable():
+            message = f"the name of column {position:,} holds characters that cannot be seen"
+            remarks.append(refusal("invisible-name", message, column=name))
+    return remarks
+
+
+# What a Parquet file holds beside its records: footers, dictionary pages, statistics, bytes that nobody reads.
+
+_MAGIC = 4
+_TAIL = 8  # the footer's length and the magic again
+
+
+def footer_remarks(path: Path) -> list[Remark]:
+    """Notes in the footer, and bytes that belong to no column."""
+    from pyarrow import parquet
+
+    try:
+        metadata = parquet.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        raise damaged("it cannot be read", file=path.name) from None
+    remarks = [
+        refusal("engine-metadata", f"the footer holds notes of the program {_engine(key)!r}", file=path.name)
+        for key in sorted(metadata.metadata or {})
+    ]
+    if not _is_tiled(metadata, path.stat().st_size):
+        message = "the file holds bytes that belong to no column"
+        remarks.append(refusal("unaccounted-bytes", message, file=path.name))
+    return remarks
+
+
+def _engine(key: bytes) -> str:
+    """Only known names are repeated: a key can hold anything."""
+    known = {b"pandas": "pandas", b"ARROW:schema": "Arrow", b"org.apache.spark": "Spark", b"geo": "geo"}
+    return next((name for prefix, name in known.items() if key.startswith(prefix)), "unknown")
+
+
+def _is_tiled(metadata: Any, size: int) -> bool:
+    """Whether the column chunks, one after the other, fill the file between its head and its footer."""
+    spans = []
+    for group in range(metadata.num_row_groups):
+        for position in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(position)
+            starts = [chunk.data_page_offset]
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                starts.append(chunk.dictionary_page_offset)
+            spans.append((min(starts), min(starts) + chunk.total_compressed_size))
+    end = _MAGIC
+    for start, stop in sorted(spans):
+        if start != end:
+            return False
+        end = stop
+    return end + int(metadata.serialized_size) + _TAIL == size
+
+
+def chunk_remarks(path: Path, group: int, piece: pa.Table) -> Iterator[list[Remark]]:
+    """Per column of a row group: values in the dictionary page that no record has, and bounds that are none."""
+    from pyarrow import parquet
+
+    metadata = parquet.read_metadata(path).row_group(group)
+    for position, name in enumerate(piece.column_names):
+        column = piece.column(name)
+        remarks = []
+        if pa.types.is_dictionary(column.type) and _has_unused_levels(column):
+            message = f"column {name!r} lists values that no record has"
+            remarks.append(refusal("unused-category", message, column=name, file=path.name))
+        bounds = metadata.column(position).statistics
+        if bounds is not None and bounds.has_min_max and not _are_bounds(bounds, column):
+            message = f"the bounds noted for column {name!r} are not those of its values"
+            remarks.append(refusal("foreign-bounds", message, column=name, file=path.name))
+        yield remarks
+
+
+def _has_unused_levels(column: pa.ChunkedArray) -> bool:
+    used: set[int] = set()
+    column = column.unify_dictionaries()
+    for chunk in column.chunks:
+        counts = np.bincount(chunk.indices.drop_null(), minlength=len(chunk.dictionary))
+        used.update(np.flatnonzero(counts).tolist())
+    return bool(column.num_chunks) and len(used) != len(column.chunk(0).dictionary)
+
+
+def _are_bounds(bounds: Any, column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([column.unify_dictionaries().chunk(0).dictionary])
+    found = pc.min_max(column).as_py()
+    return bool(bounds.min == found["min"] and bounds.max == found["max"])
+
+
+_MAY_BE_FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"
+
+
+@dataclass(kw_only=True)
+class SeenColumn:
+    """What has been seen of one column: sums and sets, so that the column itself need not be kept."""
+
+    name: str
+    is_listed: bool
+    texts: set[str] = field(default_factory=set)
+    has_missing: bool = False
+    formulas: int = 0
+    changed: int = 0
+    remarks: list[Remark] = field(default_factory=list)
+
+    def note(self, column: pa.ChunkedArray, released: pa.ChunkedArray | None) -> None:
+        """Take in a piece of the column, and compare it with the released one where that is known."""
+        self.has_missing |= column.null_count > 0
+        self.formulas += _formula_cells(column)
+        if self.is_listed:
+            self.texts |= _texts(column)
+        if released is not None:
+            flags = different(*aligned_columns(_one_nan(released), _one_nan(column)))
+            self.changed += int(np.count_nonzero(flags))
+
+    def findings(self, file: str) -> list[Remark]:
+        """All there is to remark on the column."""
+        remarks = list(dict.fromkeys(self.remarks))
+        if self.changed:
+            message = f"{self.changed:,} values of column {self.name!r} are not the released ones"
+            remarks.append(refusal("foreign-value", message, column=self.name, file=file))
+        if self.formulas:
+            message = f"a spreadsheet would run {self.formulas:,} cells of column {self.name!r} as formulas"
+            remarks.append(warning("formula-cells", message, column=self.name, file=file))
+        return remarks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What has been seen in a data file. ``tells_missing`` is False where a format cannot tell missing from empty."""
+
+    records: int
+    tells_missing: bool
+    columns: dict[str, SeenColumn]
+    remarks: tuple[Remark, ...]
+
+
+def look_through(stored: Stored, *, listed: Iterable[str], expected: pa.Table | None = None) -> Seen:
+    """Read a data file and note what is in it: of the columns ``listed`` every value, of the others sums.
+
+    With ``expected`` every cell is compared with the released one.
+    """
+    listed = set(listed)
+    columns = {name: SeenColumn(name=name, is_listed=name in listed) for name in stored.names}
+    remarks = footer_remarks(stored.path) if stored.data_format == "parquet" else []
+    records = 0
+    # Arrow lets go of Python's lock, so that columns can be looked at side by side.
+    with ThreadPoolExecutor(pa.cpu_count()) as threads:
+        for number, piece in enumerate(stored.pieces()):
+            released = None if expected is None else expected.slice(records, len(piece))
+            records += len(piece)
+            if released is not None and len(released) < len(piece):
+                break
+            if stored.data_format == "parquet":
+                for seen, found in zip(columns.values(), chunk_remarks(stored.path, number, piece), strict=True):
+                    seen.remarks += found
+            slices = [None] * len(columns) if released is None else released.columns
+            list(threads.map(SeenColumn.note, columns.values(), piece.columns, slices))
+    if expected is not None and records != len(expected):
+        message = f"the file has another number of records than the {len(expected):,} released"
+        remarks.append(refusal("record-count", message, file=stored.path.name))
+    remarks += [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
+    tells_missing = stored.data_format in ("csv", "parquet")
+    return Seen(records=records, tells_missing=tells_missing, columns=columns, remarks=tuple(remarks))
+
+
+def _one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Files of text know one NaN only, whatever its bits."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type=column.type), column)
+
+
+def _texts(column: pa.ChunkedArray) -> set[str]:
+    if pa.types.is_dictionary(column.type):  # read from the file just now: it holds what the records hold
+        return {text for chunk in column.chunks for text in level_texts(chunk.dictionary)}
+    return set(level_texts(column.unique().drop_null()))
+
+
+def _formula_cells(column: pa.ChunkedArray) -> int:
+    if pa.types.is_dictionary(column.type):
+        return sum(_formula_cells_of_dictionary(chunk) for chunk in column.chunks)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return 0
+    suspects = column.filter(pc.match_substring_regex(column, _MAY_BE_FORMULA))
+    return sum(is_formula(text) for text in suspects.to_pylist())
+
+
+def _formula_cells_of_dictionary(chunk: pa.DictionaryArray) -> int:
+    if not pa.types.is_string(chunk.dictionary.type):
+        return 0
+    suspects = [code for code, text in enumerate(chunk.dictionary.to_pylist()) if text and is_formula(text)]
+    if not suspects:
+        return 0
+    return int(pc.sum(pc.is_in(chunk.indices, pa.array(suspects, type=chunk.indices.type))).as_py() or 0)

@@ -1,0 +1,1 @@
+"""Reports in HTML, each one file that needs nothing else."""

@@ -1,0 +1,1 @@
+"""HTTP plumbing: headers, bodies, problems, paging, the contract."""

@@ -1,0 +1,215 @@
+"""A change says what it is a change of: ``If-Match`` with the ``ETag`` that was read.
+
+Two people who edit the same project do not overwrite each other: the second one is told that it has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from safeswap.service.http.problems import Conflict, PreconditionFailed, PreconditionRequired, Unprocessable
+from safeswap.service.keeping.database import Database, now
+from safeswap.service.keeping.tables import replies
+from safeswap.service.state import service_of
+
+
+def etag(version: int | str) -> str:
+    """The tag of a version.
+
+    >>> etag(3)
+    '"3"'
+    """
+    return f'"{version}"'
+
+
+def set_etag(response: Response, version: int | str) -> None:
+    """Tell the version that is sent; a program that has it already and says so gets 304 and no body.
+
+    Browsers are still told to store nothing: what is shown here is not to be found on a disk later.
+    """
+    response.headers["ETag"] = etag(version)
+
+
+def require_match(request: Request, version: int | str) -> None:
+    """Refuse a change that does not say, or does not know, what it changes.
+
+    The check is repeated by ``WHERE version = …`` in the statement that changes the row.
+    """
+    given = request.headers.get("if-match")
+    if given is None:
+        raise PreconditionRequired(
+            "a change needs If-Match with the ETag of what was read",
+            hint="read it again and send the ETag of the answer as If-Match",
+        )
+    if not _matches(given, etag(version)):
+        raise changed_meanwhile()
+
+
+def changed_meanwhile() -> PreconditionFailed:
+    """The refusal for a change of something that has changed meanwhile."""
+    return PreconditionFailed("it has been changed meanwhile", hint="read it again and repeat the change")
+
+
+def _matches(given: str, tag: str) -> bool:
+    tags = [each.strip().removeprefix("W/") for each in given.split(",")]
+    return "*" in tags or tag in tags
+
+
+class NotModified:
+    """Answers 304 where the client holds the version that would be sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on; leave out a body that is known already."""
+        known = Headers(scope=scope).get("if-none-match") if scope["type"] == "http" else None
+        if known is None or scope["method"] not in {"GET", "HEAD"}:
+            await self.app(scope, receive, send)
+            return
+        unchanged = False
+
+        async def shortened(message: Message) -> None:
+            nonlocal unchanged
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                unchanged = message["status"] == 200 and "etag" in headers and _matches(known, headers["etag"])
+                if unchanged:
+                    message["status"] = 304
+                    del headers["content-length"]
+                    del headers["content-type"]
+            elif unchanged:
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self.app(scope, receive, shortened)
+
+
+# A request that was sent twice is carried out once: ``Idempotency-Key``.
+#
+# A client that got no answer sends the same request with the same key again, and gets the answer of the first one.
+# The key belongs to a person and to one request: with another body it is refused. Only answers that say that
+# something was done are kept, for a day; what was refused may be tried again.
+
+HEADER = "idempotency-key"
+KEPT_SECONDS = 24 * 3600.0
+ABANDONED_SECONDS = 300.0  # what takes longer is a job: a request this old was cut off with its server
+_KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
+_CLAIM = "idempotency"
+
+
+class StoredReply(Exception):  # noqa: N818  (not an error: the answer is known already)
+    """The answer to a request that has been carried out before."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: str) -> None:
+        super().__init__("carried out before")
+        self.response = Response(body.encode(), status, headers={**headers, "Idempotency-Replayed": "true"})
+
+
+async def begin(request: Request, user_id: str) -> None:
+    """Claim the key of a request, if it has one; raises :class:`StoredReply` where the answer is known."""
+    key = request.headers.get(HEADER)
+    if request.method != "POST" or key is None or _CLAIM in request.scope:
+        return
+    if not 1 <= len(key) <= 200 or not key.isprintable():
+        raise Unprocessable("an idempotency key has 1 to 200 printable characters", code="bad-idempotency-key")
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if kind != "application/json":
+        raise Unprocessable("idempotency keys are for requests in JSON", code="bad-idempotency-key")
+    told = f"{request.method} {request.url.path}?{request.url.query}\n".encode() + await request.body()
+    database = service_of(request).database
+    await run_in_threadpool(_claim, database, user_id, key, hashlib.sha256(told).hexdigest())
+    request.scope[_CLAIM] = (database, user_id, key)
+
+
+def _claim(database: Database, user_id: str, key: str, request_hash: str) -> None:
+    at = now()
+    mine = (replies.c.user_id == user_id) & (replies.c.key == key)
+    abandoned = replies.c.status.is_(None) & (replies.c.created_at < at - ABANDONED_SECONDS)
+    try:
+        with database.write() as connection:
+            connection.execute(delete(replies).where((replies.c.created_at < at - KEPT_SECONDS) | abandoned))
+            known = connection.execute(select(replies).where(mine)).one_or_none()
+            if known is None:
+                values = {"user_id": user_id, "key": key, "request_hash": request_hash, "created_at": at}
+                connection.execute(insert(replies).values(**values))
+    except IntegrityError:  # the same request, at the same moment, on PostgreSQL
+        raise _in_flight() from None
+    if known is None:
+        return
+    if known.request_hash != request_hash:
+        raise Unprocessable("this idempotency key belongs to another request", code="idempotency-key-reused")
+    if known.status is None:
+        raise _in_flight()
+    raise StoredReply(known.status, known.headers, known.body)
+
+
+def _in_flight() -> Conflict:
+    return Conflict("the same request is being carried out", code="in-flight", hint="ask again in a moment")
+
+
+def _settle(claim: tuple[Database, str, str], status: int, headers: dict[str, str], body: bytes) -> None:
+    """Keep the answer of what was done; forget the claim of what was not."""
+    database, user_id, key = claim
+    mine = (replies.c.user_id == user_id) & (replies.c.key == key) & replies.c.status.is_(None)
+    with database.write() as connection:
+        if 200 <= status < 300:
+            kept = {"status": status, "headers": headers, "body": body.decode()}
+            connection.execute(update(replies).where(mine).values(**kept))
+        else:
+            connection.execute(delete(replies).where(mine))
+
+
+async def replay(_request: Request, reply: Exception) -> Response:
+    """Exception handler: the answer that was given before."""
+    assert isinstance(reply, StoredReply)  # noqa: S101  (registered for nothing else)
+    return reply.response
+
+
+class KeepReplies:
+    """Keeps the answers to requests that carried a key, before they are sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on; hold an answer back until it is kept."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        start: Message = {}
+        body = bytearray()
+
+        async def keeping(message: Message) -> None:
+            nonlocal start
+            claim: Any = scope.get(_CLAIM)
+            if claim is None:
+                await send(message)
+            elif message["type"] == "http.response.start":
+                start = message
+            else:
+                body.extend(message.get("body", b""))
+                if not message.get("more_body", False):
+                    await run_in_threadpool(_settle, claim, start["status"], _headers_of(start), bytes(body))
+                    await send(start)
+                    await send({"type": "http.response.body", "body": bytes(body)})
+
+        try:
+            await self.app(scope, receive, keeping)
+        except BaseException:
+            if (claim := scope.get(_CLAIM)) is not None:
+                _settle(claim, 500, {}, b"")
+            raise
+
+
+def _headers_of(start: Message) -> dict[str, str]:
+    pairs = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"])
+    return {name: value for name, value in pairs if name in _KEPT_HEADERS}

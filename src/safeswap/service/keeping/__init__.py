@@ -1,0 +1,1 @@
+"""What the service keeps: database, files, secrets, logs, and how they end."""

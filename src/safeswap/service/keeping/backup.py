@@ -1,0 +1,144 @@
+"""A copy of a whole service from which it can be made again, taken while it runs.
+
+The database is copied first, at one moment; then the files. What a row tells of was there before the row was, so every
+file that the copied rows tell of is in the copy, and what has come since is cleared away when the copy is opened. The
+master key is not copied: a backup that holds it opens itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from safeswap.errors import InputError, OutputError
+from safeswap.files.atomic import atomic_directory
+from safeswap.service.keeping.auditlog import ANCHORS
+from safeswap.service.keeping.database import open_database
+from safeswap.service.keeping.migrate import check, newest
+from safeswap.service.settings import Settings
+
+_DATABASE = "safeswap.db"
+_PROJECTS = "projects"
+_NOTE = "backup.json"
+_FORMAT = "safeswap-backup-1"
+
+
+def back_up(settings: Settings, target: Path) -> dict[str, Any]:
+    """Copy database and projects to a new folder; what is in it. It appears complete or not at all.
+
+    A database on PostgreSQL is not copied: its own tools do that (``pg_dump``), before this is called.
+    """
+    if target.exists():
+        raise OutputError(
+            f"{target.name!r} is there already",
+            code="exists",
+            hint="name a new folder: a backup never overwrites another",
+            file=str(target),
+        )
+    with atomic_directory(target) as part:
+        # Anchors before the log: one that is newer than the log would say that its end was cut off.
+        if (anchors := settings.store / ANCHORS).is_file():
+            shutil.copyfile(anchors, part / ANCHORS)
+        if not settings.database_url:
+            _copy_database(settings, part / _DATABASE)
+        projects = settings.store / _PROJECTS
+        (part / _PROJECTS).mkdir(mode=0o700)
+        if projects.is_dir():
+            _copy_projects(projects, part / _PROJECTS)
+        note = {"format": _FORMAT, "revision": newest(), "database": not settings.database_url, "files": _sums(part)}
+        (part / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
+    return {"database": note["database"], "files": len(_sums(target)) - 1}
+
+
+def restore(settings: Settings, source: Path) -> int:
+    """Make the store anew from a backup that is whole; how many files. A store that is there is left alone.
+
+    A database on PostgreSQL is brought back by its own tools (``pg_restore``) first.
+    """
+    note = check_backup(source)
+    if settings.store.exists() and any(settings.store.iterdir()):
+        raise OutputError(
+            f"the store {settings.store.name!r} is not empty",
+            code="exists",
+            hint="move it away first: a store is never overwritten",
+            file=str(settings.store),
+        )
+    settings.store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in note["files"]:
+        to = settings.store / name
+        for folder in reversed(to.relative_to(settings.store).parents):
+            (settings.store / folder).mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(source / name, to)
+        to.chmod(0o600)
+    return len(note["files"])
+
+
+def check_backup(source: Path) -> dict[str, Any]:
+    """What a backup says of itself, if every file of it is there and as it was written."""
+    try:
+        note: dict[str, Any] = json.loads((source / _NOTE).read_text(encoding="utf-8"))
+        whole = note["format"] == _FORMAT and _sums(source, leave_out=_NOTE) == note["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        whole, note = False, {}
+    if not whole:
+        raise InputError(
+            f"{source.name!r} is not a whole backup",
+            code="bad-backup",
+            hint="take another copy: a file is missing, was changed or was added",
+            file=str(source),
+        )
+    return note
+
+
+def _copy_database(settings: Settings, target: Path) -> None:
+    database = open_database(settings.database)
+    try:
+        check(database)
+        # Outside of any transaction; the copy is of one moment, whatever is written meanwhile.
+        with database.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None  # noqa: S101  (a connection that is open has one)
+            raw.execute("VACUUM INTO ?", (str(target),))
+        copied = open_database(f"sqlite:///{target}")
+        with copied.read() as connection:
+            fine = connection.execute(text("PRAGMA integrity_check")).scalar_one() == "ok"
+        copied.close()
+    finally:
+        database.close()
+    if not fine:
+        raise OutputError("the copy of the database is damaged", code="write-failed", hint="check the disk")
+    target.chmod(0o600)
+
+
+def _copy_projects(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=_passing)
+    except shutil.Error as error:
+        # What somebody deletes while it is copied is no loss.
+        if any(Path(each[0]).exists() for each in error.args[0]):
+            raise OutputError(
+                "not every file of the store could be copied",
+                code="write-failed",
+                hint="run it as the user to whom the store belongs, and see that there is room",
+            ) from None
+
+
+def _passing(_folder: str, names: list[str]) -> list[str]:
+    """What is on its way out, or half written: not worth a copy."""
+    return [name for name in names if name.startswith(".")]
+
+
+def _sums(folder: Path, leave_out: str = "") -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    return {name: _sum(path) for name, path in names.items() if name != leave_out}
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,0 @@
-"""The steps. A step that has been released is never changed: what comes later is another step.
-
-``python -m safeswap.service.migrate`` prints what the next one has to do.
-"""

@@ -1,0 +1,192 @@
+"""Who may do what: four roles, and a permission that every route has to declare.
+
+::
+
+    permission   viewer  analyst  officer  admin   scope of a token
+    public       everybody, also without log-in
+    self           ·        ·        ·       ·      read; nothing is changed with a token
+    read           ·        ·        ·              read
+    work                    ·        ·              write
+    decide                           ·              release
+    export                 (·)       ·              none       analysts: where the setting `analysts_export` says so
+    administer                               ·      none
+    people         ·        ·        ·       ·      read       of a project: its members, and administrators
+    invite                  ·        ·       ·      none       of a project: who made it, its officers, administrators
+
+Routes of a project are for its members. To everybody else a project does not exist, except that administrators see who
+its members are. Administrators see no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Row, select
+
+from safeswap.service.http import etags
+from safeswap.service.http.problems import Forbidden, NotFound, NotLoggedIn
+from safeswap.service.keeping.tables import members, projects
+from safeswap.service.people.callers import Caller, identify
+from safeswap.service.settings import Settings
+from safeswap.service.state import service_of
+
+
+class Role(StrEnum):
+    """What a person is there for."""
+
+    VIEWER = "viewer"
+    ANALYST = "analyst"
+    OFFICER = "officer"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True)
+class Permission:
+    """Which roles have it, and which scope a token needs; no scope: not with a token."""
+
+    roles: frozenset[str]
+    scope: str | None
+
+
+_EVERYBODY = frozenset(Role)
+_DATA = frozenset({Role.VIEWER, Role.ANALYST, Role.OFFICER})
+
+PERMISSIONS = {
+    "self": Permission(_EVERYBODY, "read"),
+    "read": Permission(_DATA, "read"),
+    "work": Permission(frozenset({Role.ANALYST, Role.OFFICER}), "write"),
+    "decide": Permission(frozenset({Role.OFFICER}), "release"),
+    "export": Permission(frozenset({Role.OFFICER}), None),
+    "administer": Permission(frozenset({Role.ADMIN}), None),
+    "people": Permission(_EVERYBODY, "read"),
+    "invite": Permission(frozenset({Role.ANALYST, Role.OFFICER, Role.ADMIN}), None),
+}
+
+Dependency = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class ProjectAccess:
+    """A project and the person who may do what she asks with it."""
+
+    row: Row[Any]
+    user: Caller
+
+    @property
+    def id(self) -> str:
+        """Of the project."""
+        return str(self.row.id)
+
+
+def allow(permission: str, *, once: bool = True) -> Dependency:
+    """Dependency of a route: who may use it. Gives the :class:`Caller`, or None where the route is public.
+
+    A ``POST`` with an ``Idempotency-Key`` is carried out once; ``once=False`` where the answer holds a secret that must
+    not be kept. What only reads may be repeated as it is: its answers are not kept, they tell about the data.
+    """
+    once = once and permission != "read"
+    if permission == "public":
+        return _marked(_nobody, permission)
+
+    async def allowed(request: Request) -> Caller:
+        caller = await run_in_threadpool(_authorised, request, permission)
+        if once:
+            await etags.begin(request, caller.id)
+        return caller
+
+    return _marked(allowed, permission)
+
+
+def project(permission: str, *, once: bool = True) -> Dependency:
+    """Dependency of a route below ``/projects/{project_id}``. Gives the :class:`ProjectAccess`."""
+    once = once and permission != "read"
+
+    async def allowed(
+        request: Request, project_id: Annotated[str, Path(description="The project.", examples=["5f0c…"])]
+    ) -> ProjectAccess:
+        access = await run_in_threadpool(_project_access, request, project_id, permission)
+        if once:
+            await etags.begin(request, access.user.id)
+        return access
+
+    return _marked(allowed, permission)
+
+
+def permissions_of(role: str, settings: Settings) -> list[str]:
+    """What a role allows here."""
+    more = {"export"} if role == Role.ANALYST and settings.analysts_export else set()
+    return [name for name, permission in PERMISSIONS.items() if role in permission.roles or name in more]
+
+
+def check_permission(caller: Caller, permission: str, settings: Settings, *, unsafe: bool = False) -> None:
+    """Refuse what the role, or the scopes of the token, do not allow."""
+    wanted = PERMISSIONS[permission]
+    if permission not in permissions_of(caller.role, settings):
+        raise Forbidden(f"the role {caller.role} does not allow this", code="role", role=caller.role)
+    if caller.scopes is None:
+        return
+    if wanted.scope is None or (permission == "self" and unsafe):
+        raise Forbidden("this cannot be done with a token", code="not-by-token", hint="log in")
+    if wanted.scope not in caller.scopes:
+        raise Forbidden(f"the token has no scope {wanted.scope}", code="scope", needed=wanted.scope)
+
+
+def project_access(request: Request, caller: Caller, project_id: str, permission: str) -> ProjectAccess:
+    """The project, if this person may do that with it; for routes that find the project by something else."""
+    settings = service_of(request).settings
+    check_permission(caller, permission, settings, unsafe=request.method not in {"GET", "HEAD"})
+    is_member = select(members.c.user_id).where(members.c.project_id == projects.c.id, members.c.user_id == caller.id)
+    statement = select(projects, is_member.exists().label("is_member")).where(
+        projects.c.id == project_id, projects.c.state != "deleted"
+    )
+    with service_of(request).database.read() as connection:
+        row = connection.execute(statement).one_or_none()
+    if row is None or not (row.is_member or caller.role == Role.ADMIN):
+        raise NotFound("there is no such project", hint="see GET /projects")
+    if permission == "invite" and not _may_invite(row, caller):
+        raise Forbidden("only who made the project, its officers and administrators change its members", code="role")
+    return ProjectAccess(row=row, user=caller)
+
+
+def _may_invite(row: Row[Any], caller: Caller) -> bool:
+    return caller.role in {Role.ADMIN, Role.OFFICER} or row.created_by == caller.id
+
+
+def _authorised(request: Request, permission: str) -> Caller:
+    caller = identify(request)
+    if caller is None:
+        raise NotLoggedIn(hint="POST /session, or send a token")
+    settings = service_of(request).settings
+    check_permission(caller, permission, settings, unsafe=request.method not in {"GET", "HEAD"})
+    return caller
+
+
+def _project_access(request: Request, project_id: str, permission: str) -> ProjectAccess:
+    return project_access(request, _authorised(request, permission), project_id, permission)
+
+
+async def _nobody() -> None:
+    return None
+
+
+def _marked(dependency: Dependency, permission: str) -> Dependency:
+    """A copy of the function that says what it asks for: the contract and its tests are made from that."""
+
+    dependency.permission = permission  # type: ignore[attr-defined]
+    return dependency
+
+
+def permission_of(route: Any) -> str | None:
+    """What a route asks for, or None where nobody has said."""
+    stated = [getattr(each.call, "permission", None) for each in _all(route.dependant)]
+    found = [each for each in stated if each is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _all(dependant: Any) -> list[Any]:
+    return [each for child in dependant.dependencies for each in (child, *_all(child))]

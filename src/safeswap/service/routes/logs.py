@@ -1,0 +1,159 @@
+"""The audit log: read, and compared with its own hashes."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import PlainTextResponse
+from pydantic import ConfigDict, Field
+from sqlalchemy import Row, select
+
+from safeswap.service.http.paging import Page, Paged, page_of
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping import auditlog as log_check
+from safeswap.service.keeping.auditlog import Anchor
+from safeswap.service.keeping.tables import audit_log
+from safeswap.service.people.callers import Caller
+from safeswap.service.people.roles import ProjectAccess, allow, project
+from safeswap.service.schemas.people import EntryAnswer, VerdictAnswer
+from safeswap.service.schemas.projects import Wire, example, moment
+from safeswap.service.state import Service, service_of
+
+# The session log of a project: what was done when and by whom, to be read, added to and saved.
+
+session_log_router = APIRouter(tags=["session log"])
+
+NOTE = "note"
+
+
+class LogEntry(Wire):
+    """One line of the log."""
+
+    number: int
+    at: datetime | None
+    actor: str
+    action: str
+    subject: str
+    note: str = ""
+
+
+class Note(Wire):
+    """A line that a person adds."""
+
+    model_config = ConfigDict(json_schema_extra=example(text="Rates above 5 % distort tenure too much."))
+
+    text: str = Field(min_length=1, max_length=2000, description="No values of records: the log is kept.")
+
+
+@session_log_router.get("/projects/{project_id}/log")
+def read_log(
+    request: Request, access: Annotated[ProjectAccess, Depends(project("read"))], paging: Paged
+) -> Page[LogEntry]:
+    """What was done with a project, newest first."""
+    statement = select(audit_log).where(audit_log.c.project_id == access.id)
+    with service_of(request).database.read() as connection:
+        return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_entry)
+
+
+@session_log_router.get("/projects/{project_id}/log.txt", response_class=PlainTextResponse)
+def save_log(request: Request, access: Annotated[ProjectAccess, Depends(project("read"))]) -> PlainTextResponse:
+    """The whole log as text, oldest first, to be saved."""
+    text = log_text(service_of(request), access.id)
+    return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="session.log"'})
+
+
+@session_log_router.post("/projects/{project_id}/log", status_code=201)
+def add_note(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))], body: Note) -> LogEntry:
+    """Add a line to the log. It cannot be changed or removed."""
+    with service_of(request).database.write() as connection:
+        number = auditlog.record(
+            connection, actor=access.user.name, action=NOTE, project_id=access.id, detail={"text": body.text}
+        )
+        return _entry(connection.execute(select(audit_log).where(audit_log.c.number == number)).one())
+
+
+def log_text(service: Service, project_id: str) -> str:
+    """The whole log of a project, a line for each entry."""
+    statement = select(audit_log).where(audit_log.c.project_id == project_id).order_by(audit_log.c.number)
+    with service.database.read() as connection:
+        return "".join(_line(_entry(row)) for row in connection.execute(statement))
+
+
+def _entry(row: Row[Any]) -> LogEntry:
+    note = json.loads(row.detail).get("text", "") if row.action == NOTE else ""
+    return LogEntry(
+        number=row.number, at=moment(row.at), actor=row.actor, action=row.action, subject=row.subject, note=note
+    )
+
+
+def _line(entry: LogEntry) -> str:
+    at = "" if entry.at is None else entry.at.isoformat(timespec="seconds")
+    # A note is a text of its own: one line of the log stays one line.
+    told = " ".join((entry.note or entry.subject).split())
+    return f"{at}  {entry.actor}  {entry.action}  {told}\n"
+
+
+router = APIRouter(tags=["audit log"])
+
+Admin = Annotated[Caller, Depends(allow("administer"))]
+Officer = Annotated[ProjectAccess, Depends(project("decide"))]
+
+
+@router.get("/audit-log")
+def list_entries(request: Request, _: Admin, paging: Paged) -> Page[EntryAnswer]:
+    """Everything that was done, newest first. What people noted about their data is left out: it is theirs."""
+    with service_of(request).database.read() as connection:
+        return page_of(connection, select(audit_log), order=(audit_log.c.number,), paging=paging, make=_without_notes)
+
+
+@router.get("/audit-log/verification")
+def verify_log(
+    request: Request,
+    _: Admin,
+    number: Annotated[int, Query(ge=0, le=2**31 - 1, description="Of an anchor that was kept elsewhere.")] = 0,
+    anchor_hash: Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{64})?$")] = "",
+) -> VerdictAnswer:
+    """Whether the log is what was written, and reaches as far as an anchor that was kept elsewhere says."""
+    service = service_of(request)
+    anchors = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
+    if number and anchor_hash:
+        anchors.append(Anchor(number=number, hash=anchor_hash))
+    found = log_check.check(service.database, anchors=anchors)
+    return VerdictAnswer(
+        entries=found.entries,
+        ok=found.ok,
+        number=found.end.number,
+        hash=found.end.hash,
+        first_broken=found.first_broken,
+        problem=found.problem,
+    )
+
+
+@router.get("/projects/{project_id}/audit-log")
+def list_project_entries(request: Request, access: Officer, paging: Paged) -> Page[EntryAnswer]:
+    """What was done in a project, newest first."""
+    statement = select(audit_log).where(audit_log.c.project_id == access.id)
+    with service_of(request).database.read() as connection:
+        return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_shown)
+
+
+def _without_notes(row: Row[Any]) -> EntryAnswer:
+    entry = _shown(row)
+    return entry.model_copy(update={"detail": {}}) if entry.action == NOTE else entry
+
+
+def _shown(row: Row[Any]) -> EntryAnswer:
+    return EntryAnswer(
+        number=row.number,
+        at=moment(row.at),
+        actor=row.actor,
+        action=row.action,
+        project_id=row.project_id,
+        subject=row.subject,
+        detail=json.loads(row.detail),
+        previous=row.previous,
+        hash=row.hash,
+    )

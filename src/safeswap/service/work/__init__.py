@@ -1,0 +1,1 @@
+"""Jobs: the queue, the workers, and the processes that do the work."""

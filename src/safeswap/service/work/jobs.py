@@ -1,0 +1,368 @@
+"""What is to be done: a queue of jobs in the database that survives whatever happens to those who do them.
+
+A worker claims a job for the length of a lease and renews it while it works. If it falls silent, the job is given to
+another. Each claim raises the job's fence, and every word about a job is heard only from the worker and with the fence
+of its last claim: one that was given up for dead and comes back is turned away. A job is claimed by a single statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from fastapi import Request, Response
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Subquery,
+    and_,
+    case,
+    false,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from safeswap.errors import InternalError, SafeswapError
+from safeswap.service.http.problems import Conflict, NotFound
+from safeswap.service.keeping import auditlog
+from safeswap.service.keeping.database import Database, new_id, now
+from safeswap.service.keeping.tables import jobs, projects
+from safeswap.service.people.roles import ProjectAccess
+from safeswap.service.schemas.projects import Job, job_of
+from safeswap.service.settings import Settings
+from safeswap.service.state import service_of
+
+JobRow: TypeAlias = RowMapping
+"""A row of the table of jobs, by column name."""
+
+Also: TypeAlias = "Callable[[Connection], Mapping[str, Any] | None]"
+"""What else is to happen in the same transaction, or not at all; what it gives is kept as the job's result."""
+
+Ended: TypeAlias = Callable[[Connection, JobRow], None]
+"""What happens, in the same transaction, when a job has failed or was cancelled for good."""
+
+_PAUSE = 2.0  # seconds before a job that broke is tried again, times the number of attempts so far
+_LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """The right to do a job, until the lease runs out."""
+
+    id: str
+    kind: str
+    project_id: str | None
+    payload: Mapping[str, Any]
+    fence: int
+    attempts: int
+    worker: str
+
+
+class Queue:
+    """The jobs of one service.
+
+    >>> from safeswap.service.keeping.database import open_database
+    >>> from safeswap.service.keeping.migrate import upgrade
+    >>> database = open_database("sqlite://")
+    >>> _ = upgrade(database)
+    >>> queue = Queue(database, Settings(store="/srv/s", master_key_file="/etc/k"))
+    >>> job = queue.enqueue("study", {}, project_id=None, created_by=None)
+    >>> claim = queue.claim("worker 1")
+    >>> claim.id == job, queue.claim("worker 2") is None
+    (True, True)
+    >>> queue.succeed(claim, {"kind": "study", "id": "1"}), queue.get(job)["state"]
+    (True, 'succeeded')
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = now,
+        ended: Ended | None = None,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._lease = settings.lease_seconds
+        self._most_running = settings.running_jobs_each
+        self._clock = clock
+        self._ended = ended or self._task_failed
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        project_id: str | None,
+        created_by: str | None,
+        priority: int = 0,
+        delay: float = 0.0,
+        connection: Connection | None = None,
+    ) -> str:
+        """Put a job at the end of the queue; its id. With ``connection`` in a transaction of the caller's."""
+        at = self._clock()
+        row = {
+            "id": new_id(),
+            "kind": kind,
+            "payload": dict(payload),
+            "project_id": project_id,
+            "created_by": created_by,
+            "state": "queued",
+            "priority": priority,
+            "created_at": at,
+            "available_at": at + delay,
+        }
+        if connection is not None:
+            connection.execute(insert(jobs).values(row))
+        else:
+            with self._database.write() as own:
+                own.execute(insert(jobs).values(row))
+        return str(row["id"])
+
+    def claim(self, worker: str, kinds: Collection[str] | None = None) -> Claim | None:
+        """Take the next job that waits, if any, in one statement: no two workers ever get the same one.
+
+        People take turns: whoever has the fewest jobs running comes first, then whoever has waited longest since a job
+        of hers was begun. Nobody has more running than ``running_jobs`` allows.
+        """
+        at = self._clock()
+        waiting = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.available_at <= at)
+        if kinds is not None:
+            waiting = waiting.where(jobs.c.kind.in_(list(kinds)))
+        people = _people_waiting()
+        waiting = waiting.join(people, jobs.c.created_by.is_not_distinct_from(people.c.person))
+        waiting = waiting.where(or_(people.c.person.is_(None), people.c.running < self._most_running))
+        order = (jobs.c.priority.desc(), people.c.running, people.c.last, jobs.c.available_at, jobs.c.id)
+        # PostgreSQL passes over rows that another claim holds; SQLite has taken its only lock already.
+        first = waiting.order_by(*order).limit(1).with_for_update(of=jobs, skip_locked=True)
+        statement = (
+            update(jobs)
+            .where(jobs.c.id == first.scalar_subquery(), jobs.c.state == "queued")
+            .values(
+                state="running",
+                worker=worker,
+                lease_until=at + self._lease,
+                fence=jobs.c.fence + 1,
+                attempts=jobs.c.attempts + 1,
+                started_at=at,
+                progress=0.0,
+                message="",
+            )
+            .returning(jobs)
+        )
+        with self._database.write() as connection:
+            row = connection.execute(statement).mappings().one_or_none()
+        return None if row is None else _claim(row)
+
+    def heartbeat(self, claim: Claim, progress: float | None = None, message: str | None = None) -> bool:
+        """Renew the lease and tell how far the job is; False: the job is lost or cancelled, stop."""
+        told: dict[str, Any] = {"lease_until": self._clock() + self._lease}
+        if progress is not None:
+            told["progress"] = min(1.0, max(0.0, progress))
+        if message is not None:
+            told["message"] = message[:_LONGEST_MESSAGE]
+        with self._database.write() as connection:
+            return connection.execute(update(jobs).where(_held(claim), _wanted()).values(told)).rowcount == 1
+
+    def succeed(self, claim: Claim, result: Mapping[str, Any] | None, also: Also | None = None) -> bool:
+        """Finish a job, together with ``also``; False if the job is no longer this worker's, or was cancelled.
+
+        It may be said twice: a worker that did not hear the answer asks again.
+        """
+        end = {"state": "succeeded", "progress": 1.0, "finished_at": self._clock(), "lease_until": null()}
+        end["result"] = null() if result is None else dict(result)
+        with self._database.write() as connection:
+            done = connection.execute(update(jobs).where(_held(claim), _wanted()).values(end))
+            if done.rowcount == 1:
+                kept = None if also is None else also(connection)
+                if kept is not None:
+                    connection.execute(update(jobs).where(_of(claim)).values(result=dict(kept)))
+                return True
+            again = select(jobs.c.id).where(_of(claim), jobs.c.state == "succeeded")
+            return connection.execute(again).one_or_none() is not None
+
+    def fail(self, claim: Claim, error: SafeswapError, *, retry: bool = False) -> bool:
+        """Say that a job cannot be done; with ``retry`` it waits for another attempt if it has one left.
+
+        A job that was cancelled meanwhile ends as cancelled.
+        """
+        end = _end(error, self._clock(), again=_has_attempts() if retry else false())
+        with self._database.write() as connection:
+            return bool(self._stop(connection, _held(claim), end))
+
+    def give_back(self, claim: Claim) -> bool:
+        """Put back a job that was begun in good health by a worker that has to stop; no attempt is lost."""
+        again = {"state": "queued", "attempts": jobs.c.attempts - 1, "lease_until": null(), "progress": 0.0}
+        with self._database.write() as connection:
+            return connection.execute(update(jobs).where(_held(claim), _wanted()).values(again)).rowcount == 1
+
+    def cancel(self, job_id: str) -> bool:
+        """Stop a job: at once if it waits, at the next heartbeat if it runs. False if it had ended already."""
+        this, end = jobs.c.id == job_id, {"state": "cancelled", "finished_at": self._clock(), "cancel_requested": True}
+        with self._database.write() as connection:
+            if self._stop(connection, and_(this, jobs.c.state == "queued"), end):
+                return True
+            running = update(jobs).where(this, jobs.c.state == "running").values(cancel_requested=True)
+            return connection.execute(running).rowcount == 1
+
+    def expire(self) -> int:
+        """Take jobs from workers that fell silent: to be tried again, or failed for good; how many."""
+        lost = InternalError(
+            "the worker that did this job stopped, and so did those that tried again",
+            code="worker-lost",
+            hint="the job may need more memory than there is; ask the administrator",
+        )
+        at = self._clock()
+        late = and_(jobs.c.state == "running", jobs.c.lease_until < at)
+        with self._database.write() as connection:
+            return len(self._stop(connection, late, _end(lost, at, again=_has_attempts())))
+
+    def _stop(self, connection: Connection, which: ColumnElement[bool], end: Mapping[str, Any]) -> list[JobRow]:
+        rows = connection.execute(update(jobs).where(which).values(end).returning(jobs)).mappings().all()
+        for row in rows:
+            if row["state"] != "queued":
+                self._ended(connection, row)
+        return [*rows]
+
+    def _task_failed(self, connection: Connection, job: JobRow) -> None:
+        from safeswap.service.tasks.hooks import failed
+
+        failed(connection, job, self._settings)
+
+    def get(self, job_id: str) -> JobRow | None:
+        """One job."""
+        with self._database.read() as connection:
+            return connection.execute(select(jobs).where(jobs.c.id == job_id)).mappings().one_or_none()
+
+    def list(
+        self,
+        *,
+        project_id: str | None = None,
+        states: Collection[str] | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        before: tuple[float, str] | None = None,
+    ) -> list[JobRow]:
+        """The newest jobs first; ``before`` is the time and the id of the last one seen."""
+        wanted = {jobs.c.project_id: project_id, jobs.c.kind: kind}
+        query = select(jobs).where(*(column == value for column, value in wanted.items() if value is not None))
+        if states:
+            query = query.where(jobs.c.state.in_(states))
+        if before is not None:
+            at, last = before
+            query = query.where(or_(jobs.c.created_at < at, and_(jobs.c.created_at == at, jobs.c.id < last)))
+        with self._database.read() as connection:
+            found = connection.execute(query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit))
+            return [*found.mappings()]
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many jobs there are of each kind in each state."""
+        query = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
+        with self._database.read() as connection:
+            return {(kind, state): number for kind, state, number in connection.execute(query)}
+
+
+def _people_waiting() -> Subquery:
+    """Whoever has a job waiting: how many of hers are running, and when the last one was begun."""
+    waiting = select(jobs.c.created_by.label("person")).where(jobs.c.state == "queued").distinct().subquery()
+    own = jobs.alias()
+    mine = own.c.created_by.is_not_distinct_from(waiting.c.person)
+    running = select(func.count()).where(mine, own.c.state == "running").scalar_subquery()
+    last = select(func.max(own.c.started_at)).where(mine).scalar_subquery()
+    return select(waiting.c.person, running.label("running"), func.coalesce(last, 0.0).label("last")).subquery()
+
+
+def _claim(row: RowMapping) -> Claim:
+    names = ("id", "kind", "project_id", "payload", "fence", "attempts", "worker")
+    return Claim(**{name: row[name] for name in names})
+
+
+def _of(claim: Claim) -> ColumnElement[bool]:
+    return and_(jobs.c.id == claim.id, jobs.c.fence == claim.fence, jobs.c.worker == claim.worker)
+
+
+def _held(claim: Claim) -> ColumnElement[bool]:
+    return and_(_of(claim), jobs.c.state == "running")
+
+
+def _wanted() -> ColumnElement[bool]:
+    return jobs.c.cancel_requested.is_(False)
+
+
+def _has_attempts() -> ColumnElement[bool]:
+    return jobs.c.attempts < jobs.c.most_attempts
+
+
+def _end(error: SafeswapError, at: float, *, again: ColumnElement[bool]) -> dict[str, Any]:
+    """What becomes of a job that stopped: cancelled if that was asked for, else tried again or failed."""
+    cancelled = jobs.c.cancel_requested.is_(True)
+    retried = and_(again, ~cancelled)
+    return {
+        "state": case((cancelled, "cancelled"), (retried, "queued"), else_="failed"),
+        "error": case((or_(cancelled, retried), null()), else_=literal(error.as_dict(), jobs.c.error.type)),
+        "finished_at": case((retried, null()), else_=at),
+        "available_at": at + _PAUSE * jobs.c.attempts,
+        "lease_until": null(),
+    }
+
+
+# Asking for a job: one transaction that writes the job, the audit log and the session log's line.
+
+
+def ask(
+    request: Request,
+    response: Response,
+    access: ProjectAccess,
+    kind: str,
+    payload: dict[str, Any],
+    *,
+    data: bool = True,
+) -> Job:
+    """Enqueue a job of this project and answer 202 with its address. ``data``: the job needs the project's data."""
+    if data:
+        require_data(access)
+        payload = {**payload, "data_version": access.row.data_version}
+    service = service_of(request)
+    with service.database.write() as connection:
+        job_id = service.queue.enqueue(
+            kind, payload, project_id=access.id, created_by=access.user.id, connection=connection
+        )
+        auditlog.record(connection, actor=access.user.name, action=f"job.{kind}", project_id=access.id, subject=job_id)
+        touch(connection, access.id)
+    row = service.queue.get(job_id)
+    assert row is not None  # noqa: S101  (it was written a line above)
+    response.status_code = 202
+    response.headers["Location"] = str(request.url_for("get_job", job_id=job_id).path)
+    return job_of(row)
+
+
+def touch(connection: Connection, project_id: str) -> None:
+    """Note that a project is in use: retention counts from here. Refused if it was deleted while somebody asked."""
+    there = update(projects).where(projects.c.id == project_id, projects.c.state != "deleted")
+    if connection.execute(there.values(used_at=now())).rowcount != 1:
+        raise NotFound("there is no such project", hint="see GET /projects")
+
+
+def require_data(access: ProjectAccess) -> None:
+    """Refuse what needs data while the project has none."""
+    if access.row.data_version == 0:
+        raise Conflict(
+            "the project has no data yet" if access.row.state != "reading" else "the data are still being read",
+            code="no-data",
+            hint="PUT /projects/{project_id}/data, and wait for its job",
+        )
+
+
+def recipe_of(access: ProjectAccess) -> list[dict[str, Any]] | None:
+    """The steps of the project's recipe that are in force, as they are kept with every job."""
+    recipe = access.row.recipe or {}
+    steps: list[dict[str, Any]] = list(recipe.get("steps", []))
+    return steps[: len(steps) - int(recipe.get("undone", 0))] or None

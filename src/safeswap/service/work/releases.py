@@ -1,0 +1,234 @@
+"""Four eyes: one person asks for a release, another lets exactly that bundle leave, and a ledger remembers.
+
+::
+
+    preparing ──job──▶ requested ──approve(manifest hash)──▶ approved, and a place in the ledger
+        └──▶ failed         └──reject(reason)──▶ rejected
+
+A bundle is prepared before anybody decides: what is approved is the SHA-256 of its manifest, which holds the SHA-256 of
+every file. The ledger (:mod:`safeswap.service.keeping.ledger`) knows what has left by its content. A file of which it
+knows half of the records or more leaves again only if an officer says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from safeswap.files.manifest import MANIFEST, check_files, read_manifest, sum_file
+from safeswap.service.http.problems import Conflict, Forbidden, NotFound
+from safeswap.service.keeping import auditlog, ledger
+from safeswap.service.keeping.database import new_id, now
+from safeswap.service.keeping.tables import releases, results
+from safeswap.service.people.callers import Caller
+from safeswap.service.people.roles import ProjectAccess, Role
+from safeswap.service.state import Service
+from safeswap.service.tasks.release import BUNDLE, ENTRY
+from safeswap.service.work.jobs import touch
+
+_ATTEMPTS = 5
+
+
+def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms: dict[str, Any]) -> str:
+    """Ask for a release: a job prepares the bundle; the release's id."""
+    _refuse_old_data(access, masking)
+    release_id = new_id()
+    with service.database.write() as connection:
+        touch(connection, access.id)
+        payload = {
+            "release_id": release_id,
+            "spec": masking.spec["spec"],
+            "recipe": masking.spec.get("recipe"),
+            "replicate": masking.spec.get("replicate", 0),
+            "data_version": masking.data_version,
+            "tolerance": access.row.tolerance,
+            "terms": terms,
+            "comparable": ledger.comparable(connection, access.id),
+        }
+        job_id = service.queue.enqueue(
+            "release", payload, project_id=access.id, created_by=access.user.id, connection=connection
+        )
+        row = {"id": release_id, "project_id": access.id, "masking_id": masking.id, "job_id": job_id, "terms": terms}
+        row |= {"state": "preparing", "requested_by": access.user.id, "requested_at": now()}
+        connection.execute(insert(releases).values(**row))
+        auditlog.record(connection, access.user.name, "release.request", access.id, release_id, {"masking": masking.id})
+    return release_id
+
+
+def _refuse_old_data(access: ProjectAccess, masking: Row[Any]) -> None:
+    if masking.data_version != access.row.data_version:
+        raise Conflict(
+            "the data have been replaced since this masking was made", code="old-data", hint="mask the new data"
+        )
+
+
+def find(connection: Connection, access: ProjectAccess, release_id: str) -> Row[Any]:
+    """A release of this project."""
+    statement = select(releases).where(releases.c.id == release_id, releases.c.project_id == access.id)
+    row = connection.execute(statement).one_or_none()
+    if row is None:
+        raise NotFound("there is no such release", hint="see GET /projects/{project_id}/releases")
+    return row
+
+
+def approve(
+    service: Service, access: ProjectAccess, release_id: str, *, manifest_hash: str, override_reason: str = ""
+) -> None:
+    """Let exactly this bundle leave; its place in the ledger and the entry in the audit log are made with it."""
+    with service.database.read() as connection:
+        row = find(connection, access, release_id)
+    _refuse_undecidable(row)
+    _refuse_own(service, access.user, row)
+    if manifest_hash != row.manifest_hash:
+        raise Conflict(
+            "this is not the manifest that was prepared", code="other-manifest", hint="look at the release again"
+        )
+    check_bundle(bundle_folder(service, row), manifest_hash)
+    content = _read_entry(service, row)
+    for _ in range(_ATTEMPTS):
+        try:
+            _approve_now(service, access, row, content, override_reason)
+        except IntegrityError:  # another release took the place at the same moment: compare with it, then try again
+            continue
+        return
+    raise Conflict("other releases are being approved at this moment", code="ledger-busy", hint="try again")
+
+
+def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content: bytes, override_reason: str) -> None:
+    with service.database.read() as connection:
+        last = _refuse_released_since(service, connection, row, content)
+        mine = ledger.memberships(connection, access.user.id)
+    _refuse_second(access.user, mine, row, override_reason)
+    reason = override_reason if ledger.alarms(row) else ""
+    with service.database.write() as connection:
+        alone = service.settings.single_user
+        _decide(connection, access.user, row, state="approved", reason=override_reason, single_user=alone)
+        ledger.enter(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
+        detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": override_reason}
+        if alone:
+            detail["single_user"] = True
+        auditlog.record(connection, access.user.name, "release.approve", access.id, row.id, detail)
+
+
+def _read_entry(service: Service, row: Row[Any]) -> bytes:
+    """The sealed entry that was prepared with the bundle."""
+    path = bundle_folder(service, row).parent / ENTRY
+    if not path.is_file():
+        raise Conflict(
+            "this bundle was prepared before the ledger of content", code="not-prepared", hint="request it again"
+        )
+    return path.read_bytes()
+
+
+def _refuse_released_since(service: Service, connection: Connection, row: Row[Any], content: bytes) -> int:
+    """Compare with what was approved since the bundle was prepared; the number of the newest entry."""
+    entry = ledger.open_entry(service.vault, row.id, content)
+    last = int(row.checks.get("compared", 0))
+    file, alarm_share = (row.project_id, int(row.checks["data_version"])), service.settings.ledger_alarm
+    for earlier in ledger.entries_after(connection, service.vault, last):
+        last = earlier.number
+        alike = ledger.find_alike(entry, earlier, file=file, alarm_share=alarm_share)
+        if alike is not None and alike.alarm:
+            raise Conflict(
+                "these records have been released since this bundle was prepared",
+                code="differencing-unknown",
+                hint="request the release again: what comparing the two would tell has to be known first",
+            )
+    return last
+
+
+def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], override_reason: str) -> None:
+    if not ledger.alarms(row) or override_reason.strip():
+        return
+    seen = [each["sentence"] for each in ledger.visible(caller, mine, row) if each["alarm"]]
+    raise Conflict(
+        " ".join([ledger.sentence(caller, mine, row), *seen]),
+        code="second-release",
+        hint="reject it, or approve it with override_reason",
+        differencing=seen,
+    )
+
+
+def reject(service: Service, access: ProjectAccess, release_id: str, *, reason: str) -> None:
+    """Do not let it leave."""
+    with service.database.write() as connection:
+        row = find(connection, access, release_id)
+        _refuse_undecidable(row)
+        _decide(connection, access.user, row, state="rejected", reason=reason)
+        auditlog.record(connection, access.user.name, "release.reject", access.id, release_id, {"reason": reason})
+
+
+def _refuse_undecidable(row: Row[Any]) -> None:
+    if row.state != "requested":
+        told = {
+            "preparing": "the bundle is still being prepared",
+            "failed": "the bundle could not be prepared",
+            "approved": "the release has been approved already",
+            "rejected": "the release has been rejected",
+        }
+        raise Conflict(told[row.state], code="not-requested", state=row.state)
+
+
+def _refuse_own(service: Service, caller: Caller, row: Row[Any]) -> None:
+    if row.requested_by == caller.id and not service.settings.single_user:
+        raise Forbidden(
+            "who asked for a release cannot approve it", code="four-eyes", hint="another officer has to look at it"
+        )
+
+
+def _decide(
+    connection: Connection, caller: Caller, row: Row[Any], *, state: str, reason: str, single_user: bool = False
+) -> None:
+    undecided = (releases.c.id == row.id) & (releases.c.state == "requested") & (releases.c.version == row.version)
+    values = {
+        "state": state,
+        "decided_by": caller.id,
+        "decided_at": now(),
+        "reason": reason,
+        "single_user": single_user,
+    }
+    if connection.execute(update(releases).where(undecided).values(**values, version=row.version + 1)).rowcount != 1:
+        raise Conflict("somebody else has decided at the same moment", code="not-requested")
+
+
+def bundle_folder(service: Service, row: Row[Any]) -> Path:
+    """Where the bundle of a release lies."""
+    folder = (row.checks or {}).get("folder", "")
+    if not folder:
+        raise Conflict("the bundle is not there", code="not-prepared", state=row.state)
+    return service.store.release(row.project_id, row.id) / str(folder) / BUNDLE
+
+
+def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
+    """The bundle is, byte for byte, the one that the hash of its manifest stands for; the sums of its files."""
+    manifest = read_manifest(folder)
+    if sum_file(folder / MANIFEST)[1] != manifest_hash:
+        raise Conflict("the bundle has been changed since it was prepared", code="bundle-changed")
+    check_files(folder, manifest)
+    return {MANIFEST: manifest_hash, **{name: digest for name, (_, digest) in manifest.files.items()}}
+
+
+def may_approve(service: Service, caller: Caller, row: Row[Any]) -> bool:
+    """Whether this person may approve the release now."""
+    other = row.requested_by != caller.id or service.settings.single_user
+    return caller.role == Role.OFFICER and row.state == "requested" and other
+
+
+def may_download(caller: Caller, row: Row[Any]) -> bool:
+    """Whether this person may have the bundle now: who asked for it and officers, once it is approved."""
+    return row.state == "approved" and (caller.role == Role.OFFICER or row.requested_by == caller.id)
+
+
+def masking_of(connection: Connection, access: ProjectAccess, masking_id: str) -> Row[Any]:
+    """A masking of this project."""
+    statement = select(results).where(
+        results.c.id == masking_id, results.c.project_id == access.id, results.c.kind == "masking"
+    )
+    row = connection.execute(statement).one_or_none()
+    if row is None:
+        raise NotFound("there is no such masking", hint="see GET /projects/{project_id}/maskings")
+    return row

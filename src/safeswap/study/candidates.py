@@ -1,0 +1,300 @@
+"""Score a candidate from the records it touches, without making the masked file.
+
+Cells that no touched record leaves or enters keep their count, so every measure is its value before plus what the
+touched cells change. The cost of a candidate follows the number of its pairs, not the number of records.
+
+Where several rates are asked for, the pairs of a smaller rate are the first pairs of a larger one: the counts are
+carried forward from one to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from safeswap.arrays import cells as counting
+from safeswap.arrays.two_way import X_LOG_X, TwoWay, places, score_tables, times_log, two_way
+from safeswap.arrays.types import Codes, Floats, Int32s, Int64s
+
+SCORES = ("hellinger", "total_variation", "entropy_change", "share_changed")
+"""The columns of the scores of cells; after them one n-rule per n."""
+
+_DENSE = 1 << 16  # above this many possible cells, only touched ones are numbered
+_EMPTY = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """What the file is like before: counted once and shared by all candidates."""
+
+    records: int
+    sizes: Int64s
+    strides: Int64s
+    counts: Int64s  # one per possible cell where these are few; else one per slot of the hash table
+    slots: Int64s  # the cell in each slot of the hash table, −1 where there is none; empty where cells are few
+    places: Int32s  # where each possible cell counts in each 2-way table; empty where there are many
+    tables: TwoWay
+    smallness: Int64s  # every n for which the n-rule is wanted
+    small_records: Int64s  # records in cells of fewer than n, before
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every possible cell has a count of its own."""
+        return len(self.slots) == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """What a candidate does: its pairs as positions in ``labels``, which attributes they exchange, and between which
+    cells the two records of each move (as :func:`safeswap.arrays.two_way.moves` gives them)."""
+
+    labels: Codes
+    pairs: Int64s
+    swapped: Int64s
+    old: Int64s
+    new: Int64s
+
+
+def fits(cardinalities: Sequence[int]) -> bool:
+    """Whether every possible cell has a number of 64 bits, as this way of scoring needs."""
+    return prod(cardinalities) <= counting.MOST_CELLS
+
+
+def strides_of(cardinalities: Sequence[int]) -> Int64s:
+    """By how much a step in each attribute moves the number of a cell.
+
+    >>> strides_of([2, 3, 4]).tolist()
+    [12, 4, 1]
+    """
+    return np.array([prod(cardinalities[i + 1 :]) for i in range(len(cardinalities))], dtype=np.int64)
+
+
+def baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
+    """Count the file once: all cells, and all 2-way tables."""
+    sizes = np.maximum(1, np.array(cardinalities, dtype=np.int64))
+    strides = strides_of(sizes.tolist())
+    counted = counting.cell_counts(columns, sizes.tolist())
+    occupied, counts = counted.codes.astype(np.int64), counted.counts
+    tables = two_way(_labels_of(occupied, strides, sizes), counts, sizes)
+    dense = prod(sizes.tolist()) <= _DENSE
+    if dense:
+        every = np.arange(prod(sizes.tolist()), dtype=np.int64)
+        place = places(
+            _labels_of(every, strides, sizes), tables.attributes, tables.first, sizes, np.arange(len(tables))
+        )
+        slots, table = _EMPTY, np.bincount(occupied, counts, len(every)).astype(np.int64)
+    else:
+        place = np.zeros((0, len(tables)), dtype=np.int32)
+        slots, table = _hashed(occupied, counts)
+    return Baseline(
+        records=len(columns[0]),
+        sizes=sizes,
+        strides=strides,
+        counts=table,
+        slots=slots,
+        places=place,
+        tables=tables,
+        smallness=np.array(smallness, dtype=np.int64),
+        small_records=np.array([counts[counts < n].sum() for n in smallness], dtype=np.int64),
+    )
+
+
+def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tuple[Floats, Floats]:
+    """Scores after so many pairs, ascending: a row each, with :data:`SCORES` and then the n-rules as columns.
+
+    The second part holds the stated 2-way tables' measures: (numbers of pairs, all tables, their measures), zeros
+    where a table was not stated.
+    """
+    if len(pairs) and 2 * pairs[-1] > len(touched.old):
+        raise ValueError("numbers of pairs must be no more than there are")  # compiled code does not look
+    column = tables
+    if base.is_dense:
+        old, new, counts, place = touched.old, touched.new, base.counts, base.places
+    else:
+        old, new, counts, seen = _localise(touched.old, touched.new, base.slots, base.counts)
+        labels = _labels_seen(seen, touched.labels, touched.pairs, touched.swapped)
+        place = places(labels, base.tables.attributes, base.tables.first, base.sizes, tables)
+        column = np.arange(len(tables), dtype=np.int64)
+    two = base.tables
+    return _score(
+        base.records, base.smallness, base.small_records, counts, old, new, 2 * pairs, place, column, tables,
+        two.first, two.counts, two.expected, two.per_expected, two.steps, two.before, X_LOG_X,
+    )  # fmt: skip
+
+
+def _labels_of(codes: Int64s, strides: Int64s, sizes: Int64s) -> npt.NDArray[np.uint32]:
+    return (codes[:, None] // strides % sizes).astype(np.uint32)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _slot_of(code: int, capacity: int) -> np.int64:
+    # The upper bits of the product are the well-mixed ones.
+    mixed: np.int64 = np.int64((np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & (capacity - 1)
+    return mixed
+
+
+@njit(cache=True, nogil=True)
+def _hashed(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """A hash table of the occupied cells: the cell and the count of each slot."""
+    capacity = 16
+    while capacity < 2 * len(codes):
+        capacity *= 2
+    slots = np.full(capacity, -1, dtype=np.int64)
+    table = np.zeros(capacity, dtype=np.int64)
+    for i in range(len(codes)):
+        slot = _slot_of(codes[i], capacity)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (capacity - 1)
+        slots[slot] = codes[i]
+        table[slot] = counts[i]
+    return slots, table
+
+
+@njit(cache=True, nogil=True)
+def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Number the cells that are touched, so that arrays of that length suffice.
+
+    The result: both sides renumbered, the count of each touched cell before, and the move in which it was seen first
+    (its complement where that was as the cell moved to).
+    """
+    capacity = 16
+    while capacity < 4 * (len(old) + 1):
+        capacity *= 2
+    place = np.full(capacity, -1, dtype=np.int64)
+    codes = np.empty(2 * len(old), dtype=np.int64)
+    seen = np.empty(2 * len(old), dtype=np.int64)
+    number = 0
+    local = np.empty((2, len(old)), dtype=np.int64)
+    for i in range(len(old)):
+        for side in range(2):
+            code = old[i] if side == 0 else new[i]
+            slot = _slot_of(code, capacity)
+            while place[slot] >= 0 and codes[place[slot]] != code:
+                slot = (slot + 1) & (capacity - 1)
+            if place[slot] < 0:
+                place[slot] = number
+                codes[number] = code
+                seen[number] = i if side == 0 else ~i
+                number += 1
+            local[side, i] = place[slot]
+    counts = np.zeros(number, dtype=np.int64)
+    for j in range(number):
+        slot = _slot_of(codes[j], len(slots))
+        while slots[slot] >= 0 and slots[slot] != codes[j]:
+            slot = (slot + 1) & (len(slots) - 1)
+        if slots[slot] >= 0:
+            counts[j] = table[slot]
+    return local[0], local[1], counts, seen[:number].copy()
+
+
+@njit(cache=True, nogil=True)
+def _labels_seen(seen: Int64s, labels: Codes, pairs: Int64s, swapped: Int64s) -> Codes:
+    """The labels of each touched cell, from the record in which it was seen."""
+    found = np.empty((len(seen), labels.shape[1]), dtype=labels.dtype)
+    for j in range(len(seen)):
+        move = seen[j] if seen[j] >= 0 else ~seen[j]
+        found[j] = labels[pairs[move // 2, move % 2]]
+        if seen[j] < 0:
+            partner = pairs[move // 2, 1 - move % 2]
+            for s in swapped:
+                found[j, s] = labels[partner, s]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _score(
+    records: int,
+    smallness: Int64s,
+    small_records: Int64s,
+    counts: Int64s,
+    old: Int64s,
+    new: Int64s,
+    checkpoints: Int64s,
+    place: Int32s,
+    column: Int64s,
+    chosen: Int64s,
+    first: Int64s,
+    table_counts: Int64s,
+    expected: Floats,
+    per_expected: Floats,
+    steps: Int64s,
+    before: Floats,
+    x_log_x: Floats,
+) -> tuple[Floats, Floats]:
+    left = np.zeros(len(counts), dtype=np.int32)
+    came = np.zeros(len(counts), dtype=np.int32)
+    touched = np.empty(min(len(counts), 2 * len(old)), dtype=np.int64)
+    number = 0
+    scores = np.zeros((len(checkpoints), 4 + len(smallness)))
+    table_scores = np.zeros((len(checkpoints), len(first) - 1, 5))
+    change = np.zeros(len(table_counts), dtype=np.int64)
+    done = 0
+    moved = 0
+    for c in range(len(checkpoints)):
+        for i in range(done, checkpoints[c]):
+            a, b = old[i], new[i]
+            moved += a != b
+            if left[a] == 0 and came[a] == 0:
+                touched[number] = a
+                number += 1
+            left[a] += 1
+            if left[b] == 0 and came[b] == 0:
+                touched[number] = b
+                number += 1
+            came[b] += 1
+        done = checkpoints[c]
+        _score_cells(scores[c], records, counts, left, came, touched[:number], x_log_x)
+        scores[c, 3] = moved / records if records else 0.0
+        for j in range(len(smallness)):
+            at_risk = _at_risk(smallness[j], small_records[j], counts, left, came, touched[:number])
+            scores[c, 4 + j] = at_risk / (records - done) if records > done else 0.0
+        for cell in touched[:number]:
+            delta = np.int64(came[cell]) - np.int64(left[cell])
+            if delta:
+                for t in column:
+                    change[place[cell, t]] += delta
+        score_tables(
+            table_scores[c], records, chosen, first, table_counts, expected, per_expected, steps, before, x_log_x,
+            change,
+        )  # fmt: skip
+    return scores, table_scores
+
+
+@njit(cache=True, nogil=True)
+def _score_cells(
+    out: Floats, records: int, counts: Int64s, left: Int32s, came: Int32s, touched: Int64s, x_log_x: Floats
+) -> None:
+    hellinger = 0.0
+    variation = 0
+    entropy = 0.0
+    for cell in touched:
+        before = counts[cell]
+        after = before - left[cell] + came[cell]
+        if after != before:
+            variation += abs(after - before)
+            root = np.sqrt(float(before)) - np.sqrt(float(after))
+            hellinger += root * root
+            entropy += times_log(before, x_log_x) - times_log(after, x_log_x)
+    if records:
+        out[0] = np.sqrt(0.5 * hellinger / records)
+        out[1] = 0.5 * variation / records
+        out[2] = entropy / records
+
+
+@njit(cache=True, nogil=True)
+def _at_risk(n: int, small: int, counts: Int64s, left: Int32s, came: Int32s, touched: Int64s) -> int:
+    """Untouched records in cells of 1 to n − 1 records afterwards."""
+    at_risk = small
+    for cell in touched:
+        before = counts[cell]
+        after = before - left[cell] + came[cell]
+        if before < n:
+            at_risk -= before
+        if after < n:
+            at_risk += before - left[cell]
+    return at_risk

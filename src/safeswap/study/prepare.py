@@ -1,0 +1,168 @@
+"""Check a study before anything runs: one clear error each, and the candidates counted before they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from safeswap import registry
+from safeswap.arrays.types import Names
+from safeswap.engines.memory import MemoryEngine
+from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
+from safeswap.measures.base import Measure
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+from safeswap.model.score import Comparison
+from safeswap.model.spec import SwapSpec
+from safeswap.model.study import ConstraintSet, StudySpec
+from safeswap.study.evaluate import Group
+from safeswap.study.objective import as_objective
+
+MOST_CANDIDATES = 2_000_000
+"""Above this a grid is refused: the count is stated and a search offered instead."""
+
+_GIVEN = frozenset({"touched"})
+"""What a measure can be given in a study, besides the two files."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What is known of a study that can be run: its measures, and the figures of the untouched file."""
+
+    measures: dict[str, Measure]
+    before: dict[str, float]
+
+
+def check(data: Microdata, study: StudySpec) -> Checked:
+    """Refuse what cannot be run.
+
+    >>> from safeswap import datasets
+    >>> round(check(datasets.cps8d(), StudySpec()).before["n_rule"], 5)
+    0.01501
+    """
+    if not len(data):
+        raise InputError("the file has no record", code="no-records", hint="give a file with records")
+    as_objective(study.objective)
+    _check_attributes(data, study)
+    measures = {text: registry.measure(text) for text in study.measures}
+    _check_axes(study, measures)
+    _check_others(data, study)
+    if not study.number_of_candidates(swap_attributes(data, study)):
+        raise _empty()
+    return Checked(measures, {text: _before(data, study, measure) for text, measure in measures.items()})
+
+
+def grid(data: Microdata, study: StudySpec) -> tuple[Group, ...]:
+    """All candidates of a study that has passed :func:`check`, in groups that differ in the rate only.
+
+    >>> from safeswap import datasets
+    >>> len(grid(datasets.cps8d(), StudySpec()))
+    36
+    """
+    names = swap_attributes(data, study)
+    total = study.number_of_candidates(names)
+    if total > MOST_CANDIDATES:
+        raise SpecError(
+            f"the study has {total:,} candidates, more than {MOST_CANDIDATES:,}",
+            code="study-too-large",
+            hint="swap fewer attributes together, name fewer attributes, or search: `search(...)`, `--search BUDGET`",
+            candidates=total,
+        )
+    groups = [swap_group(study, chosen, constraint, study.rates) for chosen, constraint in study.groups(names)]
+    groups += [other_group(values) for values in study.others]
+    return tuple(groups)
+
+
+def swap_attributes(data: Microdata, study: StudySpec) -> Names:
+    """The attributes that may be swapped: those stated, or all categorical ones."""
+    return study.attributes or data.schema.categorical
+
+
+def swap_group(study: StudySpec, names: Names, constraint: ConstraintSet, rates: tuple[float, ...]) -> Group:
+    """The same swap at several rates."""
+    specs = tuple(study.swap_spec(names, constraint, rate) for rate in rates)
+    return Group(specs=specs, labels=names, constraint=constraint)
+
+
+def other_group(values: dict[str, object]) -> Group:
+    """A candidate that was stated in full."""
+    spec = registry.make_spec(values)
+    return Group(specs=(spec,), labels=spec.swap if isinstance(spec, SwapSpec) else ())
+
+
+def _check_attributes(data: Microdata, study: StudySpec) -> None:
+    names = swap_attributes(data, study)
+    constrained = [name for c in study.constraints for name in (*c.fixed, *c.differ)]
+    for name in (*names, *constrained, *study.keys):
+        if data.schema[name].kind is Kind.IDENTIFIER:
+            raise SpecError(
+                f"{name!r} is the record identifier and can have no role in a study",
+                code="identifier-role",
+                hint="leave it out; it stays with its record",
+                attribute=name,
+            )
+    for constraint in study.constraints:
+        if names and not set(names) - {*constraint.fixed, *constraint.differ}:
+            raise SpecError(
+                f"no attribute is left to swap under the constraints: {constraint.label}",
+                code="empty-study",
+                hint="name an attribute that is neither held fixed nor made to differ",
+            )
+    if not (study.keys or data.schema.categorical):
+        raise SpecError(
+            "the file has no categorical attribute to form cells from",
+            code="no-categorical-attribute",
+            hint="describe some attributes as nominal or ordinal, or name the attributes: keys",
+        )
+
+
+def _check_axes(study: StudySpec, measures: dict[str, Measure]) -> None:
+    stated = [*((text, "risk") for text in study.risk), *((text, "distortion") for text in study.distortion)]
+    for text, axis in stated:
+        measure = measures[text]
+        if measure.axis.value != axis:
+            raise SpecError(
+                f"{text!r} measures {measure.axis.value}, not {axis}",
+                code="wrong-axis",
+                hint=f"state it under {measure.axis.value}",
+            )
+        if missing := sorted(measure.needs - _GIVEN):
+            raise SpecError(
+                f"{text!r} needs {' and '.join(missing)} of the audit record, which candidates of a study do not keep",
+                code="needs-audit",
+                hint="choose another measure for the study, and assess the chosen release by this one",
+            )
+
+
+def _check_others(data: Microdata, study: StudySpec) -> None:
+    for values in study.others:
+        spec = registry.make_spec(values)
+        try:
+            registry.method(spec.method).plan(data, spec, engine=MemoryEngine())
+        except InfeasibleError:
+            continue  # a candidate that is rejected, with its reason
+
+
+def _before(data: Microdata, study: StudySpec, measure: Measure) -> float:
+    """The figure of the untouched file. What a measure lacks it lacks here already, before anything has run."""
+    keys = study.keys or data.schema.categorical
+    untouched = np.zeros(len(data), dtype=np.bool_)
+    try:
+        return measure.score(Comparison(before=data, after=data, attributes=keys, touched=untouched)).value
+    except SafeswapError:
+        raise
+    except Exception as error:  # noqa: BLE001  (a plug-in may fail in any way; its words could quote a record)
+        raise EngineError(
+            f"the measure {measure.text!r} cannot be computed on this file ({type(error).__name__})",
+            code="measure-failed",
+            hint="choose another measure, or report it to the author of this one",
+        ) from None
+
+
+def _empty() -> SpecError:
+    return SpecError(
+        "the study has no candidate",
+        code="empty-study",
+        hint="name at least one attribute that may be swapped",
+    )

@@ -1,0 +1,320 @@
+"""Search a study that is too large to enumerate: evolve candidates towards the frontier within a stated budget.
+
+What is found is a study too, of the candidates that were looked at. The path of the search is drawn from the secret
+key like all else, so the same key, data and budget give the same candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from safeswap import registry
+from safeswap.arrays import keyed
+from safeswap.arrays.types import Names, Rows
+from safeswap.errors import EngineError, SpecError
+from safeswap.measures.base import compared
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.study import ConstraintSet, Figures, StudySpec
+from safeswap.study.evaluate import Evaluator, Group
+from safeswap.study.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
+from safeswap.study.run import Checkpoint, Progress, cut, evaluated, run_study, study_digest
+from safeswap.study.study import Study
+from safeswap.study.table import study_of
+
+# The choices of a study as rows of integers, for a search that recombines them.
+#
+# A row holds ``up_to`` places for attributes (0: none), then the constraint set, then the rate. In its canonical form
+# the attributes ascend, none occurs twice and none is constrained: two rows mean the same candidate only if they are
+# equal.
+
+
+@dataclass(frozen=True)
+class Space:
+    """All candidates of a study.
+
+    >>> space = Space(StudySpec(up_to=3, rates=(0.01, 0.1)), ("A", "B", "C"))
+    >>> space.canonical(np.array([[3, 1, 3, 0, 1]])).tolist()
+    [[1, 3, 0, 0, 1]]
+    >>> space.candidate(np.array([1, 3, 0, 0, 1]))[0]
+    ('A', 'C')
+    """
+
+    study: StudySpec
+    names: Names
+
+    @property
+    def places(self) -> int:
+        """How many attributes a row has room for."""
+        return min(self.study.up_to, len(self.names))
+
+    @property
+    def upper(self) -> Rows:
+        """The largest value in each place."""
+        last = [len(self.study.constraints) - 1, len(self.study.rates) - 1]
+        return np.array([len(self.names)] * self.places + last, dtype=np.int64)
+
+    @property
+    def size(self) -> int:
+        """How many candidates there are, replicates not counted."""
+        return self.study.number_of_groups(self.names) * len(self.study.rates)
+
+    def candidate(self, row: Rows) -> tuple[Names, ConstraintSet, float]:
+        """The swap attributes, the constraints and the rate of a canonical row."""
+        names = tuple(self.names[place - 1] for place in row[: self.places] if place > 0)
+        return names, self.study.constraints[row[-2]], self.study.rates[row[-1]]
+
+    def random(self, number: int, generator: np.random.Generator) -> Rows:
+        """Rows with every number of attributes alike, since good candidates often swap few."""
+        rows = generator.integers(0, self.upper + 1, size=(number, len(self.upper)))
+        sizes = generator.integers(1, self.places + 1, size=number)
+        for row, size in zip(rows, sizes, strict=True):
+            row[: self.places] = 0
+            row[:size] = generator.choice(len(self.names), size, replace=False) + 1
+        return self.canonical(rows)
+
+    def mutated(self, rows: Rows, generator: np.random.Generator) -> Rows:
+        """Each place drawn anew with a probability of one place per row; a rate moves to a neighbouring one."""
+        fresh = generator.integers(0, self.upper + 1, size=rows.shape)
+        steps = generator.choice(np.array([-1, 1]), size=len(rows))
+        fresh[:, -1] = np.clip(rows[:, -1] + steps, 0, self.upper[-1])
+        return self.canonical(np.where(generator.random(rows.shape) < 1 / rows.shape[1], fresh, rows))
+
+    def canonical(self, rows: Rows) -> Rows:
+        """The same candidates in the one form that they have. A row without an attribute gets one."""
+        result = np.array(rows, dtype=np.int64)
+        for row in result:
+            free = self._free(int(row[-2]))
+            kept = sorted(set(row[: self.places].tolist()) & set(free)) or [free[int(row.sum()) % len(free)]]
+            row[: self.places] = 0
+            row[: len(kept)] = kept
+        return result
+
+    def _free(self, constraint: int) -> list[int]:
+        constrained = {*self.study.constraints[constraint].fixed, *self.study.constraints[constraint].differ}
+        return [place + 1 for place, name in enumerate(self.names) if name not in constrained]
+
+
+# NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002) as pymoo implements it, over the candidates of a study.
+
+Evaluate = Callable[[Rows], npt.NDArray[np.float64]]
+"""Risk and distortion of each row; not numbers where a candidate cannot be made."""
+
+
+def generations(space: Space, evaluate: Evaluate, *, population: int, seed: int) -> Iterator[None]:
+    """Evolve for as long as the caller goes on: one generation per step, each evaluated through ``evaluate``."""
+    try:
+        from pymoo.algorithms.moo.nsga2 import NSGA2
+    except ImportError:
+        raise EngineError(
+            "a search needs the package pymoo, which is not installed",
+            code="extra-missing",
+            hint='pip install "safeswap[search]"',
+            extra="search",
+        ) from None
+    sampling, crossover, mutation, repair = _operators(space)
+    algorithm = NSGA2(
+        pop_size=population,
+        sampling=sampling,
+        crossover=crossover,
+        mutation=mutation,
+        repair=repair,
+        eliminate_duplicates=True,
+    )
+    algorithm.setup(_problem(space, evaluate), seed=seed, termination=("n_gen", 1 << 60), verbose=False)
+    while algorithm.has_next():
+        algorithm.next()
+        yield
+
+
+def _problem(space: Space, evaluate: Evaluate) -> Any:
+    from pymoo.core.problem import Problem
+
+    class Candidates(Problem):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(n_var=len(space.upper), n_obj=2, n_ieq_constr=1, xl=0, xu=space.upper, vtype=int)
+
+        def _evaluate(self, x: Rows, out: dict[str, Any], *_: Any, **__: Any) -> None:
+            figures = evaluate(x)
+            rejected = np.isnan(figures[:, :1] + figures[:, 1:])
+            out["F"] = np.where(rejected, 0.0, figures)
+            out["G"] = rejected.astype(np.float64)
+
+    return Candidates()
+
+
+def _operators(space: Space) -> tuple[Any, Any, Any, Any]:
+    from pymoo.core.mutation import Mutation
+    from pymoo.core.repair import Repair
+    from pymoo.core.sampling import Sampling
+    from pymoo.operators.crossover.ux import UniformCrossover
+
+    class Draw(Sampling):  # type: ignore[misc]
+        def _do(self, _: Any, number: int, *__: Any, random_state: np.random.Generator, **___: Any) -> Rows:
+            return space.random(number, random_state)
+
+    class Change(Mutation):  # type: ignore[misc]
+        def _do(self, _: Any, rows: Rows, *__: Any, random_state: np.random.Generator, **___: Any) -> Rows:
+            return space.mutated(rows, random_state)
+
+    class Canonical(Repair):  # type: ignore[misc]
+        def _do(self, _: Any, rows: Rows, **__: Any) -> Rows:
+            return space.canonical(rows)
+
+    return Draw(), UniformCrossover(), Change(), Canonical()
+
+
+_STALE = 20  # so many generations without a new candidate, and the rest of the budget is drawn at random
+
+
+def search_study(
+    data: Microdata,
+    study: StudySpec,
+    *,
+    key: Key,
+    budget: int,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    threads: int | None = None,
+) -> Study:
+    """A study of at most ``budget`` specifications, chosen by NSGA-II; all of them where there are no more.
+
+    >>> from safeswap import datasets
+    >>> found = search_study(datasets.cps8d(), StudySpec(up_to=4), key=Key.insecure(seed=1), budget=60)
+    >>> len(found), found.facts["search"]["possible"]
+    (60, 486)
+    """
+    checked = check(data, study)
+    space = Space(study, swap_attributes(data, study))
+    _check_budget(budget, study)
+    if space.size + len(study.others) <= budget:
+        return run_study(data, study, key=key, progress=progress, checkpoint=checkpoint, threads=threads)
+    measures = list(checked.measures.values())
+    evaluator = Evaluator(data, study, key, candidates=budget * study.replicates, measures=measures)
+    digest = study_digest(data, study, key, f"search {budget}") if checkpoint else ""
+    seen = _Seen(evaluator, budget, progress=progress, checkpoint=checkpoint, digest=digest, threads=threads)
+    seen.add([other_group(values) for values in study.others])
+    _evolve(space, seen, key)
+    found = study_of(study, evaluator, seen.groups, seen.figures(), checked.before)
+    told = {"method": "NSGA-II (pymoo)", "budget": budget, "evaluated": len(seen.groups), "possible": space.size}
+    return replace(found, facts={**found.facts, "search": told})
+
+
+def _evolve(space: Space, seen: _Seen, key: Key) -> None:
+    population = int(np.clip(seen.budget // 15, 20, 100))
+    # The path is no secret, but it must not give a small seed away that is one.
+    seed = int.from_bytes(keyed.derive(key.secret, "study", "search"), "big")
+    known: dict[tuple[int, ...], int] = {}
+
+    def evaluate(rows: Rows) -> npt.NDArray[np.float64]:
+        """The mean figures of each row; those beyond the budget count as not to be had."""
+        new = [row for row in dict.fromkeys(map(tuple, rows.tolist())) if row not in known][: seen.left]
+        for row in new:
+            known[row] = len(known) + len(space.study.others)
+        chosen = (space.candidate(np.array(row)) for row in new)
+        seen.add([swap_group(space.study, names, constraint, (rate,)) for names, constraint, rate in chosen])
+        means = np.array(seen.means)
+        return np.array([means[known[row]] if row in known else (np.nan, np.nan) for row in map(tuple, rows.tolist())])
+
+    stale = 0
+    steps = generations(space, evaluate, population=population, seed=seed)
+    while seen.left and stale < _STALE:
+        before = seen.left
+        next(steps)
+        stale = stale + 1 if seen.left == before else 0
+    generator = np.random.default_rng(seed)
+    while seen.left:
+        evaluate(space.random(max(100, seen.left), generator))
+
+
+class _Seen:
+    """What has been evaluated so far, batch after batch."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        budget: int,
+        *,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+        digest: str,
+        threads: int | None,
+    ) -> None:
+        self.evaluator = evaluator
+        self.budget = budget
+        self.groups: list[Group] = []
+        self.means: list[tuple[float, float]] = []
+        self._batches: list[Figures] = []
+        self._blocks = 0
+        self._progress = progress
+        self._checkpoint = checkpoint
+        self._digest = digest
+        self._finished = checkpoint.finished(digest) if checkpoint else {}
+        self._threads = threads
+
+    @property
+    def left(self) -> int:
+        """How many more specifications may be looked at."""
+        return self.budget - len(self.groups)
+
+    def add(self, groups: list[Group]) -> None:
+        """Evaluate groups of one specification each, in every replicate."""
+        if not groups:
+            return
+        replicates = self.evaluator.study.replicates
+        figures = self._evaluated(groups, replicates)
+        study = self.evaluator.study
+        axes = study.risk[0], study.distortion[0]
+        values = [compared(registry.measure(name), figures.scores[:, study.measures.index(name)]) for name in axes]
+        scores = np.stack(values, axis=1).reshape(replicates, len(groups), 2)
+        made = (~np.isnan(scores[:, :, 0])).sum(axis=0)
+        sums = np.where(np.isnan(scores), 0.0, scores).sum(axis=0)
+        means = np.divide(sums, made[:, None], out=np.full(sums.shape, np.nan), where=made[:, None] > 0)
+        self.groups += groups
+        self.means += [(float(y), float(x)) for y, x in means]
+        self._batches.append(figures)
+        if self._progress:
+            self._progress(len(self.groups) * replicates, self.budget * replicates)
+
+    def figures(self) -> Figures:
+        """All of them, replicate after replicate."""
+        replicates = self.evaluator.study.replicates
+        sizes = [len(batch) // replicates for batch in self._batches]
+        starts = np.cumsum([0, *(len(batch) for batch in self._batches)])
+        order = [
+            np.arange(start + r * size, start + (r + 1) * size)
+            for r in range(replicates)
+            for start, size in zip(starts[:-1], sizes, strict=True)
+        ]
+        return Figures.joined(self._batches).rows(np.concatenate(order))
+
+    def _evaluated(self, groups: list[Group], replicates: int) -> Figures:
+        prepared = [self.evaluator.prepared(group) for group in groups]
+        blocks = [replace(b, number=b.number + self._blocks) for b in cut(self.evaluator, prepared, replicates)]
+        self._blocks += len(blocks)
+        done = {b.number: kept for b in blocks if (kept := self._kept(b.number, b.candidates)) is not None}
+        rest = [block for block in blocks if block.number not in done]
+        for number, figures in evaluated(self.evaluator, prepared, rest, self._threads):
+            done[number] = figures
+            if self._checkpoint:
+                self._checkpoint.keep(self._digest, number, figures)
+        return Figures.joined([done[block.number] for block in blocks])
+
+    def _kept(self, number: int, candidates: int) -> Figures | None:
+        figures = self._finished.get(number)
+        return figures if figures is not None and len(figures) == candidates else None
+
+
+def _check_budget(budget: int, study: StudySpec) -> None:
+    least = len(study.others) + 20
+    if budget < least or budget * study.replicates > MOST_CANDIDATES:
+        raise SpecError(
+            f"a search cannot have a budget of {budget:,} specifications × {study.replicates:,} replicates",
+            code="bad-budget",
+            hint=f"at least {least:,} specifications, and at most {MOST_CANDIDATES:,} candidates in all",
+        )

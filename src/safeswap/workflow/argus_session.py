@@ -1,0 +1,206 @@
+"""One sitting with a file: the combinations to protect, the steps so far, and what became of the risk after each.
+
+Everything is a value. A step more, an undo or an edit in the middle gives another session, which takes over the
+results of all steps that are the same and works out only those from the first one that differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from safeswap import registry
+from safeswap.engines.memory import MemoryEngine
+from safeswap.errors import SafeswapError, SpecError
+from safeswap.measures.risk.risky import Risky, risky
+from safeswap.measures.utility.information_loss import InformationLoss
+from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, at_step, recoded, sentence_of
+from safeswap.methods.recode.steps import Step, as_step
+from safeswap.model.combination import Combinations, KeyCombination, as_combinations
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.score import Comparison
+from safeswap.model.spec import MaskSpec
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stage:
+    """The file after one step (or before the first), with what is risky in it, worked out when it is asked for."""
+
+    step: RecipeStep | None
+    data: Microdata
+    original: Microdata
+    asked: Combinations
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        return "the file as it is" if self.step is None else sentence_of(self.step)
+
+    @cached_property
+    def risky(self) -> Risky | None:
+        """What is risky now; None where no key is left. A numeric key is refused until it has been recoded."""
+        left = combinations_left(self.asked, self.data)
+        return None if left is None else risky(self.data, left)
+
+    @property
+    def unsafe(self) -> int | None:
+        """How many combinations of values are unsafe; None as long as a key is a number that was not recoded."""
+        found = self._totals
+        return None if found is None else found[0]
+
+    @property
+    def unsafe_records(self) -> int | None:
+        """How many records are in one of them."""
+        found = self._totals
+        return None if found is None else found[1]
+
+    @cached_property
+    def _totals(self) -> tuple[int, int] | None:
+        try:
+            return (0, 0) if self.risky is None else (self.risky.unsafe, self.risky.unsafe_records)
+        except SpecError as error:
+            if error.code == "key-not-categorical":
+                return None
+            raise
+
+    @cached_property
+    def information_loss(self) -> float:
+        """The share of the keys' information that is gone."""
+        names = tuple(dict.fromkeys(name for keys, _ in self.asked.stated() for name in keys))
+        compared = Comparison(before=self.original, after=self.data, attributes=names)
+        return InformationLoss(attributes=names).score(compared).value
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only."""
+        by_dimension = {} if self._totals is None or self.risky is None else self.risky.by_dimension
+        return {
+            "step": self.sentence,
+            "unsafe_combinations": self.unsafe,
+            "unsafe_records": self.unsafe_records,
+            "by_dimension": {str(size): number for size, number in by_dimension.items()},
+            "information_loss": self.information_loss,
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArgusSession:
+    """The file, the combinations to protect and the recipe, with the result of every step.
+
+    >>> from safeswap import datasets
+    >>> session = ArgusSession.start(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "MS", "Race"]})
+    >>> more = session.do({"step": "drop", "attributes": ["Race"]})
+    >>> more.now.unsafe < session.now.unsafe, more.undo().recipe == session.recipe, len(more.undo().redo().recipe)
+    (True, True, 1)
+    """
+
+    asked: Combinations
+    history: History
+    stages: tuple[Stage, ...] = field(repr=False)
+    key: Key | None = field(default=None, repr=False)
+
+    @classmethod
+    def start(
+        cls, data: Microdata, combinations: Any, *, recipe: Recipe | None = None, key: Key | None = None
+    ) -> ArgusSession:
+        """A session with the steps of a recipe made; ``key`` is for steps that draw."""
+        asked = as_combinations(combinations)
+        for keys, _ in asked.stated():
+            for name in keys:
+                data.schema[name]
+        first = Stage(step=None, data=data, original=data, asked=asked)
+        session = cls(asked=asked, history=History(), stages=(first,), key=key)
+        return session if recipe is None else session._at(History(recipe))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The steps so far."""
+        return self.history.present
+
+    @property
+    def now(self) -> Stage:
+        """The file after all steps."""
+        return self.stages[-1]
+
+    def do(self, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
+        """With a step more."""
+        return self.edit(self.recipe + as_recipe_step(step))
+
+    def replace(self, position: int, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
+        """With another step in that place; only what comes from there on is worked out again."""
+        return self.edit(self.recipe.replace(position, as_recipe_step(step)))
+
+    def insert(self, position: int, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
+        """With a step more, before the one in that place."""
+        return self.edit(self.recipe.insert(position, as_recipe_step(step)))
+
+    def remove(self, position: int) -> ArgusSession:
+        """Without the step in that place."""
+        return self.edit(self.recipe.remove(position))
+
+    def edit(self, recipe: Recipe) -> ArgusSession:
+        """With another recipe; an undo leads back to this one."""
+        return self._at(self.history.do(recipe))
+
+    def undo(self) -> ArgusSession:
+        """Back to the recipe before."""
+        return self._at(self.history.undo())
+
+    def redo(self) -> ArgusSession:
+        """Forward to the recipe that was undone last."""
+        return self._at(self.history.redo())
+
+    def _at(self, history: History) -> ArgusSession:
+        same = self.recipe.common(history.present)
+        stages = list(self.stages[: same + 1])
+        for number, step in enumerate(history.present.steps[same:], start=same + 1):
+            data = made(stages[-1].data, step, number=number, key=self.key)
+            stages.append(Stage(step=step, data=data, original=stages[0].data, asked=self.asked))
+        return ArgusSession(asked=self.asked, history=history, stages=tuple(stages), key=self.key)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals after each step."""
+        return {"stages": [stage.as_dict() for stage in self.stages]}
+
+
+def combinations_left(asked: Combinations, data: Microdata) -> Combinations | None:
+    """The combinations without keys that are no longer in the file; None where none is left.
+
+    One that shrinks to another on the list is that one, with the stricter tolerance.
+    """
+    gone = {name for keys, _ in asked.stated() for name in keys if name not in data.schema}
+    if not gone:
+        return asked
+    shrunk = ((tuple(name for name in keys if name not in gone), tolerance) for keys, tolerance in asked.stated())
+    left = tuple(KeyCombination(keys=keys, tolerance=tolerance) for keys, tolerance in shrunk if keys)
+    return Combinations(combinations=left, missing=asked.missing, weight=asked.weight) if left else None
+
+
+def as_recipe_step(step: Any) -> RecipeStep:
+    """A step of any kind from plain values: a recode by its ``step``, a masking by its ``method``.
+
+    >>> as_recipe_step({"method": "pram", "attributes": ["Race"], "keep": 0.9}).method
+    'pram'
+    """
+    if isinstance(step, MaskSpec):
+        return step
+    return registry.make_spec(step) if isinstance(step, Mapping) and "method" in step else as_step(step)
+
+
+def made(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:
+    """The file after a step of any kind."""
+    if isinstance(step, Step):
+        return recoded(data, step, number=number)
+    if key is None:
+        raise SpecError(
+            f"step {number} masks by {step.method!r} and needs a key",
+            code="no-key",
+            hint="give a key, or keep recodes and maskings apart",
+            position=number,
+        )
+    try:
+        return registry.method(step.method).apply(data, step, key=key, engine=MemoryEngine()).data
+    except SafeswapError as error:
+        raise at_step(error, number) from None
