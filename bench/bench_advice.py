@@ -19,8 +19,8 @@ from safeswap.methods.recode.apply import apply_step
 from safeswap.model.combination import Combinations
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.workflow.argus_session import combinations_left
 from safeswap.workflow.recode_advice import advice
+from safeswap.workflow.session import combinations_left
 
 RECORDS = 100_000
 BRUTE = 10

@@ -19,9 +19,9 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.evaluate import Evaluator, Group
-from safeswap.study.prepare import swap_group
-from safeswap.study.search import search_study
+from safeswap.studies.evaluate import Evaluator, Group
+from safeswap.studies.prepare import swap_group
+from safeswap.studies.search import search_study
 
 RECORDS = 20_000
 ATTRIBUTES = tuple(f"a{i:02}" for i in range(24))

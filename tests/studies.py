@@ -12,8 +12,8 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.study import StudySpec
-from safeswap.study.run import run_study
-from safeswap.study.study import Study
+from safeswap.studies.run import run_study
+from safeswap.studies.study import Study
 
 HOSTILE = (
     "<script>window.harmed = 1</script>",

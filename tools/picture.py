@@ -7,7 +7,7 @@ from pathlib import Path
 from safeswap import Key, datasets
 from safeswap.charts.map import map_png
 from safeswap.model.study import StudySpec
-from safeswap.study.run import run_study
+from safeswap.studies.run import run_study
 
 TARGET = Path(__file__).parents[1] / "docs" / "_static" / "risk-utility-map.png"
 LARGEST = 150_000

@@ -23,7 +23,7 @@ from safeswap.model.audit import Exchange
 from safeswap.model.invariant import KeptMargin, ReplaysFromAudit, SameRows
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.release.publish import Terms, check_and_write
+from safeswap.releases.publish import Terms, check_and_write
 
 RECORDS = 60
 CANARIES = 200

@@ -25,7 +25,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import StudySpec
 from safeswap.reports.study import BANDS, study_report
-from safeswap.study.run import run_study
+from safeswap.studies.run import run_study
 
 NAMES = ("region", "sector", "status", "class")
 RECORDS = 604

@@ -13,7 +13,7 @@ from safeswap import datasets
 from safeswap.arrays.dominance import undominated
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.run import run_study
+from safeswap.studies.run import run_study
 
 REPLICATES = 20
 RATES = (0.01, 0.02, 0.10)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import safeswap
+from safeswap import workflow
 
 NAMES = [
     *["Key", "Microdata", "SafeswapError", "Schema", "StudySpec", "SwapSpec"],
@@ -45,3 +47,11 @@ def test_every_name_can_be_loaded_first() -> None:
     # Whatever a program touches first, no import may run in a circle.
     for name in NAMES:
         subprocess.run([sys.executable, "-c", f"import safeswap; safeswap.{name}"], check=True)
+
+
+def test_no_module_hides_a_name_of_its_package() -> None:
+    # Importing a submodule sets its name on the package: a module called like a verb would take the verb's place.
+    for package in (safeswap, workflow):
+        folder = Path(package.__file__).parent
+        modules = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        assert modules & set(package.__all__) <= {"datasets"}

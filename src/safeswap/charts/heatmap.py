@@ -42,7 +42,7 @@ def heatmap_figure(study: StudyLike, candidate: int, *, measure: str = "hellinge
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.study.run import run_study
+    >>> from safeswap.studies.run import run_study
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
     >>> heatmap_figure(study, 0, measure="adV").axes[0].get_title()
     "change of Cramér's V"

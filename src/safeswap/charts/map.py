@@ -156,7 +156,7 @@ def map_figure(
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.study.run import run_study
+    >>> from safeswap.studies.run import run_study
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
     >>> [axes.get_xlabel() for axes in map_figure(study).axes]
     ['Distortion: Hellinger distance']
@@ -370,7 +370,7 @@ def map_html(
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.study.run import run_study
+    >>> from safeswap.studies.run import run_study
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
     >>> map_html(study).startswith("<!DOCTYPE html>")
     True

@@ -34,7 +34,7 @@ def demo(
     chooses one candidate and releases it.
     """
     from safeswap import datasets, workflow
-    from safeswap.release.ledger import LedgerFile
+    from safeswap.releases.ledger import LedgerFile
 
     check_outputs([output], hint="choose another name with --output, or remove the directory")
     data = datasets.cps8d()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from safeswap.methods.recode.recipe import Recipe
     from safeswap.model.microdata import Microdata
-    from safeswap.workflow.argus_session import Stage
+    from safeswap.workflow.session import Stage
 
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="the steps, one after the other")]
 GrcFiles = Annotated[

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from safeswap.model.microdata import Microdata
     from safeswap.model.study import StudySpec
-    from safeswap.study.choice import Choice
-    from safeswap.study.files import CheckpointDirectory
-    from safeswap.study.study import Study
+    from safeswap.studies.choice import Choice
+    from safeswap.studies.files import CheckpointDirectory
+    from safeswap.studies.study import Study
 
 
 # What ``safeswap study`` shows: a bar with the time left, the frontier, what was rejected, where things are.
@@ -424,7 +424,7 @@ def _number_told(spec: StudySpec, total: int, search: int | None) -> str:
 
 def _checkpoint(output: Path, *, resume: bool, force: bool) -> CheckpointDirectory:
     """Where finished blocks are kept: beside the output, under a name that says so."""
-    from safeswap.study.files import CheckpointDirectory
+    from safeswap.studies.files import CheckpointDirectory
 
     place = output.with_name(f"{output.name}.unfinished")
     if resume and not place.is_dir():

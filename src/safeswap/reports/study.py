@@ -387,7 +387,7 @@ def write_study_report(
     >>> import tempfile
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.study.run import run_study
+    >>> from safeswap.studies.run import run_study
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "report.html"

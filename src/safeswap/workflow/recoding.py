@@ -17,8 +17,8 @@ from safeswap.workflow.reading import read
 if TYPE_CHECKING:
     from safeswap.methods.recode.hierarchy import Hierarchy
     from safeswap.methods.recode.steps import GlobalRecode
-    from safeswap.workflow.argus_session import ArgusSession
     from safeswap.workflow.recode_advice import AdviceList
+    from safeswap.workflow.session import ArgusSession
 
 Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 
@@ -38,7 +38,7 @@ def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     >>> after.schema["Edu"].levels
     ('up to HS', 'Coll', 'Bach', 'Bach+')
     """
-    from safeswap.workflow.argus_session import made
+    from safeswap.workflow.session import made
 
     recipe, found = as_recipe(steps), read(data)
     for number, step in enumerate(recipe, start=1):
@@ -55,7 +55,7 @@ def as_recipe(steps: Steps) -> Recipe:
         return as_recipe([steps])
     if isinstance(steps, Recipe):
         return steps
-    from safeswap.workflow.argus_session import as_recipe_step
+    from safeswap.workflow.session import as_recipe_step
 
     several = [steps] if isinstance(steps, Step | MaskSpec) else steps
     return Recipe.of(as_recipe_step(each) for each in several)
@@ -124,7 +124,7 @@ def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, 
     >>> [stage.unsafe for stage in session.stages]
     [14, 2]
     """
-    from safeswap.workflow.argus_session import ArgusSession
+    from safeswap.workflow.session import ArgusSession
 
     return ArgusSession.start(read(data), combinations, recipe=None if recipe is None else as_recipe(recipe), key=key)
 

@@ -19,8 +19,8 @@ from safeswap.workflow.recoding import as_recipe
 if TYPE_CHECKING:
     from safeswap.model.ledger import Ledger
     from safeswap.model.microdata import Microdata
-    from safeswap.release.publish import Published
-    from safeswap.release.scan import Verification
+    from safeswap.releases.publish import Published
+    from safeswap.releases.scan import Verification
 
 
 @checked
@@ -67,7 +67,7 @@ def release(
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
     from safeswap import registry
-    from safeswap.release.publish import Terms, check_and_write
+    from safeswap.releases.publish import Terms, check_and_write
 
     method = registry.method(masked.spec.method)
     past = masked.original.past or as_recipe(() if recipe is None else recipe).past
@@ -114,7 +114,7 @@ def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
 @checked
 def verify(bundle: str | PathLike[str]) -> Verification:
     """Check a public bundle from outside, with nothing confidential at hand."""
-    from safeswap.release.scan import verify_bundle
+    from safeswap.releases.scan import verify_bundle
 
     return verify_bundle(bundle)
 

@@ -12,13 +12,13 @@ from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import StudySpec
-from safeswap.study.files import CheckpointDirectory
+from safeswap.studies.files import CheckpointDirectory
 from safeswap.workflow.arguments import as_key, as_study_spec
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
-    from safeswap.study.choice import Choice
-    from safeswap.study.study import Study
+    from safeswap.studies.choice import Choice
+    from safeswap.studies.study import Study
 
 
 @checked
@@ -44,7 +44,7 @@ def study(
     >>> found.choose("cap_risk:0.0145").objective
     'least distortion with risk at most 0.0145'
     """
-    from safeswap.study.run import run_study
+    from safeswap.studies.run import run_study
 
     question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
     kept = _checkpoint(checkpoint)
@@ -62,7 +62,7 @@ def number_of_candidates(
     >>> number_of_candidates(datasets.cps8d(), replicates=10)
     1080
     """
-    from safeswap.study.prepare import check, swap_attributes
+    from safeswap.studies.prepare import check, swap_attributes
 
     question, data = as_study_spec(spec, **parameters), read(data)
     check(data, question)
@@ -89,7 +89,7 @@ def search(
     >>> len(found), found.facts["search"]["possible"]
     (40, 486)
     """
-    from safeswap.study.search import search_study
+    from safeswap.studies.search import search_study
 
     question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
     kept = _checkpoint(checkpoint)
@@ -116,7 +116,7 @@ def save_study(
     """
     from safeswap.arrays.two_way import MEASURES
     from safeswap.files.atomic import atomic_directory
-    from safeswap.study import files
+    from safeswap.studies import files
 
     told = {"choice": choice.as_dict()} if choice is not None else {}
     with atomic_directory(path, force=force, marker=files.FACTS) as folder:
@@ -138,9 +138,9 @@ def load_study(path: str | PathLike[str]) -> Study:
     >>> load_study(path).table.equals(found.table)
     True
     """
-    from safeswap.study.files import read_study
-    from safeswap.study.study import Study
-    from safeswap.study.table import specs_of
+    from safeswap.studies.files import read_study
+    from safeswap.studies.study import Study
+    from safeswap.studies.table import specs_of
 
     stored = read_study(path)
     return Study(

@@ -246,7 +246,7 @@ def test_ctrl_c_stops_it_cleanly_and_says_how_to_go_on(safeswap, tmp_path, as_js
 
 @pytest.mark.usefixtures("cps8d_file")
 def test_what_was_stopped_goes_on_to_the_same_end(safeswap, tmp_path, monkeypatch):
-    from safeswap.study import run
+    from safeswap.studies import run
 
     monkeypatch.setattr(run, "_BLOCK_COST", 200_000)
     request = [word if word != "2000" else "4" for word in _study_of_demo(tmp_path)[3:]]

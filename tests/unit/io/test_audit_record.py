@@ -17,7 +17,7 @@ from safeswap.model.invariant import ReplaysFromAudit
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.on_disk.audit_record import read_audit, read_audit_record, write_audit
-from safeswap.release.publish import Terms, check_and_write
+from safeswap.releases.publish import Terms, check_and_write
 
 
 def stored(masked: Masked, directory: Path, **notes) -> Path:

@@ -20,9 +20,9 @@ from safeswap.model.columns import aligned_columns, different
 from safeswap.model.microdata import Microdata
 from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.release import bundle as bundle_module
-from safeswap.release import public_data
-from safeswap.release.bundle import fill_bundle, write_bundle
+from safeswap.releases import bundle as bundle_module
+from safeswap.releases import public_data
+from safeswap.releases.bundle import fill_bundle, write_bundle
 
 FORMATS = pytest.mark.parametrize("data_format", DATA_FORMATS)
 
@@ -291,7 +291,7 @@ def test_nothing_that_the_bundle_writer_imports_knows_the_audit():
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
         return {n for n in found if n.startswith("safeswap.") and _is_module(n)}
 
-    reached, todo = set(), ["safeswap.release.bundle"]
+    reached, todo = set(), ["safeswap.releases.bundle"]
     while todo:
         name = todo.pop()
         reached.add(name)
@@ -301,7 +301,7 @@ def test_nothing_that_the_bundle_writer_imports_knows_the_audit():
         "safeswap.model.audit",
         "safeswap.model.masked",
         "safeswap.on_disk.audit_record",
-        "safeswap.release.publish",
+        "safeswap.releases.publish",
     }
 
 

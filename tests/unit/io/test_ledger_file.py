@@ -10,9 +10,9 @@ from tests.hand_made import KEY, PROMISES, masked_survey, survey
 
 from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
 from safeswap.model.ledger import make_entry
-from safeswap.release import publish
-from safeswap.release.ledger import LedgerFile, configured_ledger
-from safeswap.release.publish import Terms, check_and_write
+from safeswap.releases import publish
+from safeswap.releases.ledger import LedgerFile, configured_ledger
+from safeswap.releases.publish import Terms, check_and_write
 
 
 def release(folder: Path, name: str, *, masked=None, ledger=None, **terms):

@@ -19,7 +19,7 @@ from safeswap.files.numbering import agreement, numbers_households, split_groups
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Kind
-from safeswap.release.linkage import Linkage
+from safeswap.releases.linkage import Linkage
 
 
 def found(masked: Masked, *, drop: tuple[str, ...] = ()) -> list[tuple[str, str]]:

@@ -16,9 +16,9 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.on_disk.audit_record import read_audit, read_audit_json
-from safeswap.release import bundle, publish
-from safeswap.release.publish import Published, Terms, check_and_write
-from safeswap.release.scan import verify_bundle
+from safeswap.releases import bundle, publish
+from safeswap.releases.publish import Published, Terms, check_and_write
+from safeswap.releases.scan import verify_bundle
 
 
 def released(masked: Masked, folder: Path, *, public: str = "public", key: Key = KEY, **options) -> Published:

@@ -12,9 +12,9 @@ from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
-from safeswap.release.bundle import write_bundle
-from safeswap.release.public_data import _without_time
-from safeswap.release.scan import scan_bundle, verify_bundle
+from safeswap.releases.bundle import write_bundle
+from safeswap.releases.public_data import _without_time
+from safeswap.releases.scan import scan_bundle, verify_bundle
 from safeswap.reports.dictionary import dictionary_csv, dictionary_json
 
 
@@ -136,7 +136,7 @@ def test_a_column_more_is_found(release, tmp_path):
 
 def test_bounds_of_values_that_are_not_there_are_found(release, tmp_path, monkeypatch):
     """A writer that kept the bounds of the file before its rows were dropped."""
-    from safeswap.release import scan_data
+    from safeswap.releases import scan_data
 
     directory = written(release, tmp_path, "parquet")
     real = scan_data._are_bounds

@@ -10,7 +10,7 @@ from tests.unit.search.samples import KEY, sample
 
 from safeswap.errors import InputError, OutputError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.run import run_study
+from safeswap.studies.run import run_study
 from safeswap.workflow import load_study, save_study
 
 QUESTION = StudySpec(

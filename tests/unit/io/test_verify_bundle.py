@@ -5,8 +5,8 @@ from tests.hand_made import release_of
 
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files.manifest import DATA_FORMATS, MANIFEST, Manifest
-from safeswap.release.bundle import write_bundle
-from safeswap.release.scan import verify_bundle
+from safeswap.releases.bundle import write_bundle
+from safeswap.releases.scan import verify_bundle
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from safeswap.arrays import cells, divergence, pairing, two_way
 from safeswap.arrays import two_way as touched
-from safeswap.study import candidates
+from safeswap.studies import candidates
 
 DENSE = (3, 2, 4)
 SPARSE = (300, 40, 7, 2)  # 168,000 possible cells: more than have a place each

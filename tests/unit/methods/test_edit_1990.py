@@ -427,7 +427,7 @@ def test_the_number_that_will_move_is_that_of_a_brute_force_over_all_samples():
 
 def test_it_stands_on_the_risk_utility_map_beside_swaps(census):
     from safeswap.model.study import StudySpec
-    from safeswap.study.run import run_study
+    from safeswap.studies.run import run_study
 
     data = Microdata(census.table.slice(0, 5_000), census.schema)
     candidates = tuple(SPEC.replace(rate=rate, single_areas="leave").as_dict() for rate in (0.02, 0.2))

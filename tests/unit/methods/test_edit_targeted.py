@@ -22,7 +22,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.study import StudySpec
-from safeswap.study.run import run_study
+from safeswap.studies.run import run_study
 
 
 def as_printed(keys: list[Any], values: list[Any], tolerance: int) -> list[Any]:

@@ -11,7 +11,7 @@ from safeswap.charts.points import points_of
 from safeswap.errors import InfeasibleError
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import StudySpec
-from safeswap.study.study import Study
+from safeswap.studies.study import Study
 
 Point = tuple[float, float]
 MEASURES = ("entropy_change", "adV", "adC", "entropy_change:ways=2")

@@ -6,7 +6,7 @@ import pytest
 
 from safeswap import Key, datasets, workflow
 from safeswap.errors import SpecError
-from safeswap.workflow.argus_session import ArgusSession
+from safeswap.workflow.session import ArgusSession
 
 KEYS = {"keys": ["Age", "Edu", "EmpTyp", "MS", "Race"], "up_to": 5}
 MERGE = {"step": "recode", "attribute": "Edu", "groups": {"B": ["Bach", "Bach+"]}, "otherwise": "keep"}

@@ -8,8 +8,8 @@ from tests.unit.search.samples import KEY, sample
 from safeswap.errors import InfeasibleError
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import StudySpec
-from safeswap.study.run import run_study
-from safeswap.study.study import Study
+from safeswap.studies.run import run_study
+from safeswap.studies.study import Study
 
 
 def study_of_points(*replicates: list[tuple[float, float]]) -> Study:

@@ -12,9 +12,9 @@ from safeswap.arrays.dominance import hypervolume
 from safeswap.errors import EngineError
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.files import CheckpointDirectory
-from safeswap.study.run import run_study
-from safeswap.study.search import Space, search_study
+from safeswap.studies.files import CheckpointDirectory
+from safeswap.studies.run import run_study
+from safeswap.studies.search import Space, search_study
 from safeswap.workflow import load_study, save_study
 
 NAMES = tuple("ABCDEFGH")

@@ -15,8 +15,8 @@ from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
-from safeswap.workflow.argus_session import combinations_left
 from safeswap.workflow.recode_advice import advice, candidates
+from safeswap.workflow.session import combinations_left
 
 
 @given(

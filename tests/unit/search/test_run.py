@@ -14,10 +14,10 @@ from tests.unit.search.samples import KEY, file_of, sample
 from safeswap import datasets
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
-from safeswap.study import run
-from safeswap.study.files import CheckpointDirectory
-from safeswap.study.run import run_study, study_digest
-from safeswap.study.study import Study
+from safeswap.studies import run
+from safeswap.studies.files import CheckpointDirectory
+from safeswap.studies.run import run_study, study_digest
+from safeswap.studies.study import Study
 
 QUESTION = StudySpec(replicates=6, rates=(0.02, 0.4), true_swap="all", pairing="uniform")
 

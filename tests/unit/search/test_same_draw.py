@@ -12,11 +12,11 @@ from safeswap.errors import InfeasibleError
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.evaluate import Evaluator
-from safeswap.study.prepare import grid
-from safeswap.study.quick import QuickWay, Replicate, SwapGroup
-from safeswap.study.run import run_study
-from safeswap.study.study import Study
+from safeswap.studies.evaluate import Evaluator
+from safeswap.studies.prepare import grid
+from safeswap.studies.quick import QuickWay, Replicate, SwapGroup
+from safeswap.studies.run import run_study
+from safeswap.studies.study import Study
 from safeswap.workflow import assess, mask
 
 MEASURES: dict[str, Any] = {

@@ -8,8 +8,8 @@ from tests.unit.search.signed_cases import disagreements
 from safeswap import registry
 from safeswap.measures.base import is_signed
 from safeswap.model.study import StudySpec
-from safeswap.study.run import run_study
-from safeswap.study.search import search_study
+from safeswap.studies.run import run_study
+from safeswap.studies.search import search_study
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -13,7 +13,7 @@ from safeswap import registry
 from safeswap.arrays.dominance import undominated
 from safeswap.errors import SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.run import run_study
+from safeswap.studies.run import run_study
 from safeswap.workflow import study
 
 QUESTION = StudySpec(rates=(0.02, 0.2), constraints=(ConstraintSet(), ConstraintSet(fixed=("A",))), replicates=4)
@@ -122,7 +122,7 @@ def test_the_drill_down_has_every_table_of_two_attributes(made):
 
 
 def test_tables_are_left_out_where_they_would_take_too_much(monkeypatch):
-    from safeswap.study import evaluate
+    from safeswap.studies import evaluate
 
     monkeypatch.setattr(evaluate, "MOST_TABLE_BYTES", 1000)
     found = run_study(sample(), QUESTION, key=KEY)
@@ -133,7 +133,7 @@ def test_tables_are_left_out_where_they_would_take_too_much(monkeypatch):
 
 
 def test_measures_of_tables_do_not_depend_on_whether_tables_are_kept(monkeypatch, made):
-    from safeswap.study import evaluate
+    from safeswap.studies import evaluate
 
     question = QUESTION.model_copy(update={"distortion": ("adV", "hellinger:ways=2")})
     kept = run_study(sample(), question, key=KEY)

@@ -37,7 +37,7 @@ from safeswap.service.work.questions import Turn, can_look
 from safeswap.service.work.results import NONE_YET, find_or_latest, find_result, payload_of, result_of, result_page
 
 if TYPE_CHECKING:
-    from safeswap.study.study import Study
+    from safeswap.studies.study import Study
 
 router = APIRouter(tags=["studies"])
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
     from safeswap.model.score import Assessment
     from safeswap.service.tasks.context import Context
-    from safeswap.workflow.argus_session import ArgusSession
+    from safeswap.workflow.session import ArgusSession
 
 
 # What the tasks of the library share: the data as the project's recipe leaves them, masked as the payload says.

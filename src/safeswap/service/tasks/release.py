@@ -13,7 +13,7 @@ from safeswap.errors import SpecError
 from safeswap.files.manifest import read_manifest
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
-from safeswap.release.ledger import difference
+from safeswap.releases.ledger import difference
 from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.erase import erase, sync_folder
 from safeswap.service.keeping.store import Store

@@ -22,11 +22,11 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
 from safeswap.model.study import Figures, StudySpec
-from safeswap.study.evaluate import Evaluator, Group
-from safeswap.study.prepare import check, grid
-from safeswap.study.quick import SwapGroup
-from safeswap.study.study import Study
-from safeswap.study.table import study_of
+from safeswap.studies.evaluate import Evaluator, Group
+from safeswap.studies.prepare import check, grid
+from safeswap.studies.quick import SwapGroup
+from safeswap.studies.study import Study
+from safeswap.studies.table import study_of
 
 _BLOCK_COST = 4_000_000  # records looked at; a tenth of a second or so
 

@@ -17,8 +17,8 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import Figures, StudySpec
-from safeswap.study.evaluate import Evaluator, Group
-from safeswap.study.study import Study
+from safeswap.studies.evaluate import Evaluator, Group
+from safeswap.studies.study import Study
 
 
 def study_of(

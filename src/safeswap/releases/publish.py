@@ -28,11 +28,11 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.release import Identifiers, PublicFacts, prepare_release, refuse_insecure, released_names
 from safeswap.model.schema import Kind
 from safeswap.on_disk.audit_record import AUDIT, write_audit
-from safeswap.release.bundle import Bundle, fill_bundle, public_directory
-from safeswap.release.ledger import Differencing, configured_ledger, difference
-from safeswap.release.linkage import Linkage
-from safeswap.release.public_data import check_format
-from safeswap.release.scan_data import Remark, name_remarks, refuse_if_any, warning
+from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
+from safeswap.releases.ledger import Differencing, configured_ledger, difference
+from safeswap.releases.linkage import Linkage
+from safeswap.releases.public_data import check_format
+from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
 
 _RECORD = "release-"
 

@@ -31,7 +31,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
-from safeswap.study.quick import QuickWay, Replicate, SwapGroup
+from safeswap.studies.quick import QuickWay, Replicate, SwapGroup
 
 MOST_TABLE_BYTES = 1 << 30
 """Where the 2-way tables of all candidates would take more than this, none are kept."""

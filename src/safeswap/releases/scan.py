@@ -19,8 +19,8 @@ import pyarrow as pa
 from safeswap.files.labelled import Labelled
 from safeswap.files.manifest import Manifest, check_files, damaged, read_manifest
 from safeswap.model.release import Release
-from safeswap.release.public_data import Stored, as_stored
-from safeswap.release.scan_data import (
+from safeswap.releases.public_data import Stored, as_stored
+from safeswap.releases.scan_data import (
     Remark,
     Seen,
     is_formula,
@@ -216,7 +216,7 @@ def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
     Anything wrong is raised as ``UnsafeRelease`` (or ``InputError`` where there is no bundle at all).
 
     >>> import tempfile
-    >>> from safeswap.release.bundle import write_bundle
+    >>> from safeswap.releases.bundle import write_bundle
     >>> from safeswap.model.release import PublicFacts
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex", levels=("f", "m")),))

@@ -16,9 +16,9 @@ from safeswap.files.atomic import atomic_directory
 from safeswap.files.labelled import not_kept
 from safeswap.files.manifest import MANIFEST, Manifest, allowed_files, sum_file
 from safeswap.model.release import Release
-from safeswap.release.public_data import check_format, write_data
-from safeswap.release.scan import scan_bundle
-from safeswap.release.scan_data import Remark, name_remarks, refuse_if_any, warning
+from safeswap.releases.public_data import check_format, write_data
+from safeswap.releases.scan import scan_bundle
+from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
 from safeswap.reports.dictionary import data_dictionary, dictionary_csv, dictionary_json
 from safeswap.reports.public import public_report
 

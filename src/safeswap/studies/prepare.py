@@ -16,8 +16,8 @@ from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study.evaluate import Group
-from safeswap.study.objective import as_objective
+from safeswap.studies.evaluate import Group
+from safeswap.studies.objective import as_objective
 
 MOST_CANDIDATES = 2_000_000
 """Above this a grid is refused: the count is stated and a search offered instead."""

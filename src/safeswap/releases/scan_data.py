@@ -17,7 +17,7 @@ from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import damaged
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.schema import level_texts
-from safeswap.release.public_data import Stored
+from safeswap.releases.public_data import Stored
 
 # What a look through a bundle found: some of it to be told, some of it reason enough not to release.
 

@@ -13,8 +13,8 @@ from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats
 from safeswap.errors import InfeasibleError
 from safeswap.model.spec import MaskSpec
-from safeswap.study.objective import Objective
-from safeswap.study.study import Study
+from safeswap.studies.objective import Objective
+from safeswap.studies.study import Study
 
 _RESAMPLES = 1000
 _MOST_POINTS = 2_000_000  # an objective is asked about no more points than this when the replicates are drawn again

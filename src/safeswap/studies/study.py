@@ -19,10 +19,10 @@ from safeswap.measures.base import compared
 from safeswap.model.checked import checked
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
-from safeswap.study.objective import Objective, as_objective
+from safeswap.studies.objective import Objective, as_objective
 
 if TYPE_CHECKING:
-    from safeswap.study.choice import Choice
+    from safeswap.studies.choice import Choice
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,7 +126,7 @@ class Study:
         is on the frontier; of its draws the one nearest to the mean, since picking the luckiest would make the
         figures look better than they are.
         """
-        from safeswap.study.choice import chosen
+        from safeswap.studies.choice import chosen
 
         rule = as_objective(self.spec.objective if objective is None else objective)
         return chosen(self, rule, risk=risk, distortion=distortion)

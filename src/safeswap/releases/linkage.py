@@ -37,7 +37,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Kind
 from safeswap.model.text import several
-from safeswap.release.scan_data import Remark, refusal, warning
+from safeswap.releases.scan_data import Remark, refusal, warning
 
 _RENUMBERED = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 _FOLLOWS = 0.99  # in groups larger than households, where much depends on much

@@ -30,8 +30,8 @@ from safeswap.model.microdata import Microdata, signed_zeros
 from safeswap.model.plan import Plan
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import Figures
-from safeswap.study import candidates
-from safeswap.study.candidates import SCORES
+from safeswap.studies import candidates
+from safeswap.studies.candidates import SCORES
 
 # Which measures can be read off the scores of touched records, and how.
 
