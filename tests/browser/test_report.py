@@ -12,7 +12,7 @@ from safeswap.reports.study import write_study_report
     ("version", "consent", "shown"),
     [("internal", False, (5, 3)), ("public", False, (0, 0)), ("public", True, (5, 0))],
 )
-def test_reports_open_from_a_disk_and_ask_for_nothing(browser, tmp_path, version, consent, shown, dark):
+def test_reports_open_from_a_disk_and_ask_for_nothing(browser, tmp_path, version, consent, shown, dark):  # noqa: PLR0917
     study = cps_study(attributes=("Race", "Sex", "Age"), replicates=5)
     path = write_study_report(study, study.choose(), tmp_path / "report.html", version=version, publish_figures=consent)
     with opened(browser, path, dark=dark) as seen:
