@@ -1,4 +1,4 @@
-# Every target makes what it needs: on a fresh machine `make demo` and `make test` are the only two commands to know.
+# Every target creates what it needs: on a fresh machine `make demo` and `make test` are the only commands to know.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
-# Further arguments for pytest, e.g. make test PYTEST_ARGS="-k margins"
+# Extra arguments for pytest, e.g. make test PYTEST_ARGS="-k margins"
 PYTEST_ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -18,11 +18,11 @@ export PIP_NO_INPUT := 1
 
 
 # --- The environment -------------------------------------------------------------------------------------------------
-# The stamp is newer than what it was made from, so a second run costs nothing.
+# The stamp is newer than its inputs, so a second run costs nothing.
 
 INSTALLED := $(VENV)/.installed
 
-# Not there yet, or its interpreter has gone since.
+# Missing, or its interpreter has been removed.
 $(BIN)/python:
 	tools/make-venv "$(PYTHON)" "$(VENV)"
 
@@ -35,9 +35,9 @@ $(INSTALLED): requirements/dev.txt pyproject.toml $(BIN)/python
 	touch $@
 
 .PHONY: venv
-venv: $(INSTALLED)  ## make or refresh .venv from the locked requirements
+venv: $(INSTALLED)  ## create or refresh .venv from the locked requirements
 
-# What a target needs beyond Python packages gets its own stamp here, made by a script in tools/.
+# Whatever a target needs beyond Python packages has its own stamp, made by a script in tools/.
 
 BROWSER := $(VENV)/.browser
 
@@ -51,7 +51,7 @@ $(POSTGRES): $(INSTALLED) tools/install-postgres
 	tools/install-postgres
 	touch $@
 
-# PySpark comes as source only: it is built with tools that are locked as well, and everything else comes as wheels.
+# PySpark is distributed as source only: it is built with locked tools; everything else comes as wheels.
 SPARK := $(VENV)/.spark
 
 $(SPARK): $(INSTALLED) requirements/spark-build.txt requirements/spark.txt
@@ -61,61 +61,61 @@ $(SPARK): $(INSTALLED) requirements/spark-build.txt requirements/spark.txt
 	touch $@
 
 
-# --- Using it --------------------------------------------------------------------------------------------------------
+# --- Use -------------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: $(INSTALLED)  ## from a survey file to a release, written to demo-output/
+demo: $(INSTALLED)  ## go from a survey file to a release, in demo-output/
 	rm -rf demo-output
 	$(BIN)/safeswap demo --output demo-output
 
 .PHONY: test
-test: $(INSTALLED) $(BROWSER) $(POSTGRES) $(SPARK)  ## all tests, and the examples in the docstrings
+test: $(INSTALLED) $(BROWSER) $(POSTGRES) $(SPARK)  ## run all tests and the examples in docstrings
 	$(BIN)/pytest -n $(JOBS) --dist loadscope $(PYTEST_ARGS)
 
 .PHONY: check
-check: lint types contracts docs test  ## everything that must hold before a change goes in
+check: lint types contracts docs test  ## run everything that must pass before a change goes in
 
 .PHONY: bench
-bench: $(INSTALLED)  ## the benchmarks, each printed as a ratio
+bench: $(INSTALLED)  ## run the benchmarks; each prints a ratio
 	for benchmark in bench/bench_*.py bench/scale.py; do $(BIN)/python "$$benchmark"; done
 
 
 # --- The parts of check ----------------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: $(INSTALLED)  ## ruff: rules and layout
+lint: $(INSTALLED)  ## check rules and layout (ruff)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 .PHONY: types
-types: $(INSTALLED)  ## mypy, strict
+types: $(INSTALLED)  ## check types (mypy, strict)
 	$(BIN)/mypy
 
 .PHONY: contracts
-contracts: $(INSTALLED)  ## imports point downwards only
+contracts: $(INSTALLED)  ## check that imports point downwards only
 	$(BIN)/lint-imports
 
 .PHONY: docs
-docs: $(INSTALLED)  ## the documentation, docs/_build/html; a warning is an error
+docs: $(INSTALLED)  ## build the documentation in docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
 
-# --- Keeping house ---------------------------------------------------------------------------------------------------
+# --- Maintenance -----------------------------------------------------------------------------------------------------
 
 .PHONY: format
-format: $(INSTALLED)  ## let ruff lay out the code and mend what it can
+format: $(INSTALLED)  ## format the code and apply automatic fixes (ruff)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The locks name packages, versions and hashes, never where to fetch them: that is the machine's own setting.
-# They are resolved with the oldest Python in use (Debian 12 has 3.11.2): what runs there runs on later ones too.
-# For the oldest Python that is supported; the hashes are those of every wheel of a version, on any machine.
+# The locks name packages, versions and hashes, never an index: that is a setting of the machine.
+# They are resolved for the oldest supported Python (Debian 12 has 3.11.2): what runs there runs on later versions too.
+# The hashes cover every wheel of a version, so the locks are valid on any machine.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.11 \
 	--custom-compile-command "make lock"
 COMPILE := $(LOCK) pyproject.toml
 
 .PHONY: lock
-lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/
+lock: $(INSTALLED)  ## resolve pyproject.toml into requirements/ again
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --output-file requirements/dev.txt --extra dev --constraints requirements/runtime.txt
 	$(COMPILE) --output-file requirements/service.txt --extra service --constraints requirements/dev.txt
@@ -124,11 +124,11 @@ lock: $(INSTALLED)  ## resolve pyproject.toml anew into requirements/
 	done
 
 .PHONY: clean
-clean:  ## remove everything that make made
+clean:  ## remove everything that make created
 	rm -rf $(VENV) build dist docs/_build docs/reference/generated demo-output \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
-help:  ## this list
+help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,4 +1,4 @@
-"""How the documentation is built. Pages are complete in themselves: they load nothing from anywhere else."""
+"""Sphinx configuration. The built pages are self-contained: they load nothing from elsewhere."""
 
 import sys
 from importlib.metadata import version as installed_version

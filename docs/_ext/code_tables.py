@@ -1,4 +1,4 @@
-"""Tables that are made from the code, so that they cannot fall behind it.
+"""Tables generated from the code, so that they cannot become outdated.
 
 ::
 
@@ -6,7 +6,7 @@
     ```{method-table}     every registered method with its sources
     ```{measure-table}    every registered measure
     ```{parameter-table} swap    the parameters of a method
-    ```{parameters}       those of every registered method, under headings
+    ```{parameters}       the parameters of every registered method, under headings
     ```{model-table} safeswap.model.study:StudySpec    the settings of any model
     ```{engine-table}     what each engine can do
 """
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 def first_sentence(thing: object) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n", maxsplit=1)[0].split())
 
 
 class CodeTable(SphinxDirective):
-    """A table with a heading and one row per thing."""
+    """A table with a heading and one row per item."""
 
     heading: tuple[str, ...]
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """The cells of each row, as the page would write them."""
+        """Return the cells of each row, in the markup of the page."""
         raise NotImplementedError
 
     def run(self) -> list[nodes.Node]:
-        """The table as nodes."""
+        """Return the table as nodes."""
         group = nodes.tgroup(cols=len(self.heading))
         group += [nodes.colspec(colwidth=1) for _ in self.heading]
         group += nodes.thead("", self.row(self.heading))
@@ -51,7 +51,7 @@ class CodeTable(SphinxDirective):
         return [nodes.table("", group)]
 
     def row(self, cells: Sequence[str]) -> nodes.row:
-        """One row."""
+        """Return one row."""
         return nodes.row("", *(nodes.entry("", *self.parse_text_to_nodes(cell)) for cell in cells))
 
 
@@ -61,7 +61,7 @@ class ErrorTable(CodeTable):
     heading = ("error", "exit code", "HTTP status", "meaning")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """In the order of ``ERROR_CLASSES``."""
+        """Yield a row per error class, in the order of ``ERROR_CLASSES``."""
         from safeswap.errors import ERROR_CLASSES
 
         for error in ERROR_CLASSES:
@@ -74,7 +74,7 @@ class MethodTable(CodeTable):
     heading = ("method", "what it does", "specification", "sources")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """In the order of the registry."""
+        """Yield a row per method, in the order of the registry."""
         from safeswap import registry
 
         for name, method in registry.methods().items():
@@ -87,7 +87,7 @@ class MeasureTable(CodeTable):
     heading = ("measure", "axis", "full name", "parameters", "sources")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """In the order of the registry."""
+        """Yield a row per measure, in the order of the registry."""
         from safeswap import registry
 
         for name, measure in registry.measures().items():
@@ -96,35 +96,35 @@ class MeasureTable(CodeTable):
 
 
 class ModelTable(CodeTable):
-    """The fields of a pydantic model; those of a model within it under its own name and a dot."""
+    """The fields of a pydantic model; those of a nested model are prefixed with its name and a dot."""
 
     heading = ("setting", "default", "meaning")
     required_arguments = 1
 
     def model(self) -> type[BaseModel]:
-        """The model that the argument names, as ``module:Class``."""
+        """Return the model named by the argument, as ``module:Class``."""
         module, _, name = self.arguments[0].partition(":")
         found: type[BaseModel] = getattr(import_module(module), name)
         return found
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """In the order of the model."""
-        return fields_of(self.model())
+        """Return a row per field, in the order of the model."""
+        return list_fields(self.model())
 
 
-def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[Sequence[str]]:
-    """Name, default and meaning of each field."""
+def list_fields(model: type[BaseModel], prefix: str = "") -> Iterator[Sequence[str]]:
+    """Yield name, default and meaning of each field."""
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "required" if field.is_required() else f"`{json.dumps(default, default=plain)}`"
+        shown = "required" if field.is_required() else f"`{json.dumps(default, default=to_plain)}`"
         yield f"`{prefix}{name}`", shown, field.description or ""
         for inner in get_args(field.annotation):
             if isinstance(inner, type) and issubclass(inner, BaseModel):
-                yield from fields_of(inner, f"{prefix}{name}.")
+                yield from list_fields(inner, f"{prefix}{name}.")
 
 
-def plain(value: object) -> object:
-    """A default that JSON does not know: a model as its values, an enumeration as its word."""
+def to_plain(value: object) -> object:
+    """Convert a default for JSON: a model to its values, an enumeration to its word."""
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
@@ -134,7 +134,7 @@ class ParameterTable(ModelTable):
     heading = ("parameter", "default", "meaning")
 
     def model(self) -> type[BaseModel]:
-        """The specification of the method that the argument names."""
+        """Return the specification type of the method named by the argument."""
         from safeswap import registry
 
         return registry.method(self.arguments[0]).spec_type
@@ -144,7 +144,7 @@ class Parameters(SphinxDirective):
     """Every registered method with its parameters, under a heading of its own."""
 
     def run(self) -> list[nodes.Node]:
-        """The sections, parsed as the page would write them."""
+        """Return the parsed sections."""
         from safeswap import registry
 
         parts = (
@@ -159,13 +159,13 @@ class EngineTable(CodeTable):
 
     @property
     def heading(self) -> tuple[str, ...]:  # type: ignore[override]
-        """One column per engine."""
+        """Return one column per engine."""
         from safeswap.on_disk.capabilities import ENGINES
 
         return ("what", *(f"`{name}`" for name in ENGINES))
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """In the order of ``CAPABILITIES``."""
+        """Yield a row per capability, in the order of ``CAPABILITIES``."""
         from safeswap.on_disk.capabilities import CAPABILITIES, ENGINES
 
         for capability in CAPABILITIES.values():

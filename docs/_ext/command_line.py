@@ -1,10 +1,10 @@
-"""The reference of the command line, made from the program itself; no terminal is needed.
+"""The command-line reference, generated from the program itself; no terminal is needed.
 
 ::
 
     ```{command-line}    every command with its arguments and options, under a heading of its own
 
-What the help of a command shows in boxes stands in tables here. Options that commands share are told once, at the end.
+What a command's help shows in boxes becomes tables. Options shared by commands are listed once, at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXTRA = "Options"
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """An option or an argument, as a row of a table."""
+    """An option or argument, as a row of a table."""
 
     panel: str
     name: str
@@ -35,15 +35,15 @@ class Parameter:
 
 
 def parameters(command: Any) -> list[Parameter]:
-    """Arguments first, then options, as the help has them; ``--help`` goes without saying."""
-    told = [each for each in command.params if not each.hidden and each.name != "help"]
-    return [_told(each) for each in sorted(told, key=lambda each: each.param_type_name)]
+    """List arguments first, then options, as in the help, without ``--help``."""
+    listed = [each for each in command.params if not each.hidden and each.name != "help"]
+    return [_to_row(each) for each in sorted(listed, key=lambda each: each.param_type_name)]
 
 
-def _told(parameter: Any) -> Parameter:
+def _to_row(parameter: Any) -> Parameter:
     is_argument = parameter.param_type_name == "argument"
     names = [parameter.metavar] if is_argument else [*parameter.opts, *parameter.secondary_opts]
-    value = "" if is_argument or parameter.is_flag else " " + (parameter.metavar or _word(parameter))
+    value = "" if is_argument or parameter.is_flag else " " + (parameter.metavar or _placeholder(parameter))
     quiet = parameter.required or parameter.default in (None, True, False) or callable(parameter.default)
     meaning = re.sub(r" \(default: (.*)\)$", "", parameter.help or "")
     stated = re.search(r" \(default: (.*)\)$", parameter.help or "")
@@ -55,8 +55,8 @@ def _told(parameter: Any) -> Parameter:
     )
 
 
-def _word(option: Any) -> str:
-    """What stands after an option: its choices, or its type."""
+def _placeholder(option: Any) -> str:
+    """Return the placeholder of an option's value: its choices, or its type."""
     annotation = option.type_descriptor.annotation
     if get_origin(annotation) is Literal:
         return "|".join(str(choice) for choice in get_args(annotation))
@@ -64,7 +64,7 @@ def _word(option: Any) -> str:
 
 
 def table(rows: Sequence[Parameter]) -> str:
-    """A table in Markdown; with a column of defaults only where there are any."""
+    """Format a Markdown table, with a column of defaults only if there are any."""
     wide = any(row.default for row in rows)
     heading = ["", "default", "meaning"] if wide else ["", "meaning"]
     text = [f"| {' | '.join(heading)} |", "|" + " --- |" * len(heading)]
@@ -75,7 +75,7 @@ def table(rows: Sequence[Parameter]) -> str:
 
 
 def tables(rows: Iterable[Parameter]) -> Iterator[str]:
-    """A table per panel, in the order in which panels occur, what has no panel of its own last."""
+    """Yield a table per panel, in order of occurrence; rows without a panel come last."""
     panels: dict[str, list[Parameter]] = {}
     for row in rows:
         panels.setdefault(row.panel, []).append(row)
@@ -84,27 +84,27 @@ def tables(rows: Iterable[Parameter]) -> Iterator[str]:
 
 
 def sub_commands(command: Any) -> dict[str, Any]:
-    """The commands under a command, by the word that calls them."""
+    """Return the subcommands of a command by name."""
     words = command.list_commands(None) if hasattr(command, "list_commands") else ()
     return {word: command.get_command(None, word) for word in words}
 
 
-def section(name: str, command: Any, *, depth: int, told: Iterable[Parameter] = ()) -> Iterator[str]:
-    """The heading, the help and the tables of a command, less what was told, and those of the commands under it."""
+def section(name: str, command: Any, *, depth: int, listed: Iterable[Parameter] = ()) -> Iterator[str]:
+    """Yield heading, help and tables of a command, without rows already listed, then those of its subcommands."""
     under = sub_commands(command)
-    everywhere = [row for row in parameters(next(iter(under.values()))) if _in_all(row, under)] if under else []
+    everywhere = [row for row in parameters(next(iter(under.values()))) if _is_in_all(row, under)] if under else []
     yield f"{'#' * depth} {name}"
     yield re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
-    yield from tables(row for row in parameters(command) if row.panel not in SHARED and row not in told)
+    yield from tables(row for row in parameters(command) if row.panel not in SHARED and row not in listed)
     common = [row for row in everywhere if row.panel not in SHARED]
     if common:
-        yield f"All `{name}` commands have in common:"
+        yield f"Options of all `{name}` commands:"
         yield from tables(common)
     for word, child in under.items():
-        yield from section(f"{name} {word}", child, depth=depth + 1, told=common)
+        yield from section(f"{name} {word}", child, depth=depth + 1, listed=common)
 
 
-def _in_all(row: Parameter, commands: dict[str, Any]) -> bool:
+def _is_in_all(row: Parameter, commands: dict[str, Any]) -> bool:
     return all(row in parameters(each) for each in commands.values())
 
 
@@ -112,13 +112,13 @@ class CommandLine(SphinxDirective):
     """All commands of the program."""
 
     def run(self) -> list[nodes.Node]:
-        """The sections, parsed as the page would write them."""
+        """Return the parsed sections."""
         from safeswap.cli.app import COMMANDS, LazyCommand
 
         commands = {name: LazyCommand(name).load() for name in COMMANDS}
         parts = [part for name in commands for part in section(f"safeswap {name}", commands[name], depth=2)]
         shared = {row.name: row for command in commands.values() for row in parameters(command) if row.panel in SHARED}
-        parts += ["## Options that commands share", *tables(shared.values())]
+        parts += ["## Shared options", *tables(shared.values())]
         return list(self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True))
 
 

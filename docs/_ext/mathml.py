@@ -1,7 +1,7 @@
-"""Formulas as MathML, which browsers draw by themselves: no script, no fonts and no LaTeX are needed.
+"""Formulas as MathML, which browsers render natively: no script, fonts or LaTeX are needed.
 
-The converter is the one in docutils. It takes a digit after a command for the start of a longer number, so write
-``\\frac{1}{2}`` and never ``\\frac12``. A formula that it cannot read is a warning, hence an error in ``make docs``.
+The converter is that of docutils. It reads a digit after a command as the start of a longer number, so write
+``\\frac{1}{2}``, never ``\\frac12``. A formula that it cannot read is a warning, hence an error in ``make docs``.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def mathml(node: nodes.Element, *, as_block: bool) -> str:
-    """The formula of a node as a MathML element."""
+def to_mathml(node: nodes.Element, *, as_block: bool) -> str:
+    """Return the formula of a node as a MathML element."""
     try:
         return tex2mathml(node.astext(), as_block=as_block)
     except MathError as error:
-        logger.warning("the formula cannot be turned into MathML: %s", error, location=node)
+        logger.warning("cannot convert the formula to MathML: %s", error, location=node)
         return f"<code>{nodes.fully_normalize_name(node.astext())}</code>"
 
 
 def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
-    """Write a formula that stands in a sentence."""
-    self.body.append(mathml(node, as_block=False))
+    """Write an inline formula."""
+    self.body.append(to_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def visit_block(self: HTML5Translator, node: nodes.math_block) -> None:
-    """Write a formula that stands by itself."""
+    """Write a displayed formula."""
     self.body.append(self.starttag(node, "div", CLASS="math"))
-    self.body.append(mathml(node, as_block=True))
+    self.body.append(to_mathml(node, as_block=True))
     self.body.append("</div>\n")
     raise nodes.SkipNode
 

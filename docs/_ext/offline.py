@@ -1,4 +1,4 @@
-"""Fail the build when a page would load anything from outside. A link that a reader may click is no load."""
+"""Fail the build if a page would load anything from outside. Links that a reader may click are allowed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LOADS = {
 }
 
 
-def loads_from_outside(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Each place in the built files that makes a browser ask another server."""
+def find_external_loads(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each place in the built files that makes a browser contact another server."""
     for path in sorted(folder.rglob("*")):
         pattern = LOADS.get(path.suffix)
         if pattern and path.is_file():
@@ -33,13 +33,13 @@ def loads_from_outside(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def check(app: Sphinx, exception: Exception | None) -> None:
-    """Warn of every such place."""
+    """Warn about every external load."""
     if exception is None and app.builder.format == "html":
-        for path, place in loads_from_outside(Path(app.outdir)):
+        for path, place in find_external_loads(Path(app.outdir)):
             logger.warning("%s loads from outside: %s", path, place)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Look at the result when the build is finished."""
+    """Check the result when the build is finished."""
     app.connect("build-finished", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
