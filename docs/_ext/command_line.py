@@ -20,7 +20,6 @@ from sphinx.util.docutils import SphinxDirective
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-SHARED = ("How the file is read", "What is said")
 EXTRA = "Options"
 
 
@@ -32,6 +31,13 @@ class Parameter:
     name: str
     default: str
     meaning: str
+
+
+def shared_panels() -> tuple[str, ...]:
+    """Return the titles of the panels that most commands share."""
+    from safeswap.cli.options import READING, TALK
+
+    return READING, TALK
 
 
 def parameters(command: Any) -> list[Parameter]:
@@ -95,8 +101,8 @@ def section(name: str, command: Any, *, depth: int, listed: Iterable[Parameter] 
     everywhere = [row for row in parameters(next(iter(under.values()))) if _is_in_all(row, under)] if under else []
     yield f"{'#' * depth} {name}"
     yield re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
-    yield from tables(row for row in parameters(command) if row.panel not in SHARED and row not in listed)
-    common = [row for row in everywhere if row.panel not in SHARED]
+    yield from tables(row for row in parameters(command) if row.panel not in shared_panels() and row not in listed)
+    common = [row for row in everywhere if row.panel not in shared_panels()]
     if common:
         yield f"Options of all `{name}` commands:"
         yield from tables(common)
@@ -117,7 +123,8 @@ class CommandLine(SphinxDirective):
 
         commands = {name: LazyCommand(name).load() for name in COMMANDS}
         parts = [part for name in commands for part in section(f"safeswap {name}", commands[name], depth=2)]
-        shared = {row.name: row for command in commands.values() for row in parameters(command) if row.panel in SHARED}
+        rows = (row for command in commands.values() for row in parameters(command))
+        shared = {row.name: row for row in rows if row.panel in shared_panels()}
         parts += ["## Shared options", *tables(shared.values())]
         return list(self.parse_text_to_nodes("\n\n".join(parts), allow_section_headings=True))
 
