@@ -119,9 +119,13 @@ def exists(text: str) -> bool:
     """Whether a dotted name leads to something: modules are imported, attributes looked up."""
     import importlib
 
+    from safeswap.moved import MOVED
+
     parts = ["safeswap", *text.split(".")[1:]]
     if text == "safeswap.methods.blank_out":  # the example of CONTRIBUTING
         return True
+    if text in MOVED:  # an old path, which warns when it is imported
+        return exists(MOVED[text])
     if parts[1] in NOT_NAMES:
         return True
     for end in range(len(parts), 0, -1):
