@@ -344,7 +344,7 @@ def test_a_device_is_known_for_one_name_and_cannot_be_made_up(town: Running) -> 
         answers = set()
         for _ in range(
             throttle.BY_NAME.free + 8
-        ):  # on a busy machine the first short waits are over before the next try
+        ):  # on a busy machine the first waits may be over
             client = town.client()
             client.cookies.set(device, value, domain="127.0.0.1")
             answers.add(_log_in(client, "dirk", "a wrong guess of mine").status_code)
