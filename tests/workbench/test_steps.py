@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 from tests.workbench.desk import Desk
 
 KEYS = ["Age", "EmpTyp", "Edu", "MS", "Race", "Sex"]
@@ -249,9 +249,13 @@ def _part(page: Page, title: str) -> Any:
     return page.locator("#fields fieldset").filter(has=page.locator("> legend", has_text=title)).first
 
 
-def _planned(page: Page, act: Any) -> dict[str, Any]:
-    """The specification that the screen asks a plan for after somebody did something."""
-    with page.expect_request(lambda asked: asked.url.endswith("/plan")) as told:
+def _planned(page: Page, act: Any, *, stating: str = "method") -> dict[str, Any]:
+    """The specification that the screen asks a plan for after somebody did something, once it states a part."""
+
+    def is_meant(asked: Request) -> bool:
+        return asked.url.endswith("/plan") and bool(asked.post_data_json["spec"].get(stating))
+
+    with page.expect_request(is_meant) as told:
         act()
     return told.value.post_data_json["spec"]
 
@@ -284,7 +288,7 @@ def test_parts_of_a_specification_are_stated_in_fields_of_their_own(browser: Bro
         page.locator("#swap-part details summary").click()
         page.get_by_label("Race: Swap", exact=True).check()
         page.get_by_label("Targeting").check()
-        spec = _planned(page, lambda: page.get_by_label("Weight", exact=False).fill("4"))
+        spec = _planned(page, lambda: page.get_by_label("Weight", exact=False).fill("4"), stating="targeting")
         assert (spec["swap"], spec["targeting"]) == (["Race"], {"weight": 4})
 
 
