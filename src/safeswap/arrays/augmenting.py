@@ -76,8 +76,8 @@ def close_gap(labels: Counts, counts: Counts, moves: Counts, bound: int, budget:
     if it reaches the second; it may fall short only where the work exceeds ``budget``.
     """
     classes = len(counts)
-    labels = labels[:, _by_crowd(labels, counts)].copy()
-    kinds = _kinds(moves, classes)
+    labels = labels[:, _order_by_crowd(labels, counts)].copy()
+    kinds = _merge_moves(moves, classes)
     left = counts.copy()
     for k in range(len(kinds)):
         left[kinds[k, 0]] -= kinds[k, 2]
@@ -87,7 +87,7 @@ def close_gap(labels: Counts, counts: Counts, moves: Counts, bound: int, budget:
     work = 0
     gained = 1
     while gained > 0 and total < bound and work < budget:
-        kinds, gained, spent = _phase(labels, kinds, left, hopeless, bound - total, budget - work)
+        kinds, gained, spent = _run_phase(labels, kinds, left, hopeless, bound - total, budget - work)
         total += gained
         work += spent
     waiting = 0
@@ -98,7 +98,7 @@ def close_gap(labels: Counts, counts: Counts, moves: Counts, bound: int, budget:
 
 
 @njit(cache=True, nogil=True)
-def _by_crowd(labels: Counts, counts: Counts) -> Counts:
+def _order_by_crowd(labels: Counts, counts: Counts) -> Counts:
     """Coordinates by their largest label, largest first: two classes that are no partners are then told apart soon."""
     crowds = np.zeros(labels.shape[1], dtype=np.int64)
     for j in range(labels.shape[1]):
@@ -110,7 +110,7 @@ def _by_crowd(labels: Counts, counts: Counts) -> Counts:
 
 
 @njit(cache=True, nogil=True)
-def _kinds(moves: Counts, classes: int) -> Counts:
+def _merge_moves(moves: Counts, classes: int) -> Counts:
     """Moves between the same two classes added up, the smaller class first, sorted; those of nothing left out."""
     keys = np.empty(len(moves), dtype=np.int64)
     for m in range(len(moves)):
@@ -131,7 +131,7 @@ def _kinds(moves: Counts, classes: int) -> Counts:
 
 
 @njit(cache=True, nogil=True)
-def _graph(labels: Counts, kinds: Counts, left: Counts, hopeless: Flags) -> Graph:
+def _build_graph(labels: Counts, kinds: Counts, left: Counts, hopeless: Flags) -> Graph:
     pairs = np.minimum(kinds[:, 2], 2).sum()
     unpaired = 0
     for c in range(len(left)):
@@ -164,7 +164,7 @@ def _graph(labels: Counts, kinds: Counts, left: Counts, hopeless: Flags) -> Grap
 
 
 @njit(cache=True, nogil=True)
-def _forest(graph: Graph) -> Forest:
+def _new_forest(graph: Graph) -> Forest:
     vertices = len(graph.class_of)
     classes = len(graph.labels)
     return Forest(
@@ -188,7 +188,7 @@ def _forest(graph: Graph) -> Forest:
 
 
 @njit(cache=True, nogil=True)
-def _phase(
+def _run_phase(
     labels: Counts, kinds: Counts, left: Counts, hopeless: Flags, most: int, budget: int
 ) -> tuple[Counts, int, int]:
     """Search from the unpaired records in turn and follow the paths found: the new kinds, the gain, the work.
@@ -196,8 +196,8 @@ def _phase(
     ``left`` and ``hopeless`` are brought up to date. A class is hopeless if a search from it has failed before any path
     of the phase was followed: no later change can help its unpaired records (Edmonds).
     """
-    graph = _graph(labels, kinds, left, hopeless)
-    forest = _forest(graph)
+    graph = _build_graph(labels, kinds, left, hopeless)
+    forest = _new_forest(graph)
     forest.numbers[_WORK] = len(graph.class_of)
     added = np.empty((len(graph.class_of) + 1, 3), dtype=np.int64)
     used = np.zeros(len(kinds), dtype=np.int64)
@@ -216,12 +216,12 @@ def _phase(
         if end >= 0:
             amount, additions = _follow(graph, forest, end, kinds, left, used, added, additions, most - gained)
             gained += amount
-            _forget(graph, forest, search)
+            _release_reached(graph, forest, search)
         elif forest.numbers[_WORK] < budget:
             failed[own] = True
             hopeless[own] = gained == 0
-        _leave(forest)
-    return _kinds(np.concatenate((kinds, added[:additions])), len(labels)), gained, forest.numbers[_WORK]
+        _clear_search(forest)
+    return _merge_moves(np.concatenate((kinds, added[:additions])), len(labels)), gained, forest.numbers[_WORK]
 
 
 @njit(cache=True, nogil=True)
@@ -229,7 +229,7 @@ def _search(graph: Graph, forest: Forest, root: int, search: int, budget: int) -
     """The unpaired record at the end of an augmenting path from ``root``; -1 if none exists or the budget is spent."""
     _reach(graph, forest, root, search)
     _make_outer(graph, forest, root)
-    end = _end(graph, forest, root, search)
+    end = _find_end(graph, forest, root, search)
     taken = 0
     while end < 0 and taken < forest.numbers[_QUEUED] and forest.numbers[_WORK] < budget:
         v = forest.queue[taken]
@@ -239,7 +239,7 @@ def _search(graph: Graph, forest: Forest, root: int, search: int, budget: int) -
             end = _grow(graph, forest, v, search)
         if end < 0 and forest.met[own] != search:
             forest.met[own] = search
-            end = _meet(graph, forest, v, search)
+            end = _close_blossoms(graph, forest, v, search)
         elif end < 0 and forest.neighbour[own] >= 0:
             end = _contract(graph, forest, v, forest.first[forest.neighbour[own]], search)
     return end
@@ -247,7 +247,7 @@ def _search(graph: Graph, forest: Forest, root: int, search: int, budget: int) -
 
 @njit(cache=True, nogil=True, inline="always")
 def may_pair(labels: Counts, a: int, b: int) -> bool:
-    """Whether two classes differ in every coordinate."""
+    """Return whether two classes differ in every coordinate."""
     for j in range(labels.shape[1]):  # noqa: SIM110  (a loop that Numba compiles)
         if labels[a, j] == labels[b, j]:
             return False
@@ -276,8 +276,8 @@ def _make_outer(graph: Graph, forest: Forest, v: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _end(graph: Graph, forest: Forest, v: int, search: int) -> int:
-    """An unpaired record that the outer vertex v may be paired with, which ends the search; -1: none."""
+def _find_end(graph: Graph, forest: Forest, v: int, search: int) -> int:
+    """Return an unpaired record that the outer vertex v may be paired with, which ends the search; -1: none."""
     own = graph.class_of[v]
     if forest.scanned[own] or forest.asked[own] == search:
         return -1
@@ -312,7 +312,7 @@ def _grow(graph: Graph, forest: Forest, v: int, search: int) -> int:
                 forest.before[w] = v
                 _reach(graph, forest, w ^ 1, search)
                 _make_outer(graph, forest, w ^ 1)
-                end = _end(graph, forest, w ^ 1, search)
+                end = _find_end(graph, forest, w ^ 1, search)
                 if end >= 0:
                     return end
     forest.scanned[own] = search
@@ -320,7 +320,7 @@ def _grow(graph: Graph, forest: Forest, v: int, search: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _meet(graph: Graph, forest: Forest, v: int, search: int) -> int:
+def _close_blossoms(graph: Graph, forest: Forest, v: int, search: int) -> int:
     """Close the blossoms that v makes with other outer vertices of its tree, unless one of these ends the search."""
     own = graph.class_of[v]
     number = forest.numbers[_OUTER]
@@ -343,7 +343,7 @@ def _meet(graph: Graph, forest: Forest, v: int, search: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _base(forest: Forest, v: int) -> int:
+def _find_base(forest: Forest, v: int) -> int:
     root = v
     while forest.base[root] != root:
         root = forest.base[root]
@@ -357,32 +357,32 @@ def _base(forest: Forest, v: int) -> int:
 @njit(cache=True, nogil=True)
 def _contract(graph: Graph, forest: Forest, v: int, w: int, search: int) -> int:
     """Make one blossom of the two paths from v and w up to where they meet; the end of the search, if that is one."""
-    if _base(forest, v) == _base(forest, w):
+    if _find_base(forest, v) == _find_base(forest, w):
         return -1
     forest.numbers[_MARKS] += 1
     mark = forest.numbers[_MARKS]
-    a, b = _base(forest, v), _base(forest, w)
+    a, b = _find_base(forest, v), _find_base(forest, w)
     while True:
         if a >= 0:
             if forest.mark[a] == mark:
                 break
             forest.mark[a] = mark
-            a = _base(forest, forest.before[a ^ 1]) if a < graph.paired else -1
+            a = _find_base(forest, forest.before[a ^ 1]) if a < graph.paired else -1
         a, b = b, a
     begun = forest.numbers[_QUEUED]
-    _bend(graph, forest, v, w, a)
-    _bend(graph, forest, w, v, a)
+    _reverse_path(graph, forest, v, w, a)
+    _reverse_path(graph, forest, w, v, a)
     for i in range(begun, forest.numbers[_QUEUED]):
-        end = _end(graph, forest, forest.queue[i], search)
+        end = _find_end(graph, forest, forest.queue[i], search)
         if end >= 0:
             return end
     return -1
 
 
 @njit(cache=True, nogil=True)
-def _bend(graph: Graph, forest: Forest, v: int, w: int, top: int) -> None:
+def _reverse_path(graph: Graph, forest: Forest, v: int, w: int, top: int) -> None:
     """Let the path from v up to ``top`` be followed downwards too, towards w; its inner vertices become outer."""
-    while _base(forest, v) != top:
+    while _find_base(forest, v) != top:
         forest.before[v] = w
         w = v ^ 1
         if not forest.is_outer[w]:
@@ -443,7 +443,7 @@ def _follow(
 
 
 @njit(cache=True, nogil=True)
-def _forget(graph: Graph, forest: Forest, search: int) -> None:
+def _release_reached(graph: Graph, forest: Forest, search: int) -> None:
     """Release what a search has reached beside its path, for others to reach."""
     for i in range(forest.numbers[_TRAIL]):
         v = forest.trail[i]
@@ -456,7 +456,7 @@ def _forget(graph: Graph, forest: Forest, search: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _leave(forest: Forest) -> None:
+def _clear_search(forest: Forest) -> None:
     """Empty the lists of a search that has ended."""
     for i in range(forest.numbers[_OUTER]):
         forest.first[forest.outer_classes[i]] = -1

@@ -90,7 +90,7 @@ def between_classes(
 
 
 def lower_bound(p: float, *, swapped: int, records: int) -> float:
-    """The least PERCENTAGE BIAS that protects: p percent, on average, of each record that took part.
+    """Return the least PERCENTAGE BIAS that protects: p percent, on average, of each record that took part.
 
     >>> round(lower_bound(10, swapped=582, records=64_998), 2)
     0.09

@@ -52,7 +52,7 @@ class JointCounts:
 def pack(
     columns: Sequence[Codes], cardinalities: Sequence[int], ranks: Sequence[Codes] | None = None
 ) -> tuple[Codes, int]:
-    """One integer per record that names its cell, in the narrowest unsigned type, and how many are possible.
+    """Return one integer per record that names its cell, in the narrowest unsigned type, and how many are possible.
 
     Two records get the same integer exactly if they agree in every column. Where the product of the
     cardinalities exceeds 2**62 the codes are replaced by their ranks among those that occur; the order of the
@@ -66,9 +66,9 @@ def pack(
     >>> pack([np.array([0, 1, 1], np.uint8)], [2], [np.array([1, 0], np.uint8)])[0].tolist()
     [1, 0, 0]
     """
-    columns, radices = _checked(columns, cardinalities)
+    columns, radices = _check_columns(columns, cardinalities)
     if ranks is not None and prod(radices) <= MOST_CELLS:
-        return _packed(columns, radices, ranks), prod(radices)
+        return _pack_columns(columns, radices, ranks), prod(radices)
     if ranks is not None:
         columns = [table[column] for table, column in zip(ranks, columns, strict=True)]
     while prod(radices) > MOST_CELLS:
@@ -78,9 +78,9 @@ def pack(
             ranked, number = sparse.ranks(columns[1].astype(np.uint64))
             columns[1], radices[1] = ranked, max(1, number)
             continue
-        ranked, number = sparse.ranks(_packed(columns[:fit], radices[:fit]))
+        ranked, number = sparse.ranks(_pack_columns(columns[:fit], radices[:fit]))
         columns[:fit], radices[:fit] = [ranked], [max(1, number)]
-    return _packed(columns, radices), prod(radices)
+    return _pack_columns(columns, radices), prod(radices)
 
 
 def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
@@ -91,7 +91,7 @@ def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellC
     ([2, 3], [1, 2], 6)
     """
     codes, cells = pack(columns, cardinalities)
-    return CellCounts(*_counted(codes, cells), cells)
+    return CellCounts(*_count_codes(codes, cells), cells)
 
 
 def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> npt.NDArray[np.int32]:
@@ -116,9 +116,9 @@ def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities:
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
     ([0, 1, 2], [1, 2, 0], [2, 0, 1])
     """
-    first, second, cells = _packed_alike(before, after, cardinalities)
+    first, second, cells = _pack_alike(before, after, cardinalities)
     if is_dense(cells, max(first.size, second.size)):
-        return _dense_joint(first, second, cells)
+        return _count_dense_joint(first, second, cells)
     return JointCounts(*sparse.joint(first, second), cells)
 
 
@@ -133,7 +133,7 @@ def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalitie
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
     ([0, 1, 3], [1, 2, 1], [1, 2, 1])
     """
-    first, second, cells = _packed_alike(before, after, cardinalities)
+    first, second, cells = _pack_alike(before, after, cardinalities)
     if first.size != second.size:
         raise ValueError("both sides hold the same records")
     differs = first != second
@@ -146,12 +146,12 @@ def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalitie
 
 
 def is_dense(cells: int, records: int) -> bool:
-    """Whether an array over all possible cells is the cheaper way to count."""
+    """Return whether an array over all possible cells is the cheaper way to count."""
     return cells <= max(_SMALL_TABLE, 2 * records)
 
 
 def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
-    """The count of every possible cell, occupied or not.
+    """Return the count of every possible cell, occupied or not.
 
     >>> dense_counts(np.array([0, 2, 2], np.uint8), 4).tolist()
     [1, 0, 2, 0]
@@ -167,7 +167,7 @@ def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     return total
 
 
-def _counted(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
+def _count_codes(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
     if not is_dense(cells, codes.size):
         return sparse.distinct(codes)
     counts = dense_counts(codes, cells)
@@ -175,7 +175,7 @@ def _counted(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
     return occupied.astype(codes.dtype), counts[occupied].astype(np.int64)
 
 
-def _packed_alike(
+def _pack_alike(
     before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]
 ) -> tuple[Codes, Codes, int]:
     if prod(max(1, int(c)) for c in cardinalities) <= MOST_CELLS:
@@ -187,7 +187,7 @@ def _packed_alike(
     return codes[: before[0].size], codes[before[0].size :], cells
 
 
-def _dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
+def _count_dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
     first, second = dense_counts(before, cells), dense_counts(after, cells)
     occupied = np.flatnonzero(first | second)
     return JointCounts(
@@ -198,7 +198,7 @@ def _dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
     )
 
 
-def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[list[Codes], list[int]]:
+def _check_columns(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[list[Codes], list[int]]:
     if not columns or len(columns) != len(cardinalities) or len({c.size for c in columns}) != 1:
         raise ValueError("give at least one column, all of one length, and a cardinality for each")
     if columns[0].size >= 1 << 31:
@@ -208,7 +208,7 @@ def _checked(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tuple[li
     return plain, [max(1, int(c)) for c in cardinalities]
 
 
-def _packed(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Codes] | None = None) -> Codes:
+def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Codes] | None = None) -> Codes:
     dtype = np.min_scalar_type(prod(radices) - 1)
     if ranks is None and len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
         return columns[0]
@@ -217,7 +217,7 @@ def _packed(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Co
     factors = np.array(radices, np.uint64).astype(codes.dtype)
     tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
 
-    tables = [None] * len(columns) if ranks is None else [_table(table, codes.dtype) for table in ranks]
+    tables = [None] * len(columns) if ranks is None else [_as_rank_table(table, codes.dtype) for table in ranks]
     records = _BLOCK_BYTES // codes.itemsize
 
     def pack_run(run: tuple[int, int]) -> None:
@@ -245,8 +245,8 @@ def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
     return outside
 
 
-def _table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:
-    """The table in the type of the codes; None where every code is its own rank."""
+def _as_rank_table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:
+    """Return the table in the type of the codes; None where every code is its own rank."""
     return None if np.array_equal(ranks, np.arange(ranks.size)) else np.ascontiguousarray(ranks, dtype=dtype)
 
 

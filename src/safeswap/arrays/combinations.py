@@ -72,14 +72,14 @@ def classes(
     blanks: Sequence[int],
     weights: npt.NDArray[np.float64] | None = None,
 ) -> Classes:
-    """The distinct records, in ascending order of their codes.
+    """Return the distinct records, in ascending order of their codes.
 
     >>> found = classes([np.array([1, 0, 1], np.uint8), np.array([0, 1, 0], np.uint8)], [2, 2], [9, 9])
     >>> [column.tolist() for column in found.columns], found.sizes.tolist(), found.of_record.tolist()
     ([[0, 1], [1, 0]], [1, 2], [1, 0, 1])
     """
     codes, possible = cells.pack(columns, cardinalities)
-    of_record, number = _ranked(codes, possible)
+    of_record, number = _rank_codes(codes, possible)
     first = np.empty(number, np.int64)
     first[of_record[::-1]] = np.arange(codes.size - 1, -1, -1)
     sizes = np.bincount(of_record, weights, number)
@@ -104,17 +104,17 @@ def cell_codes(found: Classes, keys: Sequence[int], only: Flags | None = None) -
     codes, possible = cells.pack(columns, [found.cardinalities[key] for key in keys])
     if possible <= max(1 << 16, _DENSE * codes.size):
         return codes, possible
-    return _ranked(codes, possible)
+    return _rank_codes(codes, possible)
 
 
 def cell_ranks(found: Classes, keys: Sequence[int]) -> tuple[npt.NDArray[np.uint32], int]:
     """For each class the rank of its cell over some keys among those that are occupied, and how many are."""
     codes, possible = cell_codes(found, keys)
-    return _ranked(codes, possible)
+    return _rank_codes(codes, possible)
 
 
 def cell_sizes(codes: npt.NDArray[Any], possible: int, sizes: Sizes) -> Sizes:
-    """The size of every possible cell, from classes and their sizes.
+    """Return the size of every possible cell, from classes and their sizes.
 
     >>> cell_sizes(np.array([2, 0, 2], np.uint8), 4, np.array([1, 5, 2])).tolist()
     [5, 0, 3, 0]
@@ -125,7 +125,7 @@ def cell_sizes(codes: npt.NDArray[Any], possible: int, sizes: Sizes) -> Sizes:
 
 
 def small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, skip_blank: bool = False) -> SmallCells:
-    """The cells over some keys whose size is above 0 and below tolerance.
+    """Return the cells over some keys whose size is above 0 and below tolerance.
 
     With ``skip_blank`` a class in which one of the keys is blank is in no cell.
 
@@ -160,16 +160,16 @@ def lowest_safe(tolerance: float, sizes: Sizes) -> np.int64 | np.float64:
 
 
 def positions(mask: int) -> tuple[int, ...]:
-    """The keys of a set of keys that is written as the bits of an integer.
+    """Return the keys of a set of keys that is written as the bits of an integer.
 
     >>> positions(0b1010)
     (1, 3)
     """
-    return tuple(_bits(mask))
+    return tuple(_iter_bits(mask))
 
 
 def mask_of(keys: Sequence[int]) -> int:
-    """A set of keys as the bits of an integer.
+    """Return a set of keys as the bits of an integer.
 
     >>> mask_of([1, 3])
     10
@@ -177,14 +177,14 @@ def mask_of(keys: Sequence[int]) -> int:
     return sum(1 << key for key in keys)
 
 
-def _bits(mask: int) -> Iterator[int]:
+def _iter_bits(mask: int) -> Iterator[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
 
 
-def _ranked(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], int]:
+def _rank_codes(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], int]:
     """For each code its rank among those that occur, and the number of those."""
     if possible <= max(1 << 16, _DENSE * codes.size):
         occurs = np.zeros(possible, np.bool_)

@@ -21,7 +21,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 
 @njit(cache=True, nogil=True, inline="always")
 def mixed(x):  # type: ignore[no-untyped-def]
-    """A bijection of 64-bit words under which neighbours have nothing in common."""
+    """Return a bijection of 64-bit words under which neighbours have nothing in common."""
     x = (x ^ (x >> _S30)) * _FIRST
     x = (x ^ (x >> _S27)) * _SECOND
     return x ^ (x >> _S31)
@@ -29,13 +29,13 @@ def mixed(x):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def item_state(seed, item):  # type: ignore[no-untyped-def]
-    """Where the draws of one item begin."""
+    """Return where the draws of one item begin."""
     return mixed(np.uint64(seed) + (np.uint64(item) + np.uint64(1)) * _GOLDEN)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def uniform(state, purpose):  # type: ignore[no-untyped-def]
-    """A number in [0, 1) with 53 random bits, one per purpose of an item."""
+    """Return a number in [0, 1) with 53 random bits, one per purpose of an item."""
     return np.float64(mixed(state + np.uint64(purpose) * _STRIDE) >> _S11) * 2.0**-53
 
 
@@ -48,7 +48,7 @@ def odds(u):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def level_of(u, thresholds):  # type: ignore[no-untyped-def]
-    """The level whose share of [0, 1) holds u; ``thresholds`` are cumulative shares without the last one, 1."""
+    """Return the level whose share of [0, 1) holds u; ``thresholds`` are cumulative shares without the last one, 1."""
     level = 0
     while level < thresholds.size and u >= thresholds[level]:
         level += 1
@@ -57,7 +57,7 @@ def level_of(u, thresholds):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def uniforms(seed, number, purpose):  # type: ignore[no-untyped-def]
-    """The draws of one purpose of items 0, 1, …
+    """Return the draws of one purpose of items 0, 1, …
 
     >>> bool((uniforms(7, 1000, 2)[:10] == uniforms(7, 10, 2)).all())
     True

@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.integer[Any]] | npt.NDArray[np.floating[Any]]
 
 
 def hellinger(before: Counts, after: Counts, alike: Integers | None = None) -> float:
-    """The Hellinger distance, sqrt(½ Σ (√f − √g)²): 0 for the same table, 1 for no cell in common.
+    """Return the Hellinger distance, sqrt(½ Σ (√f − √g)²): 0 for the same table, 1 for no cell in common.
 
     ``alike``, here and below, says how many cells have these counts, if they are not listed one by one.
 
@@ -34,11 +34,11 @@ def hellinger(before: Counts, after: Counts, alike: Integers | None = None) -> f
     if before.sum() == 0 or after.sum() == 0:
         return _one_is_empty(before, after)
     gaps = np.sqrt(_shares(before, alike)) - np.sqrt(_shares(after, alike))
-    return min(1.0, float(np.sqrt(0.5 * _over_all(np.square(gaps), alike))))
+    return min(1.0, float(np.sqrt(0.5 * _sum_cells(np.square(gaps), alike))))
 
 
 def total_variation(before: Counts, after: Counts, alike: Integers | None = None) -> float:
-    """The total variation distance, ½ Σ |f − g|: the share of records that stand in another cell.
+    """Return the total variation distance, ½ Σ |f − g|: the share of records that stand in another cell.
 
     >>> total_variation(np.array([2, 2]), np.array([3, 1]))
     0.25
@@ -48,11 +48,11 @@ def total_variation(before: Counts, after: Counts, alike: Integers | None = None
     if before.dtype.kind == after.dtype.kind == "i" and _total(before, alike) == _total(after, alike):
         # As exact as whole numbers are, in whatever order cells are listed.
         return float(_total(np.abs(before - after), alike)) / (2 * float(_total(before, alike)))
-    return min(1.0, 0.5 * _over_all(np.abs(_shares(before, alike) - _shares(after, alike)), alike))
+    return min(1.0, 0.5 * _sum_cells(np.abs(_shares(before, alike) - _shares(after, alike)), alike))
 
 
 def dissimilarity(before: Counts, after: Counts) -> float:
-    """The index of dissimilarity D = ½ Σ |Xᵢ/X − Yᵢ/Y| of a one-way count.
+    """Return the index of dissimilarity D = ½ Σ |Xᵢ/X − Yᵢ/Y| of a one-way count.
 
     >>> round(dissimilarity(np.array([3, 4, 4, 5, 4]), np.array([2, 5, 3, 7, 3])), 12)
     0.15
@@ -70,11 +70,11 @@ def dissimilarity_within(areas: Integers, before: Counts, after: Counts) -> tupl
     >>> distances.tolist(), weights.tolist()
     ([0.25, 0.0], [0.5, 0.5])
     """
-    f_total, g_total = _sums(areas, before), _sums(areas, after)
+    f_total, g_total = _sum_by_group(areas, before), _sum_by_group(areas, after)
     f = before / np.where(f_total > 0, f_total, 1.0)[areas]
     g = after / np.where(g_total > 0, g_total, 1.0)[areas]
     one_sided = (f_total == 0) != (g_total == 0)
-    distances = np.where(one_sided, 1.0, np.minimum(1.0, 0.5 * _sums(areas, np.abs(f - g))))
+    distances = np.where(one_sided, 1.0, np.minimum(1.0, 0.5 * _sum_by_group(areas, np.abs(f - g))))
     return distances, (f_total / max(1.0, f_total.sum()) + g_total / max(1.0, g_total.sum())) / 2
 
 
@@ -94,11 +94,11 @@ def entropy_change(before: Counts, after: Counts, alike: Integers | None = None)
     0.693147
     """
     # Cell by cell, so that cells that did not change cancel exactly.
-    return _over_all(_entropy_terms(after, alike) - _entropy_terms(before, alike), alike)
+    return _sum_cells(_entropy_terms(after, alike) - _entropy_terms(before, alike), alike)
 
 
 def chi_square(rows: Integers, columns: Integers, counts: Counts) -> float:
-    """The χ² statistic for independence of a two-way table given by its cells (row, column, count).
+    """Return the χ² statistic for independence of a two-way table given by its cells (row, column, count).
 
     >>> chi_square(np.array([0, 1]), np.array([0, 1]), np.array([5, 5]))
     10.0
@@ -127,7 +127,7 @@ def contingency_c(rows: Integers, columns: Integers, counts: Counts) -> float:
 
 
 def wasserstein_ranks(before: Counts, after: Counts) -> float:
-    """The Wasserstein-1 distance of two distributions over the ranks of one attribute, the range being 1.
+    """Return the Wasserstein-1 distance of two distributions over the ranks of one attribute, the range being 1.
 
     Swapping keeps every one-way margin, so that this is 0 for each single attribute of a swapped file: use
     :func:`conditional_wasserstein` or :func:`ordinal_displacement` there.
@@ -140,7 +140,7 @@ def wasserstein_ranks(before: Counts, after: Counts) -> float:
 
 
 def conditional_wasserstein(given: Integers, ranks: Integers, before: Counts, after: Counts, *, levels: int) -> float:
-    """The Wasserstein-1 distance on ranks of an ordinal attribute's distribution *given* the other attributes.
+    """Return the Wasserstein-1 distance on ranks of an ordinal attribute's distribution *given* the other attributes.
 
     A cell is (conditioning cell, rank, count before, count after). Each conditioning cell weighs as its mean share
     of the records before and after; one that is empty on one side only counts as the farthest move, 1.
@@ -154,11 +154,11 @@ def conditional_wasserstein(given: Integers, ranks: Integers, before: Counts, af
     order = np.lexsort((ranks, given))
     group, rank = np.unique(given[order], return_inverse=True)[1], ranks[order].astype(np.float64)
     f, g = before[order].astype(np.float64), after[order].astype(np.float64)
-    f_total, g_total = _sums(group, f), _sums(group, g)
+    f_total, g_total = _sum_by_group(group, f), _sum_by_group(group, g)
     one_sided = (f_total == 0) != (g_total == 0)
     steps = np.append(np.where(group[1:] == group[:-1], np.diff(rank), 0.0), 0.0) / max(1, levels - 1)
     gaps = np.abs(_running_shares(f, group, f_total) - _running_shares(g, group, g_total))
-    distance = np.where(one_sided, 1.0, _sums(group, gaps * steps))
+    distance = np.where(one_sided, 1.0, _sum_by_group(group, gaps * steps))
     return min(1.0, float(distance @ (f_total / f_total.sum() + g_total / g_total.sum()) / 2))
 
 
@@ -185,7 +185,7 @@ def _total(counts: Counts, alike: Integers | None) -> Any:
     return counts.sum() if alike is None else counts @ alike
 
 
-def _over_all(terms: Floats, alike: Integers | None) -> float:
+def _sum_cells(terms: Floats, alike: Integers | None) -> float:
     return float(_total(terms, alike))
 
 
@@ -203,7 +203,7 @@ def _association(rows: Integers, columns: Integers, counts: Counts) -> tuple[flo
     total = float(counts.sum())
     if total == 0:
         return 0.0, 0
-    row_sums, column_sums = _sums(rows, counts), _sums(columns, counts)
+    row_sums, column_sums = _sum_by_group(rows, counts), _sum_by_group(columns, counts)
     expected = row_sums[rows] * column_sums[columns] / total
     held = expected > 0
     gaps = np.square(counts[held] - expected[held]) / expected[held]
@@ -214,7 +214,7 @@ def _association(rows: Integers, columns: Integers, counts: Counts) -> tuple[flo
     return float(gaps.sum()) + unlisted, min(m, n) - 1
 
 
-def _sums(groups: Integers, values: Counts) -> Floats:
+def _sum_by_group(groups: Integers, values: Counts) -> Floats:
     sums: Floats = np.bincount(groups, values).astype(np.float64, copy=False)
     return sums
 

@@ -31,7 +31,7 @@ def undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
 
 
 def hypervolume(risk: Floats, distortion: Floats, reference: tuple[float, float]) -> float:
-    """The area that a set of points dominates within the rectangle below ``reference`` (risk, distortion).
+    """Return the area that a set of points dominates within the rectangle below ``reference`` (risk, distortion).
 
     >>> hypervolume(np.array([0.5, 1.0]), np.array([0.5, 0.0]), (1.0, 1.0))
     0.25

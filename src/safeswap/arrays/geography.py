@@ -37,7 +37,7 @@ def straddling(fine: Codes, coarse: Codes, areas: int) -> int:
 
 @njit(cache=True, nogil=True)
 def cut(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
-    """The sizes of ``parts[i]`` areas into which area i is cut; none is empty, and they add up to ``sizes[i]``.
+    """Return the sizes of ``parts[i]`` areas into which area i is cut; none is empty, and they add up to ``sizes[i]``.
 
     Weights are powers of log-logistic draws, the 2**(1 − roots)-th: with ``roots`` 1 a few areas hold most (as towns
     do), with 3 all are of about one size (as tracts are).
@@ -107,7 +107,7 @@ def _parents_of_run(fine: Codes, coarse: Codes, found: Int64s) -> bool:
 
 @njit(cache=True, nogil=True)
 def in_one_area(groups: Codes, areas: Codes, number: int) -> Int64s:
-    """The rows of those of the ``number`` groups whose records all lie in one area.
+    """Return the rows of those of the ``number`` groups whose records all lie in one area.
 
     >>> in_one_area(np.array([0, 1, 0, 1], np.uint8), np.array([5, 6, 5, 7], np.uint8), 2).tolist()
     [0, 2]

@@ -24,7 +24,7 @@ _NOT_YET = 2.0**40  # to hide another cell costs more than any count
 
 
 def hide_levels(counts: Counts, tolerance: int) -> tuple[Flags, Flags]:
-    """The rare levels, and the levels whose counts are hidden with them; a level without records is neither.
+    """Return the rare levels, and the levels whose counts are hidden with them; a level without records is neither.
 
     >>> rare, hidden = hide_levels(np.array([50, 1, 30, 9]), 3)
     >>> rare.tolist(), hidden.tolist()
@@ -58,7 +58,7 @@ def hide_cells(tables: Sequence[Counts], tolerance: int, *, hidden: Flags) -> Fl
     hidden = hidden | np.logical_or.reduce(small)
     for table, cells in zip(tables, small, strict=True):
         for cell in np.argwhere(cells):
-            box = _box(table, hidden, tuple(int(i) for i in cell), tolerance)
+            box = _find_box(table, hidden, tuple(int(i) for i in cell), tolerance)
             if box is None:
                 return None
             for corner in box:
@@ -66,19 +66,21 @@ def hide_cells(tables: Sequence[Counts], tolerance: int, *, hidden: Flags) -> Fl
     return hidden
 
 
-def _box(table: Counts, hidden: Flags, cell: tuple[int, ...], tolerance: int) -> list[tuple[int, ...]] | None:
+def _find_box(table: Counts, hidden: Flags, cell: tuple[int, ...], tolerance: int) -> list[tuple[int, ...]] | None:
     """The corners of the cheapest box that leaves the cell open: to every small count, or else to another one."""
     common, occupied, every = table >= tolerance, table > 0, np.ones(table.shape, dtype=np.bool_)
     cost = np.where(hidden, 0.0, _NOT_YET + table)
     for odd, even in ((common, common), (every, occupied), (occupied, every)):
-        opposite = _cheapest(cell, odd, even, cost)
+        opposite = _find_cheapest(cell, odd, even, cost)
         if opposite is not None:
             pairs = zip(cell, opposite, strict=True)
             return [tuple(corner) for corner in _corners(tuple(pairs))]
     return None
 
 
-def _cheapest(cell: tuple[int, ...], odd: Flags, even: Flags, cost: npt.NDArray[np.float64]) -> tuple[int, ...] | None:
+def _find_cheapest(
+    cell: tuple[int, ...], odd: Flags, even: Flags, cost: npt.NDArray[np.float64]
+) -> tuple[int, ...] | None:
     """The opposite corner of the cheapest box; a corner that differs on an odd number of axes must be in ``odd``."""
     axes = range(len(cell))
     possible, total = np.ones(odd.shape, dtype=np.bool_), np.zeros(odd.shape)

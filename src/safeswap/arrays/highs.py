@@ -33,7 +33,7 @@ class Solved:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether nothing cheaper is possible."""
+        """True if nothing cheaper is possible."""
         return self.values is not None and self.cost <= self.bound + 1e-6 * max(1.0, abs(self.cost))
 
 
@@ -58,12 +58,12 @@ def solve(
     options = {"output_flag": False, "threads": 1, "random_seed": 1, "time_limit": float(seconds), "mip_rel_gap": gap}
     for name, value in options.items():
         model.setOptionValue(name, value)
-    model.passModel(_as_model(programme, relaxed=relaxed))
+    model.passModel(_build_model(programme, relaxed=relaxed))
     if start is not None and not relaxed:
         known = np.flatnonzero(~np.isnan(start))
         model.setSolution(known.size, known.astype(np.int32), start[known])
     model.run()
-    return _read(model, programme, relaxed=relaxed)
+    return _read_solution(model, programme, relaxed=relaxed)
 
 
 class GrowingProgramme:
@@ -90,12 +90,12 @@ class GrowingProgramme:
         self._model.addRow(-np.inf, float(most), columns.size, columns.astype(np.int32), factors)
 
     def solve(self) -> Floats:
-        """The best values."""
+        """Return the best values."""
         self._model.run()
         return np.array(self._model.getSolution().col_value)
 
 
-def _as_model(programme: Programme, *, relaxed: bool) -> Any:
+def _build_model(programme: Programme, *, relaxed: bool) -> Any:
     import highspy
 
     model = highspy.HighsLp()
@@ -113,7 +113,7 @@ def _as_model(programme: Programme, *, relaxed: bool) -> Any:
     return model
 
 
-def _read(model: Any, programme: Programme, *, relaxed: bool) -> Solved:
+def _read_solution(model: Any, programme: Programme, *, relaxed: bool) -> Solved:
     import highspy
 
     info = model.getInfo()

@@ -29,7 +29,7 @@ class Tree(NamedTuple):
 
 
 def build(points: Floats) -> Tree:
-    """The tree of finite points, one per line.
+    """Return the tree of finite points, one per line.
 
     >>> tree = build(np.array([[0.0, 0.0], [3.0, 1.0]]))
     >>> tree.low[0].tolist(), tree.high[0].tolist()
@@ -102,7 +102,7 @@ def _select(points: Floats, rows: Rows, start: int, end: int, place: int, side: 
 
 @njit(cache=True, nogil=True, inline="always")
 def squared(a, i, b, k):  # type: ignore[no-untyped-def]
-    """The squared distance of two points; every kernel sums in this order, so that all agree to the last bit."""
+    """Return the squared distance of two points; every kernel sums in this order, so that all agree to the last bit."""
     total = 0.0
     for j in range(a.shape[1]):
         step = a[i, j] - b[k, j]
@@ -112,7 +112,7 @@ def squared(a, i, b, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def nearest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
-    """The squared distance from a point to a box; rounding is monotone, so no point of the box seems nearer."""
+    """Return the squared distance from a point to a box; rounding is monotone, so no point of the box seems nearer."""
     total = 0.0
     for j in range(points.shape[1]):
         value = points[i, j]
@@ -127,7 +127,7 @@ def nearest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def furthest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
-    """The squared distance from a point to the far corner of a box: no point of the box seems further."""
+    """Return the squared distance from a point to the far corner of a box: no point of the box seems further."""
     total = 0.0
     for j in range(points.shape[1]):
         step = max(points[i, j] - low[node, j], high[node, j] - points[i, j])

@@ -44,7 +44,7 @@ _SHORT_TEXT = 14
 
 
 def derive(secret: bytes, *context: str | int) -> bytes:
-    """A 32-byte key for one purpose (HKDF-SHA256). Different contexts give unrelated keys.
+    """Return a 32-byte key for one purpose (HKDF-SHA256). Different contexts give unrelated keys.
 
     >>> a, b = derive(bytes(32), "swap", 1), derive(bytes(32), "swap", 2)
     >>> len(a), a == b, a == derive(bytes(32), "swap", 1)
@@ -56,7 +56,7 @@ def derive(secret: bytes, *context: str | int) -> bytes:
 
 
 def integer_blocks(identifiers: npt.NDArray[np.int64]) -> Words:
-    """The blocks of integer identifiers.
+    """Return the blocks of integer identifiers.
 
     >>> integer_blocks(np.array([7])).tolist()
     [[7, 72057594037927936]]
@@ -68,7 +68,7 @@ def integer_blocks(identifiers: npt.NDArray[np.int64]) -> Words:
 
 
 def text_blocks(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac_key: bytes) -> Words:
-    """The blocks of text identifiers, given as Arrow lays them out: text i is ``data[offsets[i]:offsets[i+1]]``.
+    """Return the blocks of text identifiers, given as Arrow lays them out: text i is ``data[offsets[i]:offsets[i+1]]``.
 
     >>> text = np.frombuffer(b"7" + b"007" + b"a rather long identifier", dtype=np.uint8)
     >>> blocks = text_blocks(np.array([0, 1, 4, 28]), text, bytes(32))
@@ -96,7 +96,7 @@ def encrypt(blocks: Words, key: bytes) -> Words:
 
 
 def draws(blocks: Words, key: bytes) -> Words:
-    """The 64-bit draw of each record: the first word of its cipher text.
+    """Return the 64-bit draw of each record: the first word of its cipher text.
 
     >>> d = draws(integer_blocks(np.arange(4)), bytes(32))
     >>> d.dtype, len(set(d.tolist()))
@@ -190,7 +190,7 @@ def _short_blocks(
 
 @njit(cache=True, nogil=True)
 def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[bool, np.uint64]:
-    """Whether a text is exactly how a 64-bit signed integer prints, and its two's complement."""
+    """Return whether a text is exactly how a 64-bit signed integer prints, and its two's complement."""
     zero = np.uint64(0)
     negative = end > start and data[start] == 45
     first = start + 1 if negative else start
@@ -212,7 +212,7 @@ def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tup
 
 
 def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
-    """Two uniform 64-bit words per record, a function of the key and of the record's identity alone.
+    """Return two uniform 64-bit words per record, a function of the key and of the record's identity alone.
 
     >>> words = record_words(np.array([3, 1, 2]), bytes(32))
     >>> words.shape, words[1].tolist() == record_words(np.array([1]), bytes(32))[0].tolist()

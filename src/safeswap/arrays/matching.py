@@ -48,7 +48,7 @@ class Total(NamedTuple):
 
     @property
     def is_proved(self) -> bool:
-        """Whether the number found is the maximum."""
+        """True if the number found is the maximum."""
         return self.found == self.most
 
 
@@ -62,12 +62,12 @@ class Matching:
 
     @property
     def proved(self) -> bool:
-        """Whether no larger matching exists."""
+        """True if no larger matching exists."""
         return self.total == self.most
 
 
 def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Matching:
-    """The most pairs that the classes allow. ``strata`` must be sorted, ``coordinates`` has a row per class.
+    """Return the most pairs that the classes allow. ``strata`` must be sorted, ``coordinates`` has a row per class.
 
     >>> one = largest_matching(np.zeros(3, int), np.array([[0], [1], [2]]), np.array([5, 2, 1]))
     >>> one.total, one.proved
@@ -81,7 +81,7 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
         return matching
     bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
     if coordinates.shape[1] == 1 and not _has_twins(strata, coordinates[:, 0]):
-        moves = _one_coordinate(bounds, counts)
+        moves = _match_one_coordinate(bounds, counts)
         total = int(moves[:, 2].sum())
         return Matching(moves, total, total)
     moves, most = _match_strata(bounds, _dense_labels(coordinates), counts, _GREEDY_WORK, _WORK)
@@ -89,7 +89,7 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
 
 
 def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
-    """The number of pairs only; for one coordinate, and for crowds that are small, without building the moves.
+    """Return the number of pairs only; for one coordinate, and for crowds that are small, without building the moves.
 
     >>> largest_total(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080]))
     Total(found=7080, most=7080)
@@ -107,7 +107,7 @@ def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
 
 
 def _has_twins(strata: Counts, labels: Counts) -> bool:
-    """Whether two classes of a stratum have one label, as −0.0 and 0.0 have."""
+    """Return whether two classes of a stratum have one label, as −0.0 and 0.0 have."""
     order = np.lexsort((labels, strata))
     return bool(((np.diff(labels[order]) == 0) & (np.diff(strata[order]) == 0)).any())
 
@@ -160,16 +160,16 @@ def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts, by_stra
             # Many classes are not compared with each other: as if coordinates were independent is near enough.
             share = 1.0
             for j in range(coordinates.shape[1]):
-                share *= 1 - _alike(coordinates[start:end, j], counts[start:end]) / (total * (total - 1))
+                share *= 1 - _count_alike(coordinates[start:end, j], counts[start:end]) / (total * (total - 1))
         else:
-            share = 1 - _alike_anywhere(coordinates[start:end], counts[start:end]) / (total * (total - 1))
+            share = 1 - _count_alike_anywhere(coordinates[start:end], counts[start:end]) / (total * (total - 1))
         # Without strata to wait in, the next record has to be of the same stratum by chance.
         expected += total / 2 * share * (1.0 if by_stratum else (total - 1) / others)
     return expected
 
 
 @njit(cache=True, nogil=True)
-def _alike(labels: Counts, counts: Counts) -> float:
+def _count_alike(labels: Counts, counts: Counts) -> float:
     """How many ordered pairs of records have the same label."""
     order = np.argsort(labels)
     alike = 0.0
@@ -185,7 +185,7 @@ def _alike(labels: Counts, counts: Counts) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _alike_anywhere(coordinates: Counts, counts: Counts) -> float:
+def _count_alike_anywhere(coordinates: Counts, counts: Counts) -> float:
     """How many ordered pairs of records have the same label in at least one coordinate."""
     alike = 0.0
     for a in range(len(counts)):
@@ -198,7 +198,7 @@ def _alike_anywhere(coordinates: Counts, counts: Counts) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _one_coordinate(bounds: Counts, counts: Counts) -> Counts:
+def _match_one_coordinate(bounds: Counts, counts: Counts) -> Counts:
     moves = np.empty((2 * len(counts) + 1, 3), dtype=np.int64)
     made = 0
     left = np.empty(len(counts), dtype=np.int64)
@@ -265,7 +265,7 @@ def _upper_bound(labels: Counts, counts: Counts) -> int:
 
 @njit(cache=True, nogil=True)
 def _match_strata(bounds: Counts, labels: Counts, counts: Counts, greedy_work: int, work: int) -> tuple[Counts, int]:
-    """The moves in every stratum, and the number of pairs that cannot be exceeded."""
+    """Return the moves in every stratum, and the number of pairs that cannot be exceeded."""
     levels = 0
     for j in range(labels.shape[1]):
         if len(labels):
@@ -300,7 +300,7 @@ def _match_strata(bounds: Counts, labels: Counts, counts: Counts, greedy_work: i
 @njit(cache=True, nogil=True)
 def _first_fit(labels: Counts, counts: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
     """Pair each class, those with the most crowded labels first, with the first ones that it may be paired with."""
-    order = _hardest_first(labels, counts)
+    order = _order_hardest_first(labels, counts)
     sorted_labels = labels[order]
     left = counts[order]
     following = np.arange(1, len(counts) + 1)  # the next class that may have records left
@@ -325,7 +325,7 @@ def _first_fit(labels: Counts, counts: Counts, moves: Counts, made: int, offset:
 
 
 @njit(cache=True, nogil=True)
-def _hardest_first(labels: Counts, counts: Counts) -> Counts:
+def _order_hardest_first(labels: Counts, counts: Counts) -> Counts:
     """Classes by how few records they may be paired with, as if coordinates were independent."""
     partners = np.ones(len(counts))
     for j in range(labels.shape[1]):

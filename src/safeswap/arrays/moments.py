@@ -14,7 +14,7 @@ from safeswap.arrays.types import Floats
 
 
 def mean(values: Floats) -> float:
-    """The mean; 0 of nothing.
+    """Return the mean; 0 of nothing.
 
     >>> mean(np.array([1e100, 1.0, -1e100, 3.0]))
     1.0
@@ -23,7 +23,7 @@ def mean(values: Floats) -> float:
 
 
 def covariance(points: Floats) -> Floats:
-    """The covariance matrix of the columns, with n − 1 in the denominator; 0 for a single record.
+    """Return the covariance matrix of the columns, with n − 1 in the denominator; 0 for a single record.
 
     >>> covariance(np.array([[1.0, 2.0], [3.0, 6.0]])).tolist()
     [[2.0, 4.0], [4.0, 8.0]]
@@ -39,7 +39,7 @@ def covariance(points: Floats) -> Floats:
 
 
 def standard_deviation(values: Floats) -> float:
-    """The standard deviation of a sample.
+    """Return the standard deviation of a sample.
 
     >>> standard_deviation(np.array([1.0, 3.0])) ** 2
     2.0000000000000004

@@ -17,7 +17,7 @@ _WORTH_BUCKETS = 20_000
 
 
 def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
-    """The rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
+    """Return the rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
 
     >>> rows = prefix(np.arange(1000), bytes(32), 1.0)
     >>> sorted(rows.tolist()) == list(range(1000)), len(prefix(np.arange(1000), bytes(32), 0.1)) < 200
@@ -32,11 +32,11 @@ def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) ->
         values.append(draws[found])
     if not rows:
         return np.zeros(0, dtype=np.int64)
-    return _sorted(np.concatenate(rows), np.concatenate(values), identity, key)
+    return _sort_by_draw(np.concatenate(rows), np.concatenate(values), identity, key)
 
 
 def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
-    """All rows in the order of a weighted draw without replacement (an exponential race).
+    """Return all rows in the order of a weighted draw without replacement (an exponential race).
 
     At every step a record is drawn with probability proportional to its weight among those not yet drawn
     (Efraimidis & Spirakis 2006).
@@ -45,7 +45,7 @@ def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.N
     arrival = arrivals(draws, weights)
     order: Rows = np.argsort(arrival)
     if (np.diff(arrival[order]) == 0).any():
-        full = keyed.encrypt(_blocks(identity), key)
+        full = keyed.encrypt(_as_blocks(identity), key)
         order = np.lexsort((full[:, 1], full[:, 0], arrival))
     return order
 
@@ -70,11 +70,11 @@ def sortable(times: npt.NDArray[np.float64]) -> Words:
     return np.ascontiguousarray(times).view(np.uint64)
 
 
-def _blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
+def _as_blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
     return keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
 
 
-def _sorted(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | Words, key: bytes) -> Rows:
+def _sort_by_draw(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | Words, key: bytes) -> Rows:
     if len(rows) < _WORTH_BUCKETS:
         order = np.argsort(values)
         ordered: Rows = rows[order]
@@ -83,7 +83,7 @@ def _sorted(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | Words, 
         ordered, met = bucket_sort(rows, values)
     if met:
         # Two draws of 64 bits met; the whole cipher text, which is unique, decides. Row numbers must not.
-        full = keyed.encrypt(_blocks(identity[rows]), key)
+        full = keyed.encrypt(_as_blocks(identity[rows]), key)
         ordered = rows[np.lexsort((full[:, 1], full[:, 0], values))]
     return ordered
 
@@ -146,7 +146,7 @@ _MOST_RECORDS = 1 << 31
 
 
 def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Codes, UInt32s]:
-    """The codes in ascending order, and the row from which each came.
+    """Return the codes in ascending order, and the row from which each came.
 
     ``cells`` is above every code. ``rows`` says where the records stand to begin with, which is how ties are broken:
     in file order, unless another one is given.
@@ -164,11 +164,11 @@ def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Co
     place = np.arange(codes.size, dtype=np.uint32) if rows is None else rows
     ordered = np.ascontiguousarray(codes, dtype=f"uint{8 * codes.dtype.itemsize}")
     for shift in range(0, max(cells - 1, 0).bit_length(), _BITS):
-        ordered, place = _sorted_by_digit(ordered, place, ordered.dtype.type(shift))
+        ordered, place = _sort_by_digit(ordered, place, ordered.dtype.type(shift))
     return ordered, place
 
 
-def _sorted_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) -> tuple[Codes, UInt32s]:
+def _sort_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) -> tuple[Codes, UInt32s]:
     runs = spans(codes.size)
     mask = codes.dtype.type((1 << _BITS) - 1)
     counts = np.zeros((len(runs), 1 << _BITS), np.int64)

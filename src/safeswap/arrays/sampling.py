@@ -28,7 +28,7 @@ class Drawn:
 
 
 def draw_limit(rate: float) -> np.uint64:
-    """The number below which this share of all possible draws lies.
+    """Return the number below which this share of all possible draws lies.
 
     >>> int(draw_limit(0.0)), int(draw_limit(0.5)) == 2**63
     (0, True)
@@ -68,17 +68,17 @@ def draw_sample(
     high: list[tuple[Rows, Words]] = []
     for start, draws in keyed.draw_chunks(identity, key):
         where = nowhere if strata is None else strata[start : start + len(draws)]
-        sampled, reserved = _ends(draws, where, flags, limits, RESERVED_FROM)
+        sampled, reserved = _select_ends(draws, where, flags, limits, RESERVED_FROM)
         low.append((sampled + start, draws[sampled]))
         high.append((reserved + start, draws[reserved]))
-    rows, values = _in_order(low)
-    reserve, reserve_draws = _in_order(high)
+    rows, values = _sort_parts(low)
+    reserve, reserve_draws = _sort_parts(high)
     return Drawn(rows=rows, draws=values, reserve=reserve[::-1], reserve_draws=reserve_draws[::-1])
 
 
 @njit(cache=True, nogil=True)
-def _ends(draws, strata, flags, limits, highest):  # type: ignore[no-untyped-def]
-    """The positions of the sampled records of a chunk, and of those in the reserve."""
+def _select_ends(draws, strata, flags, limits, highest):  # type: ignore[no-untyped-def]
+    """Return the positions of the sampled records of a chunk, and of those in the reserve."""
     low = np.empty(draws.size, np.int64)
     high = np.empty(draws.size, np.int64)
     lows, highs = 0, 0
@@ -93,7 +93,7 @@ def _ends(draws, strata, flags, limits, highest):  # type: ignore[no-untyped-def
     return low[:lows], high[:highs]
 
 
-def _in_order(parts: list[tuple[Rows, Words]]) -> tuple[Rows, Words]:
+def _sort_parts(parts: list[tuple[Rows, Words]]) -> tuple[Rows, Words]:
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for rows, _ in parts)])
     draws = np.concatenate([np.zeros(0, dtype=np.uint64), *(draws for _, draws in parts)])
     order = np.argsort(draws, kind="stable")

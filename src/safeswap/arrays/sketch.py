@@ -63,7 +63,7 @@ class Sketch(NamedTuple):
 
 
 def choose_columns(samples: Sequence[Words]) -> list[int]:
-    """The columns with the most distinct values in the sample, at most ``MOST_COLUMNS``; constant ones never.
+    """Return the columns with the most distinct values in the sample, at most ``MOST_COLUMNS``; constant ones never.
 
     >>> choose_columns([np.array([1, 1, 1], np.uint64), np.array([1, 2, 1], np.uint64), np.arange(3, dtype=np.uint64)])
     [2, 1]
@@ -102,7 +102,7 @@ def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
 
 
 def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
-    """The sets of columns to look through: some wide ones, then the small ones that are fine enough."""
+    """Return the sets of columns to look through: some wide ones, then the small ones that are fine enough."""
     fine = min(_FINE, max(2, len(samples[0]) // 2))
     found: list[tuple[int, ...]] = []
     level: list[tuple[int, ...]] = [()]
@@ -135,7 +135,7 @@ def _mark(sample: Words) -> int:
 
 
 def _group_nested(samples: Sequence[Words]) -> npt.NDArray[np.int64]:
-    """A number per column, the same where one of two many-valued columns follows from the other."""
+    """Return a number per column, the same where one of two many-valued columns follows from the other."""
     number = np.arange(len(samples))
     distinct = [len(np.unique(sample)) for sample in samples]
     for one, other in combinations(range(len(samples)), 2):
@@ -160,7 +160,7 @@ def _mix_one(word: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _mix(word):  # type: ignore[no-untyped-def]
-    """A bijection of 64-bit words in which every bit of the input moves every bit of the output (SplitMix64)."""
+    """Return a bijection of 64-bit words in which every bit of the input moves every bit of the output (SplitMix64)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
@@ -301,7 +301,7 @@ class Overlap(NamedTuple):
 
 
 def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_SHARE) -> Overlap:
-    """The share of records in common, and whether it is at least ``alarm_share`` beyond doubt."""
+    """Return the share of records in common, and whether it is at least ``alarm_share`` beyond doubt."""
     best = np.zeros((len(other.cells), 3))
     half = len(best) // 2
 
@@ -324,7 +324,7 @@ def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_S
 
 
 def has_content(sketch: Sketch) -> bool:
-    """Whether some view has enough cells to recognise the file after it was changed, and not only as it is."""
+    """Return whether some view has enough cells to recognise the file after it was changed, and not only as it is."""
     return bool((sketch.counts > 0).sum(axis=1).max(initial=0) >= _ENOUGH)
 
 

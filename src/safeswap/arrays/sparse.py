@@ -30,7 +30,7 @@ _LARGEST_FIRST_TABLE = 1 << 14  # a cell that holds most records needs no large 
 
 @numba.njit(cache=True, nogil=True)
 def scramble(code):  # type: ignore[no-untyped-def]
-    """A bijection of 64-bit codes that spreads neighbours over the whole range."""
+    """Return a bijection of 64-bit codes that spreads neighbours over the whole range."""
     x = np.uint64(code)
     x ^= x >> HALF
     x *= _FACTOR
@@ -189,33 +189,33 @@ class _Grouped:
 
 
 def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
-    """The distinct codes in ascending order and how often each occurs.
+    """Return the distinct codes in ascending order and how often each occurs.
 
     >>> values, counts = distinct(np.array([7, 3, 7], dtype=np.uint64))
     >>> values.tolist(), counts.tolist()
     ([3, 7], [1, 2])
     """
-    grouped = _grouped(codes)
-    counts = _tallied(grouped, grouped.starts[:-1], grouped.starts[1:])
-    values, places = _ascending(grouped)
+    grouped = _group(codes)
+    counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
+    values, places = _sort_codes(grouped)
     return values, counts[places].astype(np.int64)
 
 
 def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
-    """The codes that occur on either side, in ascending order, and how often each occurs on both.
+    """Return the codes that occur on either side, in ascending order, and how often each occurs on both.
 
     >>> values, first, second = joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
     >>> values.tolist(), first.tolist(), second.tolist()
     ([3, 7, 9], [1, 2, 0], [0, 1, 1])
     """
-    grouped = _grouped(np.concatenate([before, after]))
+    grouped = _group(np.concatenate([before, after]))
     # Spreading is stable: in each partition the records of the first side come first.
     sizes = np.zeros(grouped.found.size, np.int64)
     partition_sizes(before, grouped.shift, sizes)
     splits = grouped.starts[:-1] + sizes
-    first = _tallied(grouped, grouped.starts[:-1], splits)
-    second = _tallied(grouped, splits, grouped.starts[1:])
-    values, places = _ascending(grouped)
+    first = _tally(grouped, grouped.starts[:-1], splits)
+    second = _tally(grouped, splits, grouped.starts[1:])
+    values, places = _sort_codes(grouped)
     return values, first[places].astype(np.int64), second[places].astype(np.int64)
 
 
@@ -246,10 +246,10 @@ def occurrences(codes: Codes) -> Int32s:
     >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
     [2, 1, 2]
     """
-    grouped = _grouped(codes)
-    counts = _tallied(grouped, grouped.starts[:-1], grouped.starts[1:])
+    grouped = _group(codes)
+    counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
     out = np.empty(codes.size, np.int32)
-    _in_file_order(grouped, counts, out)
+    _restore_order(grouped, counts, out)
     return out
 
 
@@ -260,18 +260,18 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     >>> rank.tolist(), number
     ([1, 0, 1], 2)
     """
-    grouped = _grouped(codes)
-    _, places = _ascending(grouped)
+    grouped = _group(codes)
+    _, places = _sort_codes(grouped)
     rank_at, out = np.empty(codes.size, np.uint64), np.empty(codes.size, np.uint64)
     rank_at[places] = np.arange(places.size, dtype=np.uint64)
-    _in_file_order(grouped, rank_at, out)
+    _restore_order(grouped, rank_at, out)
     return out, places.size
 
 
 def unscrambled(keys: UInt64s) -> UInt64s:
-    """The codes of which these are the scrambled form.
+    """Return the codes of which these are the scrambled form.
 
-    >>> unscrambled(np.array([loops.scramble(np.uint64(7))])).tolist()
+    >>> unscrambled(np.array([scramble(np.uint64(7))])).tolist()
     [7]
     """
     codes = keys ^ (keys >> HALF)
@@ -286,7 +286,7 @@ def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, in
     return [(edges[i], edges[i + 1]) for i in range(len(runs))]
 
 
-def _grouped(codes: Codes) -> _Grouped:
+def _group(codes: Codes) -> _Grouped:
     bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
     shift, runs = np.uint64(64 - bits), spans(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
@@ -301,7 +301,7 @@ def _grouped(codes: Codes) -> _Grouped:
     return _Grouped(codes, shift, runs, cursors, starts, keys, names, found)
 
 
-def _tallied(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
+def _tally(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
     """At the place of each name, how many of its records lie from ``first[p]`` to ``last[p]`` of its partition."""
     counts = np.empty(grouped.places.size, np.int32)
     run_all(
@@ -311,8 +311,8 @@ def _tallied(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
     return counts
 
 
-def _ascending(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
-    """The distinct codes in ascending order, and the places of their names."""
+def _sort_codes(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
+    """Return the distinct codes in ascending order, and the places of their names."""
     found = grouped.found
     within = np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
     places = np.repeat(grouped.starts[:-1], found) + within
@@ -322,7 +322,7 @@ def _ascending(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
     return ordered
 
 
-def _in_file_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+def _restore_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
     """For each record the value at its place; ``grouped.places`` is used up."""
     # Looked up in partition order, where the values of a partition are near each other, and then brought home.
     run_all(lambda run: look_up(grouped.places[slice(*run)], at_place), grouped.runs)

@@ -36,7 +36,7 @@ def line_ids(shape: Sequence[int], keep: Sequence[Axes]) -> tuple[Int32s, int]:
 
 
 def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int64s:
-    """The sum of each line.
+    """Return the sum of each line.
 
     >>> line_sums(np.array([1, 2, 3, 4]), *line_ids((2, 2), [(0,), (1,)])).tolist()
     [3, 7, 4, 6]
@@ -49,7 +49,7 @@ def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int6
 
 
 def all_but_one(ways: int) -> tuple[Axes, ...]:
-    """The axes of all (n−1)-way margins; of a one-way table that is its total.
+    """Return the axes of all (n−1)-way margins; of a one-way table that is its total.
 
     >>> all_but_one(3), all_but_one(1)
     (((0, 1), (0, 2), (1, 2)), ((),))
@@ -58,7 +58,7 @@ def all_but_one(ways: int) -> tuple[Axes, ...]:
 
 
 def largest_only(keep: Sequence[Axes]) -> tuple[Axes, ...]:
-    """The margins that no other one implies, each once and in order.
+    """Return the margins that no other one implies, each once and in order.
 
     >>> largest_only([(0,), (1, 0), (2,), (2,)])
     ((0, 1), (2,))
@@ -68,7 +68,7 @@ def largest_only(keep: Sequence[Axes]) -> tuple[Axes, ...]:
 
 
 def moved_axes(ways: int, keep: Sequence[Axes]) -> tuple[Axes, ...]:
-    """The smallest sets of axes such that +1 and −1 by turns on the corners of a box over them keep all margins.
+    """Return the smallest sets of axes such that +1 and −1 by turns on the corners of a box over them keep all margins.
 
     A box over D has two levels on each axis of D. Summed over an axis of D it vanishes, so it leaves the margin K as it
     is exactly if D is no subset of K.
@@ -102,10 +102,10 @@ def balancing_cells(
     placed: dict[Axes, Int64s] = {}
     for part in sorted(parts, key=len, reverse=True):
         axes, table = next((a, t) for a, t in zip(keep, excess, strict=True) if set(part) <= set(a))
-        wanting = -_summed(table, axes, part)
+        wanting = -_sum_to_part(table, axes, part)
         for larger, amounts in placed.items():
             if set(part) < set(larger):
-                wanting = wanting - _summed(amounts, larger, part)
+                wanting = wanting - _sum_to_part(amounts, larger, part)
         for position, axis in enumerate(part):
             wanting[(slice(None),) * position + (anchor[axis],)] = 0
         placed[part] = wanting
@@ -113,7 +113,7 @@ def balancing_cells(
     return np.concatenate([cells for cells, _ in found]), np.concatenate([amounts for _, amounts in found])
 
 
-def _summed(table: Int64s, axes: Axes, part: Axes) -> Int64s:
+def _sum_to_part(table: Int64s, axes: Axes, part: Axes) -> Int64s:
     summed: Int64s = np.asarray(table.sum(axis=tuple(i for i, axis in enumerate(axes) if axis not in part)))
     return summed.copy()
 

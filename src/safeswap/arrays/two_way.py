@@ -23,7 +23,7 @@ from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt32s
 
 @njit(cache=True, nogil=True)
 def gather(labels: Codes, rows: Int64s, strides: Int64s) -> tuple[Codes, Int64s]:
-    """The labels of some rows, in that order, and the cell of each: the sum of labels times strides."""
+    """Return the labels of some rows, in that order, and the cell of each: the sum of labels times strides."""
     found = np.empty((len(rows), labels.shape[1]), dtype=labels.dtype)
     cells = np.empty(len(rows), dtype=np.int64)
     for i in range(len(rows)):
@@ -47,7 +47,7 @@ def first_pairs(
     wanted: int,
     by_stratum: bool,
 ) -> Int64s:
-    """The first ``wanted`` pairs that count, as positions in the order; fewer where the records end before.
+    """Return the first ``wanted`` pairs that count, as positions in the order; fewer where the records end before.
 
     A pair counts if it differs in any attribute of ``swapped`` (in all of them where ``every``) and in all of
     ``differ``, within a stratum. ``strata`` is empty where there is one stratum. With ``by_stratum`` the consecutive
@@ -66,7 +66,9 @@ def first_pairs(
             waiting[place] = i
         else:
             waiting[place] = -1
-            if (not len(strata) or strata[other] == strata[i]) and _counts(labels, other, i, swapped, every, differ):
+            if (not len(strata) or strata[other] == strata[i]) and _is_valid_pair(
+                labels, other, i, swapped, every, differ
+            ):
                 pairs[made, 0] = other
                 pairs[made, 1] = i
                 made += 1
@@ -75,7 +77,7 @@ def first_pairs(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _counts(labels: Codes, a: int, b: int, swapped: Int64s, every: bool, differ: Int64s) -> bool:
+def _is_valid_pair(labels: Codes, a: int, b: int, swapped: Int64s, every: bool, differ: Int64s) -> bool:
     different = 0
     for s in swapped:
         different += labels[a, s] != labels[b, s]
@@ -89,7 +91,7 @@ def _counts(labels: Codes, a: int, b: int, swapped: Int64s, every: bool, differ:
 
 @njit(cache=True, nogil=True)
 def moves(labels: Codes, cells: Int64s, pairs: Int64s, swapped: Int64s, strides: Int64s) -> tuple[Int64s, Int64s]:
-    """The cell of each touched record before and after; the records of pair i stand at 2i and 2i + 1."""
+    """Return the cell of each touched record before and after; the records of pair i stand at 2i and 2i + 1."""
     old = np.empty(2 * len(pairs), dtype=np.int64)
     new = np.empty(2 * len(pairs), dtype=np.int64)
     for i in range(len(pairs)):
@@ -126,7 +128,7 @@ class TwoWay:
         return len(self.attributes)
 
     def that_change(self, swapped: Int64s) -> Int64s:
-        """The tables with one exchanged and one other attribute."""
+        """Return the tables with one exchanged and one other attribute."""
         first, second = (np.isin(self.attributes[:, side], swapped) for side in (0, 1))
         return np.flatnonzero(first != second)
 
@@ -141,7 +143,7 @@ def two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
         chosen = []
     attributes = np.array(chosen, dtype=np.int64).reshape(-1, 2)
     first = np.concatenate([[0], np.cumsum(sizes[attributes].prod(axis=1), dtype=np.int64)])
-    table_counts = _counted(occupied, counts, attributes, first, sizes)
+    table_counts = _count_tables(occupied, counts, attributes, first, sizes)
     records = float(counts.sum())
     expected = np.zeros(len(table_counts))
     steps = np.zeros(len(attributes), dtype=np.int64)
@@ -160,7 +162,7 @@ def two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
 
 
 @njit(cache=True, nogil=True)
-def _counted(occupied: Codes, counts: Int64s, attributes: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
+def _count_tables(occupied: Codes, counts: Int64s, attributes: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
     table_counts = np.zeros(first[-1], dtype=np.int64)
     for i in range(len(counts)):
         for t in range(len(attributes)):
@@ -171,7 +173,7 @@ def _counted(occupied: Codes, counts: Int64s, attributes: Int64s, first: Int64s,
 
 @njit(cache=True, nogil=True)
 def places(cells: Codes, attributes: Int64s, first: Int64s, sizes: Int64s, chosen: Int64s) -> Int32s:
-    """Where each cell (a row of labels) counts in each chosen table."""
+    """Return where each cell (a row of labels) counts in each chosen table."""
     found = np.empty((len(cells), len(chosen)), dtype=np.int32)
     for i in range(len(cells)):
         for j in range(len(chosen)):

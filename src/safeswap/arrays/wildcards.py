@@ -68,13 +68,13 @@ def matching_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
     distinct = np.unique(patterns)
     starred = int(np.count_nonzero(patterns))
     if distinct.size**2 * _PATTERN_COST < starred:
-        matched = _by_patterns(columns, [found.cardinalities[key] for key in keys], patterns, sizes[occupied])
+        matched = _match_by_pattern(columns, [found.cardinalities[key] for key in keys], patterns, sizes[occupied])
     else:
-        matched = _one_by_one(columns, blank, patterns, sizes[occupied])
+        matched = _match_one_by_one(columns, blank, patterns, sizes[occupied])
     return matched[of_class]
 
 
-def _by_patterns(
+def _match_by_pattern(
     columns: Sequence[Codes], cardinalities: Sequence[int], patterns: npt.NDArray[np.int64], sizes: Sizes
 ) -> Sizes:
     matched: Sizes = np.zeros_like(sizes)
@@ -82,11 +82,11 @@ def _by_patterns(
     for mine, here in groups.items():
         for other, there in groups.items():
             shared = [j for j in range(len(columns)) if not (mine | other) >> j & 1]
-            matched[here] += _agreeing(columns, cardinalities, shared, here, there, sizes)
+            matched[here] += _sum_agreeing(columns, cardinalities, shared, here, there, sizes)
     return matched
 
 
-def _agreeing(
+def _sum_agreeing(
     columns: Sequence[Codes],
     cardinalities: Sequence[int],
     shared: Sequence[int],
@@ -105,7 +105,9 @@ def _agreeing(
     return table[place[: here.size]]
 
 
-def _one_by_one(columns: Sequence[Codes], blank: npt.NDArray[Any], patterns: npt.NDArray[Any], sizes: Sizes) -> Sizes:
+def _match_one_by_one(
+    columns: Sequence[Codes], blank: npt.NDArray[Any], patterns: npt.NDArray[Any], sizes: Sizes
+) -> Sizes:
     matrix = np.stack([column.astype(np.int32) for column in columns], axis=1)
     matched = sizes.copy()
     _match(matrix, blank, np.flatnonzero(patterns), patterns != 0, sizes, matched)

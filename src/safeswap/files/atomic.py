@@ -59,7 +59,7 @@ def claimed(target: Path) -> Iterator[Path]:
     >>> folder.cleanup()
     """
     own = target.parent / f".safeswap-{secrets.token_hex(8)}"
-    lock = _lock_of(own)
+    lock = _lock_path(own)
     if os.name == "nt":  # there are no such locks there, so nothing is swept
         yield own
         return
@@ -68,11 +68,11 @@ def claimed(target: Path) -> Iterator[Path]:
         # Within the block, since an interrupt may come before the next line: the file would stay.
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         # Said after it is locked: a file without these words is one whose owner is about to lock it.
-        if _locked(descriptor, wait=True):
-            os.write(descriptor, json.dumps({"boot": _boot(), "target": target.name}).encode())
+        if _try_lock(descriptor, wait=True):
+            os.write(descriptor, json.dumps({"boot": _boot_id(), "target": target.name}).encode())
         yield own
     finally:
-        if descriptor is None or not _beginning_with(own):  # else a later run has another try
+        if descriptor is None or not _list_owned(own):  # else a later run has another try
             lock.unlink(missing_ok=True)
         if descriptor is not None:
             os.close(descriptor)
@@ -94,7 +94,7 @@ def working_directory() -> Iterator[Path]:
 
 def sweep(folder: Path) -> None:
     """Remove what runs that are dead have left in a directory. A failure is none of the caller's concern."""
-    if os.name == "nt" or not _boot():
+    if os.name == "nt" or not _boot_id():
         return
     with suppress(OSError):
         names = [found[1] for entry in os.scandir(folder) if (found := _LOCK.fullmatch(entry.name))]
@@ -104,13 +104,13 @@ def sweep(folder: Path) -> None:
 
 
 def _sweep_one(own: Path) -> None:
-    descriptor = os.open(_lock_of(own), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(_lock_path(own), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or not _locked(descriptor, wait=False):
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or not _try_lock(descriptor, wait=False):
             return
         said = json.loads(os.read(descriptor, _LONGEST) or b"{}")
-        if isinstance(said, dict) and said.get("boot") == _boot():
+        if isinstance(said, dict) and said.get("boot") == _boot_id():
             _remove(own, said)
     finally:
         os.close(descriptor)
@@ -123,26 +123,26 @@ def _remove(own: Path, said: dict[str, Any]) -> None:
     if aside.exists() and not os.path.lexists(target):
         # Killed between two renames: the directory that was to be replaced gets its name back.
         aside.rename(target)
-    for path in _beginning_with(own):
+    for path in _list_owned(own):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    if not _beginning_with(own):
-        _lock_of(own).unlink(missing_ok=True)
+    if not _list_owned(own):
+        _lock_path(own).unlink(missing_ok=True)
 
 
-def _beginning_with(own: Path) -> list[Path]:
-    lock = _lock_of(own)
+def _list_owned(own: Path) -> list[Path]:
+    lock = _lock_path(own)
     return [path for path in own.parent.iterdir() if path.name.startswith(f"{own.name}.") and path != lock]
 
 
-def _lock_of(own: Path) -> Path:
+def _lock_path(own: Path) -> Path:
     return own.with_name(f"{own.name}.lock")
 
 
-def _locked(descriptor: int, *, wait: bool) -> bool:
-    """Whether the lock could be had; a file system without locks gives none."""
+def _try_lock(descriptor: int, *, wait: bool) -> bool:
+    """Return whether the lock could be had; a file system without locks gives none."""
     import fcntl
 
     try:
@@ -152,8 +152,8 @@ def _locked(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
-def _boot() -> str:
-    """The random number of this start of the machine; empty where the kernel gives none."""
+def _boot_id() -> str:
+    """Return the random number of this start of the machine; empty where the kernel gives none."""
     try:
         return _BOOT.read_text("ascii").strip()
     except OSError:
@@ -184,9 +184,9 @@ def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int
     ('42', ['figures.txt'])
     >>> folder.cleanup()
     """
-    target = _checked_target(path, force=force)
+    target = _check_target(path, force=force)
     with _as_output_error(target), claimed(target) as own:
-        part = _neighbour(own, target)
+        part = _part_path(own, target)
         try:
             os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
             yield part
@@ -217,9 +217,9 @@ def atomic_directory(
     ['data.csv']
     >>> folder.cleanup()
     """
-    target = _checked_target(path, force=force, marker=marker, directory=True)
+    target = _check_target(path, force=force, marker=marker, directory=True)
     with _as_output_error(target), claimed(target) as own:
-        part = _neighbour(own, target)
+        part = _part_path(own, target)
         try:
             part.mkdir(mode=PRIVATE_DIRECTORY)
             yield part
@@ -232,7 +232,7 @@ def atomic_directory(
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _checked_target(
+def _check_target(
     path: str | os.PathLike[str], *, force: bool, marker: str | None = None, directory: bool = False
 ) -> Path:
     target = Path(path).absolute()
@@ -252,7 +252,7 @@ def _refuse_existing(target: Path, *, force: bool, marker: str | None, directory
     if not os.path.lexists(target):
         return
     if not force:
-        raise _exists(target)
+        raise _exists_error(target)
     is_directory = target.is_dir() and not target.is_symlink()
     if is_directory != directory:
         found = "a directory" if is_directory else "a file"
@@ -268,7 +268,7 @@ def _refuse_existing(target: Path, *, force: bool, marker: str | None, directory
         )
 
 
-def _exists(target: Path) -> OutputError:
+def _exists_error(target: Path) -> OutputError:
     return OutputError(
         f"{target.name!r} exists already",
         code="exists",
@@ -277,7 +277,7 @@ def _exists(target: Path) -> OutputError:
     )
 
 
-def _neighbour(own: Path, target: Path) -> Path:
+def _part_path(own: Path, target: Path) -> Path:
     # The suffix stays: some writers of statistical formats go by it.
     suffix = target.suffix if len(target.suffix) < 16 else ""
     return own.with_name(f"{own.name}.part{suffix}")
@@ -291,12 +291,12 @@ def _take_name(part: Path, target: Path, *, force: bool) -> None:
         # A hard link, unlike a rename, fails when the name has been taken meanwhile.
         os.link(part, target)
     except FileExistsError:
-        raise _exists(target) from None
+        raise _exists_error(target) from None
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
         if os.path.lexists(target):
-            raise _exists(target) from None
+            raise _exists_error(target) from None
         part.rename(target)
 
 
@@ -351,7 +351,7 @@ def _as_output_error(target: Path) -> Iterator[None]:
     except SafeswapError:
         raise
     except OSError as error:
-        number = _number(error)
+        number = _errno_of(error)
         if number in _FULL:
             raise OutputError(
                 f"there is no room to write {target.name!r}; nothing was left behind",
@@ -368,8 +368,8 @@ def _as_output_error(target: Path) -> Iterator[None]:
         ) from None
 
 
-def _number(error: OSError) -> int | None:
-    """The number of a system error; writers in other languages give it in words."""
+def _errno_of(error: OSError) -> int | None:
+    """Return the number of a system error; writers in other languages give it in words."""
     if error.errno is not None:
         return error.errno
     told = re.search(r"\(os error (\d+)\)", str(error))

@@ -23,7 +23,7 @@ _COMPARED = 1 << 16  # values meant and values read stay in the cache
 
 
 def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
-    """The columns coded as :func:`safeswap.model.microdata.code_column` would, several at a time.
+    """Return the columns coded as :func:`safeswap.model.microdata.code_column` would, several at a time.
 
     Levels need not stand in the same order as there.
 
@@ -40,16 +40,16 @@ def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]
 
 
 def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = None) -> Coded:
-    """One column, coded batch by batch; one that holds what this cannot code is read as a whole instead.
+    """Return one column, coded batch by batch; one that holds what this cannot code is read as a whole instead.
 
     Levels that are ``known`` come first, as they stand: columns of two files are then coded alike.
     """
     kind = files.schema.field(name).type
     try:
         if pa.types.is_signed_integer(kind):
-            return _integers(files, name, known=known)
+            return _code_integers(files, name, known=known)
         if name in files.dictionaries or pa.types.is_dictionary(kind):
-            return _dictionaries(files, name, known=known)
+            return _code_dictionaries(files, name, known=known)
     except _CannotCode:
         pass
     return code_column(files.table([name]).column(0))
@@ -82,7 +82,7 @@ class _CannotCode(Exception):  # noqa: N818  (not an error: the column is then r
     """The column holds missing values, or more levels than this is made for."""
 
 
-def _integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
+def _code_integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
     from safeswap.arrays.integer_codes import IntegerCodes
 
     kind = files.schema.field(name).type
@@ -101,7 +101,7 @@ def _integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Code
     return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
 
 
-def _dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
+def _code_dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
     from safeswap.arrays.integer_codes import look_up
 
     number_of: dict[Any, int] = {} if known is None else {value: n for n, value in enumerate(known.to_pylist())}
@@ -126,7 +126,7 @@ class _Growing:
         self.array: Codes = np.empty(records, np.uint8)
 
     def room(self, start: int, records: int, levels: int) -> Codes:
-        """Where the codes of the records from ``start`` on belong; so many levels must fit."""
+        """Return where the codes of the records from ``start`` on belong; so many levels must fit."""
         if levels > np.iinfo(self.array.dtype).max + 1:
             wider: Codes = np.empty(len(self.array), smallest_code_type(levels))
             wider[:start] = self.array[:start]
@@ -135,7 +135,7 @@ class _Growing:
 
 
 def side_by_side(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    """The same records of two files, a stretch at a time, whatever the batches in which each file comes."""
+    """Yield the same records of two files, a stretch at a time, whatever the batches in which each file comes."""
     theirs = second.batches([name], rows=_BATCH)
     held, begins = None, 0
     for start, batch in first.batches([name], rows=_BATCH):

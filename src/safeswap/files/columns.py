@@ -15,7 +15,7 @@ _RUN = 1 << 16
 
 
 def settled(table: pa.Table, *, file: str = "") -> pa.Table:
-    """The table with distinct names, flat columns, valid text, and nothing written in its margins.
+    """Return the table with distinct names, flat columns, valid text, and nothing written in its margins.
 
     Types that few functions of Arrow know (views, run-end encoding, extensions) become their plain counterparts; the
     values stay as they are. Metadata go: they may hold anything, an index or unused categories among it.
@@ -27,7 +27,7 @@ def settled(table: pa.Table, *, file: str = "") -> pa.Table:
     _check_names(table.column_names, file)
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        plain = _plain(_stored(column), name, file)
+        plain = _as_plain(_unwrap_extension(column), name, file)
         columns.append(with_one_dictionary(plain))
     fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields))
@@ -59,8 +59,8 @@ def _check_names(names: list[str], file: str) -> None:
         seen.add(name)
 
 
-def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values behind an extension type, also where they are categories."""
+def _unwrap_extension(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values behind an extension type, also where they are categories."""
     if isinstance(column.type, pa.BaseExtensionType):
         return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
     if not pa.types.is_dictionary(column.type) or not isinstance(column.type.value_type, pa.BaseExtensionType):
@@ -70,7 +70,7 @@ def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(parts, type=kind)
 
 
-def _plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
+def _as_plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
     kind = column.type
     wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
     if pa.types.is_nested(kind.value_type if wrapped else kind):
@@ -166,7 +166,7 @@ def distinct_count(column: pa.ChunkedArray) -> int:
 
 
 def without_unused_levels(table: pa.Table) -> pa.Table:
-    """The same values; dictionaries hold only what occurs, in order of first appearance in the old dictionary.
+    """Return the same values; dictionaries hold only what occurs, in order of first appearance in the old dictionary.
 
     A dictionary can name categories that no record has (any more): they would tell what was taken out.
 
@@ -194,7 +194,7 @@ def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _uses_every_level(column: pa.ChunkedArray) -> bool:
-    """Whether the dictionary holds nothing that does not occur; usually told by the first few records."""
+    """Return whether the dictionary holds nothing that does not occur; usually told by the first few records."""
     if column.num_chunks == 0:
         return True
     seen = np.zeros(len(column.chunk(0).dictionary), dtype=np.bool_)

@@ -34,7 +34,7 @@ class Delimited:
     layout: Layout
 
     def lines(self, positions: list[int]) -> list[int]:
-        """The lines on which these records begin."""
+        """Return the lines on which these records begin."""
         return lines_of_records(self.text, self.layout.dialect, positions, columns=len(self.layout.names))
 
 
@@ -95,7 +95,7 @@ def quoting_of(text: Text, dialect: Dialect) -> Quoting:
     ends = np.zeros(256, dtype=np.bool_)
     ends[[ord(dialect.delimiter), ord("\n"), ord("\r"), quote]] = True
     number = 0
-    for window in _windows(text):
+    for window in _iter_windows(text):
         at = np.flatnonzero(window[1:-1] == quote) + 1
         # The quotes of a file, counted from 0: even ones open (or reopen after a doubled quote), odd ones close.
         opening = (np.arange(at.size) + number) % 2 == 0
@@ -107,8 +107,8 @@ def quoting_of(text: Text, dialect: Dialect) -> Quoting:
     return Quoting.PLAIN if number else Quoting.ABSENT
 
 
-def _windows(text: Text) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """The bytes in chunks, each with one neighbour on either side; the file's ends count as line ends."""
+def _iter_windows(text: Text) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    """Yield the bytes in chunks, each with one neighbour on either side; the file's ends count as line ends."""
     last, held = b"\n", b""
     for chunk in text.chunks():
         if held:
@@ -129,8 +129,8 @@ def _has_records(text: Text, layout: Layout) -> bool:
 
 
 def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table:
-    """The table; where the parser refuses, an error that says where the file is wrong."""
-    while (table := _parsed(text, layout, block_bytes, quoting)) is None:
+    """Return the table; where the parser refuses, an error that says where the file is wrong."""
+    while (table := _try_parse(text, layout, block_bytes, quoting)) is None:
         find_fault(text, layout.dialect, columns=len(layout.names))
         if block_bytes == _LARGEST_BLOCK:
             raise InputError(
@@ -143,7 +143,7 @@ def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa
     return table
 
 
-def _parsed(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table | None:
+def _try_parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table | None:
     from pyarrow import csv
 
     names = [str(i) for i in range(len(layout.names))]  # the file's own names never reach the parser
@@ -174,7 +174,7 @@ def _parsed(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> p
 
 
 def _ends_with(text: Text, delimiter: str) -> bool:
-    """Whether nothing stands behind the last delimiter of the file, not even a line end."""
+    """Return whether nothing stands behind the last delimiter of the file, not even a line end."""
     with text.open() as stream:
         stream.seek(-1, os.SEEK_END)
         return stream.read() == delimiter.encode()
@@ -190,7 +190,7 @@ def _last_value_missing(table: pa.Table) -> pa.Table:
 
 
 def _from_header_end(text: Text, layout: Layout) -> pa.NativeFile:
-    """The bytes from the line end of the header on.
+    """Return the bytes from the line end of the header on.
 
     The line end stays: without it a first value that happens to begin with U+FEFF would lose it as a byte order mark.
     The parser skips the blank line this makes, or (one column) gives it as a record that the caller takes off.

@@ -147,7 +147,7 @@ class Description:
         }
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """One row per attribute: name, kind, number of levels, missing, levels. Safe to print on a terminal."""
+        """Return one row per attribute: name, kind, number of levels, missing, levels. Safe to print on a terminal."""
         return [
             (
                 shown(a.name) + (f" ({shown(a.letter)})" if a.letter else ""),
@@ -198,7 +198,7 @@ class Description:
 
 
 def shown(text: str) -> str:
-    """A text as it can be printed: control characters spelled out, long ones cut.
+    """Return a text as it can be printed: control characters spelled out, long ones cut.
 
     >>> shown("a\\x1b[31m"), len(shown("x" * 100))
     ('a\\\\x1b[31m', 40)
@@ -215,7 +215,7 @@ _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
 def cautions(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[str, ...]:
-    """The warnings for a file, those about the whole of it first.
+    """Return the warnings for a file, those about the whole of it first.
 
     >>> import pyarrow as pa
     >>> from safeswap.files.describe import describe
@@ -227,13 +227,13 @@ def cautions(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[st
     Sex: 1 group of levels differs in case, spaces or accents only; they may be meant to be the same.
     Year: every record has the same value; swapping it changes nothing.
     """
-    found = [*_of_the_file(data)]
+    found = [*_warn_about_file(data)]
     for attribute, summary in zip(data.schema.attributes, summaries, strict=True):
-        found += [f"{shown(attribute.name)}: {text}" for text in _of_attribute(data, attribute, summary)]
+        found += [f"{shown(attribute.name)}: {text}" for text in _warn_about_attribute(data, attribute, summary)]
     return tuple(found)
 
 
-def _of_the_file(data: Microdata) -> Iterator[str]:
+def _warn_about_file(data: Microdata) -> Iterator[str]:
     guessed = [shown(a.name) for a in data.schema.attributes if a.inferred]
     if guessed:
         names = ", ".join(guessed[:10]) + (", …" if len(guessed) > 10 else "")
@@ -247,7 +247,7 @@ def _of_the_file(data: Microdata) -> Iterator[str]:
         yield "No attribute is categorical."
 
 
-def _of_attribute(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
+def _warn_about_attribute(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
     if _INDEX.fullmatch(attribute.name):
         yield "this looks like the index of a dataframe, written along with it."
     if summary.distinct == 0:
@@ -255,10 +255,10 @@ def _of_attribute(data: Microdata, attribute: Attribute, summary: AttributeSumma
     elif summary.distinct == 1 and not summary.missing and len(data) > 1:
         yield "every record has the same value; swapping it changes nothing."
     if attribute.kind.is_categorical:
-        yield from _of_levels(data, attribute, summary)
+        yield from _warn_about_levels(data, attribute, summary)
 
 
-def _of_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
+def _warn_about_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
     if len(data) >= _FEW_RECORDS and 2 * summary.distinct > len(data):
         yield "most values occur once or twice; this is hardly a category (an identifier, a number, free text?)."
     if attribute.kind is Kind.ORDINAL and not attribute.levels:
@@ -266,7 +266,7 @@ def _of_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary)
     if summary.distinct > _MANY_LEVELS:
         return
     texts = level_texts(data.coded(attribute.name).levels)
-    alike = Counter(_folded(text) for text in texts)
+    alike = Counter(_fold(text) for text in texts)
     if groups := sum(number > 1 for number in alike.values()):
         verb = "group of levels differs" if groups == 1 else "groups of levels differ"
         yield f"{groups:,} {verb} in case, spaces or accents only; they may be meant to be the same."
@@ -278,8 +278,8 @@ def _of_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary)
         yield f"{unused:,} of the levels stated in the schema never occur{'s' if unused == 1 else ''}."
 
 
-def _folded(text: str) -> str:
-    """A text without what people take for the same: case, spaces around, accents and forms of letters."""
+def _fold(text: str) -> str:
+    """Return a text without what people take for the same: case, spaces around, accents and forms of letters."""
     bare = unicodedata.normalize("NFKD", text)
     return "".join(c for c in bare if not unicodedata.combining(c)).casefold().strip()
 
@@ -311,8 +311,8 @@ def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None 
             parameter="tolerance",
         )
     names = data.schema.categorical if keys is None else tuple(keys)
-    attributes = tuple(_summary(data, attribute, tolerance) for attribute in data.schema.attributes)
-    cells = _cells(data, names, tolerance)
+    attributes = tuple(_summarise(data, attribute, tolerance) for attribute in data.schema.attributes)
+    cells = _summarise_cells(data, names, tolerance)
     return Description(
         name=data.schema.name,
         records=len(data),
@@ -323,7 +323,7 @@ def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None 
     )
 
 
-def _summary(data: Microdata, attribute: Attribute, tolerance: int) -> AttributeSummary:
+def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> AttributeSummary:
     column = data.table.column(attribute.name)
     facts: dict[str, Any] = {
         "name": attribute.name,
@@ -338,10 +338,10 @@ def _summary(data: Microdata, attribute: Attribute, tolerance: int) -> Attribute
     coded = data.coded(attribute.name)
     counts = level_counts(coded)
     rare, hidden = hide_levels(counts, tolerance)
-    frequent = _frequent(coded, np.where(rare, 0, counts), attribute, hidden=hidden)
+    frequent = _list_frequent(coded, np.where(rare, 0, counts), attribute, hidden=hidden)
     return AttributeSummary(
         distinct=int((counts > 0).sum()),
-        missing_codes=_with_missing_code(coded, counts, attribute),
+        missing_codes=_count_missing_codes(coded, counts, attribute),
         levels=frequent,
         levels_below=int(rare.sum()),
         **facts,
@@ -359,7 +359,7 @@ def level_counts(coded: Coded) -> npt.NDArray[np.int64]:
     return np.bincount(coded.codes, minlength=len(coded.levels))[: len(coded.levels)]
 
 
-def _frequent(
+def _list_frequent(
     coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute, *, hidden: npt.NDArray[np.bool_]
 ) -> tuple[LevelCount, ...]:
     """In the order of the schema where it states one, otherwise the most frequent first; hidden counts come last."""
@@ -373,14 +373,14 @@ def _frequent(
     return tuple(sorted(found, key=lambda x: (order.get(x.level, len(order)), -(x.count or 0), x.level)))
 
 
-def _with_missing_code(coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute) -> int:
+def _count_missing_codes(coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute) -> int:
     if not attribute.missing:
         return 0
     is_code = np.array([text in attribute.missing for text in level_texts(coded.levels)], dtype=np.bool_)
     return int(counts[is_code].sum())
 
 
-def _cells(data: Microdata, names: Sequence[str], tolerance: int) -> CellSummary:
+def _summarise_cells(data: Microdata, names: Sequence[str], tolerance: int) -> CellSummary:
     if not names:
         return CellSummary(attributes=(), possible=0, occupied=0, small=(0,) * (tolerance - 1))
     columns, cardinalities = data.coded_columns(names)
@@ -392,7 +392,7 @@ def _cells(data: Microdata, names: Sequence[str], tolerance: int) -> CellSummary
 
 
 def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The counts of the occupied cells, in no order that matters.
+    """Return the counts of the occupied cells, in no order that matters.
 
     >>> sorted(cell_sizes([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3]).tolist())
     [1, 2]

@@ -65,7 +65,7 @@ class _Beginning:
             yield held
 
     def is_even(self, dialect: Dialect) -> bool:
-        """Whether all records are well-formed and have the same number of fields."""
+        """Return whether all records are well-formed and have the same number of fields."""
         reader = strict_reader(self.lines(), dialect)
         widths: list[int] = []
         try:
@@ -79,7 +79,7 @@ class _Beginning:
         return len(set(widths)) <= 1
 
     def width(self, dialect: Dialect) -> int:
-        """The number of fields in the header; 0 where there is none under this dialect."""
+        """Return the number of fields in the header; 0 where there is none under this dialect."""
         return next((len(record) for _, record in self.records(dialect)), 0)
 
 
@@ -94,14 +94,14 @@ def find_layout(text: Text, *, delimiter: str | None = None, quote: str | None =
     _check_stated(delimiter, quote)
     size = _PREFIX
     while True:
-        beginning = _beginning(text, size)
+        beginning = _read_beginning(text, size)
         dialect = _find_dialect(text, beginning, delimiter, quote)
         records = list(beginning.records(dialect))
         if records or not beginning.goes_on or size >= _LONGEST_HEADER:
             break
         size *= 8
     if not records:
-        raise _no_header(text)
+        raise _no_header_error(text)
     lines, names = records[0]
     limits.check(file=str(text.file), columns=len(names))
     _check_names(text, names)
@@ -113,7 +113,7 @@ def find_layout(text: Text, *, delimiter: str | None = None, quote: str | None =
     )
 
 
-def _beginning(text: Text, size: int) -> _Beginning:
+def _read_beginning(text: Text, size: int) -> _Beginning:
     with text.open() as stream:
         data = stream.read(size + 1)
     # A character cut in two at the end is left out; the text as a whole is known to be UTF-8.
@@ -132,13 +132,13 @@ def _find_dialect(text: Text, beginning: _Beginning, delimiter: str | None, quot
     if len(parting) > 1:
         even = [d for d in parting if beginning.is_even(d)]
         if len(even) > 1:
-            raise _ambiguous(text, even)
+            raise _ambiguous_error(text, even)
         parting = even or sorted(parting, key=lambda d: -widths[d])
     return parting[0] if parting else Dialect(quote=quote)
 
 
 def default_delimiter(file: Path) -> str:
-    """The delimiter that a file has by its name, or where nothing else tells.
+    """Return the delimiter that a file has by its name, or where nothing else tells.
 
     >>> default_delimiter(Path("a.TSV.gz")), default_delimiter(Path("a.txt"))
     ('\\t', ',')
@@ -190,7 +190,7 @@ def _check_names(text: Text, names: list[str]) -> None:
         seen[name] = position
 
 
-def _ambiguous(text: Text, dialects: list[Dialect]) -> InputError:
+def _ambiguous_error(text: Text, dialects: list[Dialect]) -> InputError:
     return InputError(
         f"the delimiter of {text.file.name!r} is not clear: {len(dialects)} of them part every record evenly",
         code="ambiguous-delimiter",
@@ -200,7 +200,7 @@ def _ambiguous(text: Text, dialects: list[Dialect]) -> InputError:
     )
 
 
-def _no_header(text: Text) -> InputError:
+def _no_header_error(text: Text) -> InputError:
     return InputError(
         f"{text.file.name!r} has no header line that can be read",
         code="no-header",

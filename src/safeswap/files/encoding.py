@@ -39,7 +39,7 @@ class Text:
     content: bytes | None = field(default=None, repr=False)
 
     def open(self) -> BinaryIO:
-        """The bytes from the beginning."""
+        """Return the bytes from the beginning."""
         if self.content is not None:
             return io.BytesIO(self.content)
         stream = self.file.open("rb")
@@ -47,18 +47,18 @@ class Text:
         return stream
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes, a few megabytes at a time."""
+        """Yield the bytes, a few megabytes at a time."""
         with self.open() as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
 
     def lines(self) -> io.TextIOWrapper:
-        """The lines with their ends as they stand, for the csv module."""
+        """Return the lines with their ends as they stand, for the csv module."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
 
 def open_text(path: Path, *, encoding: str | None, limits: Limits) -> Text:
-    """The text of a file, plain or gzip, in whatever encoding it bears a mark of or is stated to have.
+    """Return the text of a file, plain or gzip, in whatever encoding it bears a mark of or is stated to have.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,21 +67,21 @@ def open_text(path: Path, *, encoding: str | None, limits: Limits) -> Text:
     ...     open_text(path, encoding=None, limits=Limits()).open().read().decode("utf-8")
     'naïve\\n'
     """
-    raw = _unzipped(path, limits) if format_of(path) is Format.GZIP else None
+    raw = _decompress(path, limits) if format_of(path) is Format.GZIP else None
     limits.check(file=str(path), decoded_bytes=path.stat().st_size if raw is None else len(raw))
     text = Text(file=path, content=raw)
     with text.open() as stream:
         head = stream.read(4)
-    name, skip = _encoding(path, head, encoding)
+    name, skip = _find_encoding(path, head, encoding)
     if name != "utf-8":
-        text = Text(file=path, content=_transcoded(text, name))
+        text = Text(file=path, content=_transcode(text, name))
     elif skip:
         text = Text(file=path, start=skip, content=None if raw is None else raw[skip:])
     _check(text, stated=encoding)
     return text
 
 
-def _encoding(path: Path, head: bytes, stated: str | None) -> tuple[str, int]:
+def _find_encoding(path: Path, head: bytes, stated: str | None) -> tuple[str, int]:
     marked = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), None)
     if stated is None:
         return ("utf-8", 0) if marked is None else (marked[1], len(marked[0]))
@@ -110,8 +110,8 @@ def _encoding(path: Path, head: bytes, stated: str | None) -> tuple[str, int]:
     return (marked[1], len(marked[0]))
 
 
-def _unzipped(path: Path, limits: Limits) -> bytes:
-    """All members of a gzip file; stops as soon as the limit is passed, whatever the file claims."""
+def _decompress(path: Path, limits: Limits) -> bytes:
+    """Return all members of a gzip file; stops as soon as the limit is passed, whatever the file claims."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -136,7 +136,7 @@ def _unzipped(path: Path, limits: Limits) -> bytes:
     return b"".join(parts)
 
 
-def _transcoded(text: Text, encoding: str) -> bytes:
+def _transcode(text: Text, encoding: str) -> bytes:
     decoder = codecs.getincrementaldecoder(encoding)()
     done, lines = io.BytesIO(), 1
     consumed = 0
@@ -146,14 +146,14 @@ def _transcoded(text: Text, encoding: str) -> bytes:
         except UnicodeDecodeError as error:
             begin = consumed - (len(error.object) - len(chunk))
             lines += _line_ends(error.object[: error.start].decode(encoding, errors="ignore").encode("utf-8"))
-            raise _wrong_encoding(text.file, encoding, offset=begin + error.start, line=lines) from None
+            raise _encoding_error(text.file, encoding, offset=begin + error.start, line=lines) from None
         except UnicodeError:  # UTF-16 and UTF-32 without the mark that they need
-            raise _wrong_encoding(text.file, encoding, offset=0, line=1) from None
+            raise _encoding_error(text.file, encoding, offset=0, line=1) from None
         consumed += len(chunk)
         try:
             utf8 = piece.encode("utf-8")
         except UnicodeEncodeError:  # half of a surrogate pair: no character at all
-            raise _wrong_encoding(text.file, encoding, offset=consumed, line=lines) from None
+            raise _encoding_error(text.file, encoding, offset=consumed, line=lines) from None
         lines += _line_ends(utf8)
         done.write(utf8)
     return done.getvalue()
@@ -165,25 +165,25 @@ def _check(text: Text, *, stated: str | None) -> None:
     offset, lines = text.start, 1
     for chunk in text.chunks():
         if (nul := chunk.find(b"\0")) >= 0:
-            raise _nul(text.file, offset=offset + nul, line=lines + _line_ends(chunk[:nul]), stated=stated)
+            raise _nul_error(text.file, offset=offset + nul, line=lines + _line_ends(chunk[:nul]), stated=stated)
         pending = len(decoder.getstate()[0])
         try:
             if pending or not chunk.isascii():
                 decoder.decode(chunk)
         except UnicodeDecodeError as error:
             line = lines + _line_ends(error.object[: error.start])
-            raise _wrong_encoding(text.file, "utf-8", offset=offset - pending + error.start, line=line) from None
+            raise _encoding_error(text.file, "utf-8", offset=offset - pending + error.start, line=line) from None
         offset += len(chunk)
         lines += _line_ends(chunk)
     if decoder.getstate()[0]:
-        raise _wrong_encoding(text.file, "utf-8", offset=offset - len(decoder.getstate()[0]), line=lines)
+        raise _encoding_error(text.file, "utf-8", offset=offset - len(decoder.getstate()[0]), line=lines)
 
 
 def _line_ends(data: bytes) -> int:
     return data.count(b"\n") + (data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0)
 
 
-def _wrong_encoding(path: Path, encoding: str, *, offset: int, line: int) -> InputError:
+def _encoding_error(path: Path, encoding: str, *, offset: int, line: int) -> InputError:
     return InputError(
         f"{path.name!r} is not {encoding} text: the byte at offset {offset:,} in line {line:,} does not fit",
         code="wrong-encoding",
@@ -195,7 +195,7 @@ def _wrong_encoding(path: Path, encoding: str, *, offset: int, line: int) -> Inp
     )
 
 
-def _nul(path: Path, *, offset: int, line: int, stated: str | None) -> InputError:
+def _nul_error(path: Path, *, offset: int, line: int, stated: str | None) -> InputError:
     hint = "remove the NUL bytes; text has none"
     if stated is None:
         hint = "if the file is UTF-16, state encoding='utf-16-le' or 'utf-16-be'; otherwise remove the NUL bytes"
@@ -223,7 +223,7 @@ class Dialect:
 
 
 def strict_reader(lines: Any, dialect: Dialect) -> Any:
-    """A reader of the csv module that refuses malformed quoting and bounds no field."""
+    """Return a reader of the csv module that refuses malformed quoting and bounds no field."""
     if csv.field_size_limit() < _LONGEST_FIELD:
         csv.field_size_limit(_LONGEST_FIELD)
     if dialect.quote:
@@ -232,7 +232,7 @@ def strict_reader(lines: Any, dialect: Dialect) -> Any:
 
 
 def records_with_lines(text: Text, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Every record, the header first, with the line on which it begins; bad quoting raises with its line."""
+    """Yield every record, the header first, with the line on which it begins; bad quoting raises with its line."""
     with text.lines() as lines:
         reader = strict_reader(lines, dialect)
         begin = 1
@@ -258,7 +258,7 @@ def find_fault(text: Text, dialect: Dialect, *, columns: int) -> None:
 
 
 def ragged(text: Text, *, line: int, expected: int, found: int) -> InputError:
-    """A record with too many or too few fields."""
+    """Return a record with too many or too few fields."""
     return InputError(
         f"line {line:,} of {text.file.name!r} has {found:,} fields; the header has {expected:,}",
         code="ragged-row",
@@ -271,7 +271,7 @@ def ragged(text: Text, *, line: int, expected: int, found: int) -> InputError:
 
 
 def lines_of_records(text: Text, dialect: Dialect, positions: Sequence[int], *, columns: int) -> list[int]:
-    """The lines on which the records at these positions (0 is the first after the header) begin."""
+    """Return the lines on which the records at these positions (0 is the first after the header) begin."""
     wanted = sorted(set(positions))
     lines: dict[int, int] = {}
     position = -2  # becomes -1 at the header
@@ -283,10 +283,10 @@ def lines_of_records(text: Text, dialect: Dialect, positions: Sequence[int], *, 
             lines[position] = line
             if len(lines) == len(wanted):
                 return [lines[p] for p in positions]
-    return _lost(text)
+    return _raise_changed(text)
 
 
-def _lost(text: Text) -> NoReturn:
+def _raise_changed(text: Text) -> NoReturn:
     raise InputError(
         f"{text.file.name!r} changed while it was read", code="changed-file", hint="try again", file=str(text.file)
     )

@@ -27,19 +27,19 @@ class Native(Protocol):
     name: str
 
     def handles(self, frame: Any) -> bool:
-        """Whether the frame is of this type; imports nothing that is not imported yet."""
+        """Return whether the frame is of this type; imports nothing that is not imported yet."""
         ...
 
     def to_arrow(self, frame: Any) -> pa.Table:
-        """The columns, without an index."""
+        """Return the columns, without an index."""
         ...
 
     def from_arrow(self, table: pa.Table) -> Any:
-        """A frame of this type."""
+        """Return a frame of this type."""
         ...
 
     def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
-        """A copy in which the columns at some positions are reordered, and those at others replaced."""
+        """Return a copy in which the columns at some positions are reordered, and those at others replaced."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Arrow:
     def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         table = self.to_arrow(frame)
         for position, rows in taken.items():
-            table = table.set_column(position, table.field(position), _taken(table.column(position), rows))
+            table = table.set_column(position, table.field(position), _take(table.column(position), rows))
         for position, column in replaced.items():
             table = table.set_column(position, table.field(position).with_type(column.type), column)
         if isinstance(frame, pa.RecordBatch):
@@ -66,7 +66,7 @@ class _Arrow:
         return table
 
 
-def _taken(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:
+def _take(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):  # Arrow cannot take from views yet
         plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
@@ -103,7 +103,7 @@ class _Pandas:
                 column=name,
             ) from None
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise _mixed(name) from None
+            raise _mixed_types_error(name) from None
 
     def from_arrow(self, table: pa.Table) -> Any:
         return table.to_pandas()
@@ -145,7 +145,7 @@ class _Polars:
 
         for name, dtype in frame.schema.items():
             if dtype == pl.Object:
-                raise _mixed(name)
+                raise _mixed_types_error(name)
         return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
     def from_arrow(self, table: pa.Table) -> Any:
@@ -197,7 +197,7 @@ class _Other:
         return wrapped.with_columns(*columns).to_native()
 
 
-def _mixed(name: str) -> InputError:
+def _mixed_types_error(name: str) -> InputError:
     return InputError(
         f"column {name!r} mixes values of different types",
         code="mixed-types",
@@ -210,18 +210,18 @@ NATIVE: dict[str, Native] = {native.name: native for native in (_Arrow(), _Panda
 
 
 def is_frame(source: object) -> bool:
-    """Whether this is a dataframe rather than a path."""
+    """Return whether this is a dataframe rather than a path."""
     return not isinstance(source, (str, bytes)) and not hasattr(source, "__fspath__")
 
 
 def from_frame(source: Any) -> pa.Table:
-    """The columns of a dataframe as an Arrow table; a pandas index is no column.
+    """Return the columns of a dataframe as an Arrow table; a pandas index is no column.
 
     >>> import pandas
     >>> from_frame(pandas.DataFrame({"a": [1, 2]}, index=["x", "y"])).to_pydict()
     {'a': [1, 2]}
     """
-    native = _unwrapped(source)
+    native = _unwrap(source)
     return native_of(native).to_arrow(native)
 
 
@@ -243,7 +243,7 @@ def native_of(frame: Any) -> Native:
 
 
 def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
-    """The data as a dataframe: of the caller's own type, or of that of ``like``.
+    """Return the data as a dataframe: of the caller's own type, or of that of ``like``.
 
     ``like`` is a dataframe or one of "pandas", "polars", "arrow". Data that came from a file become an Arrow table.
 
@@ -257,23 +257,23 @@ def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
     """
     after = data.data if isinstance(data, Masked) else data
     origin = after.origin
-    wanted = _wanted(like, origin)
-    if origin is None or not wanted.handles(_unwrapped(origin)):
+    wanted = _choose_native(like, origin)
+    if origin is None or not wanted.handles(_unwrap(origin)):
         return wanted.from_arrow(after.table)
-    own = _unwrapped(origin)
-    taken = _sources(data, len(after)) if isinstance(data, Masked) else {}
+    own = _unwrap(origin)
+    taken = _source_rows(data, len(after)) if isinstance(data, Masked) else {}
     before = data.original.table if isinstance(data, Masked) else settled(from_frame(origin))
     replaced = {
         position: after.table.column(position)
         for position, name in enumerate(after.attributes)
-        if name not in taken and not _same(before.column(position), after.table.column(position))
+        if name not in taken and not _is_same(before.column(position), after.table.column(position))
     }
     positions = {after.attributes.index(name): source for name, source in taken.items()}
-    return _rewrapped(wanted.changed(own, positions, replaced), origin)
+    return _rewrap(wanted.changed(own, positions, replaced), origin)
 
 
 def beside(table: pa.Table, data: Microdata) -> Any:
-    """A table of one row per record as a dataframe of the caller's own type, with the index of the caller's own.
+    """Return a table of one row per record as a dataframe of the caller's own type, with the index of the caller's own.
 
     >>> import pandas
     >>> from safeswap.files.read import read
@@ -281,20 +281,20 @@ def beside(table: pa.Table, data: Microdata) -> Any:
     >>> beside(pa.table({"risk": [0.5, 1.0]}), data)["risk"].to_dict()
     {7: 0.5, 8: 1.0}
     """
-    made = _wanted(None, data.origin).from_arrow(table)
+    made = _choose_native(None, data.origin).from_arrow(table)
     if data.origin is None:
         return made
-    own = _unwrapped(data.origin)
+    own = _unwrap(data.origin)
     if NATIVE["pandas"].handles(own):
         made.index = own.index
-    return _rewrapped(made, data.origin)
+    return _rewrap(made, data.origin)
 
 
-def _wanted(like: Any, origin: Any) -> Native:
+def _choose_native(like: Any, origin: Any) -> Native:
     if like is None:
-        return NATIVE["arrow"] if origin is None else native_of(_unwrapped(origin))
+        return NATIVE["arrow"] if origin is None else native_of(_unwrap(origin))
     if not isinstance(like, str):
-        return native_of(_unwrapped(like))
+        return native_of(_unwrap(like))
     if like not in NATIVE or like == "other":
         raise SpecError(
             "there is no dataframe type of that name", code="unknown-frame", hint='use "pandas", "polars" or "arrow"'
@@ -302,7 +302,7 @@ def _wanted(like: Any, origin: Any) -> Native:
     return NATIVE[like]
 
 
-def _sources(masked: Masked, records: int) -> Mapping[str, Rows]:
+def _source_rows(masked: Masked, records: int) -> Mapping[str, Rows]:
     """For each exchanged attribute the row from which each value came, all stages together.
 
     Attributes in which values were also replaced are left out: they come from the result.
@@ -316,7 +316,7 @@ def _sources(masked: Masked, records: int) -> Mapping[str, Rows]:
     return sources
 
 
-def _same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
+def _is_same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
     # Columns nobody touched share their memory; comparing values would also find NaN different from itself.
     return _addresses(before) == _addresses(after) or bool(before.equals(after))
 
@@ -328,13 +328,13 @@ def _addresses(column: pa.ChunkedArray) -> list[tuple[int, int, tuple[int, ...]]
     ]
 
 
-def _unwrapped(frame: Any) -> Any:
+def _unwrap(frame: Any) -> Any:
     import narwhals as nw
 
     return nw.to_native(frame) if isinstance(frame, (nw.DataFrame, nw.LazyFrame)) else frame
 
 
-def _rewrapped(frame: Any, origin: Any) -> Any:
+def _rewrap(frame: Any, origin: Any) -> Any:
     import narwhals as nw
 
     return nw.from_native(frame, eager_only=True) if isinstance(origin, nw.DataFrame) else frame

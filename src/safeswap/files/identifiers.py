@@ -91,13 +91,13 @@ def is_unique(column: pa.ChunkedArray) -> bool:
     except pa.ArrowNotImplementedError:  # a type without an order can still be counted
         pass
     if pa.types.is_integer(column.type) and not column.null_count:
-        spread = _marked(column.to_numpy())
+        spread = _count_by_marks(column.to_numpy())
         if spread is not None:
             return spread == len(column)
     return bool(distinct_count(column) + column.null_count == len(column))
 
 
-def _marked(values: npt.NDArray[np.integer[Any]]) -> int | None:
+def _count_by_marks(values: npt.NDArray[np.integer[Any]]) -> int | None:
     """How many different integers there are, by a mark for each possible one; None where these would be too many.
 
     A byte per possible value costs a fraction of what a hash table of all identifiers does.
@@ -111,14 +111,14 @@ def _marked(values: npt.NDArray[np.integer[Any]]) -> int | None:
 
 
 def positions_of(positions: Any, lines: Lines | None) -> dict[str, list[int]]:
-    """The first few positions as fields of an error: record numbers from 1, and lines where there are lines."""
+    """Return the first few positions as fields of an error: record numbers from 1, and lines where there are lines."""
     shown = positions[:_SHOWN].tolist()
     found = {"records": [position + 1 for position in shown]}
     return {**found, "lines": lines(shown)} if lines else found
 
 
 def positions_told(positions: Any, lines: Lines | None) -> str:
-    """The first few positions in words."""
+    """Return the first few positions in words."""
     found = positions_of(positions, lines)
     numbers = ", ".join(f"{n:,}" for n in found.get("lines", found["records"]))
     return f"{'lines' if lines else 'records'} {numbers}" + (" …" if positions.size > _SHOWN else "")

@@ -60,7 +60,7 @@ _FACTOR = {"k": 1e3, "m": 1e6}
 
 
 def order_of_ranges(levels: Iterable[str]) -> tuple[str, ...]:
-    """The levels from low to high, if each is a number, a range or a bound and they are not all plain numbers.
+    """Return the levels from low to high, if each is a number, a range or a bound and they are not all plain numbers.
 
     >>> order_of_ranges([">55", "25-55", "<25"]), order_of_ranges(["50K+", "<50K"])
     (('<25', '25-55', '>55'), ('<50K', '50K+'))
@@ -75,14 +75,14 @@ def order_of_ranges(levels: Iterable[str]) -> tuple[str, ...]:
             return ()
         side = _side(match)
         plain = plain and side == 0 and match["high"] is None
-        low = _number(match["low"], match["unit"])
-        high = _number(match["high"], match["unit"]) if match["high"] else low
+        low = _parse_number(match["low"], match["unit"])
+        high = _parse_number(match["high"], match["unit"]) if match["high"] else low
         found.append(((low, side, high), level))
     return () if plain else tuple(level for _, level in sorted(found))
 
 
 def order_of_levels(levels: Iterable[str]) -> tuple[str, ...]:
-    """The order that the levels have by themselves: of ranges, of numbers; none, if they are neither.
+    """Return the order that the levels have by themselves: of ranges, of numbers; none, if they are neither.
 
     >>> order_of_levels(["10", "9"]), order_of_levels(["low", "high"])
     (('9', '10'), ())
@@ -101,7 +101,7 @@ def _side(match: re.Match[str]) -> int:
     return -1 if words & _BELOW else int(bool(words & _ABOVE))
 
 
-def _number(digits: str, unit: str) -> float:
+def _parse_number(digits: str, unit: str) -> float:
     return float(_THOUSANDS.sub("", digits).replace(",", ".")) * _FACTOR.get(unit.strip().lower(), 1.0)
 
 
@@ -126,7 +126,7 @@ _GEOGRAPHY = {
 
 
 def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = None) -> Schema:
-    """A schema for the table, every kind in it marked as a guess, except that of the identifier if it is stated.
+    """Return a schema for the table, every kind in it marked as a guess, except that of the identifier if it is stated.
 
     >>> table = pa.table(
     ...     {
@@ -157,11 +157,13 @@ def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = No
             coded[column_name] = code_column(part)
             attributes.append(_guess(column_name, column, coded[column_name]))
     schema = Schema(name=name, attributes=tuple(attributes))
-    return schema.replace(*_by_structure(table, sample, schema, coded))
+    return schema.replace(*_find_by_structure(table, sample, schema, coded))
 
 
-def _by_structure(table: pa.Table, sample: pa.Table, schema: Schema, coded: dict[str, Coded]) -> Iterator[Attribute]:
-    """The columns that are numbers of persons or households, though their names do not say so."""
+def _find_by_structure(
+    table: pa.Table, sample: pa.Table, schema: Schema, coded: dict[str, Coded]
+) -> Iterator[Attribute]:
+    """Yield the columns that are numbers of persons or households, though their names do not say so."""
     plain = {name: found for name, found in coded.items() if schema[name].kind in (Kind.NUMERIC, Kind.NOMINAL)}
     records = table.num_rows
     identified = schema.identifier is not None
@@ -182,12 +184,14 @@ def _sample(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table.slice(int(start), _RUN) for start in starts])
 
 
-def _words(name: str) -> list[str]:
+def _split_name(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
 def _is_identifier(name: str, column: pa.ChunkedArray, sample: pa.ChunkedArray) -> bool:
-    named = _INDEX.fullmatch(name) or (_words(name) and _IDENTIFIER.intersection((_words(name)[-1], name.lower())))
+    named = _INDEX.fullmatch(name) or (
+        _split_name(name) and _IDENTIFIER.intersection((_split_name(name)[-1], name.lower()))
+    )
     if not named or not is_unique(sample):
         return False
     return not missing_positions(column).size and is_unique(column)
@@ -212,8 +216,8 @@ class _Facts:
 
 
 def _guess(name: str, column: pa.ChunkedArray, coded: Coded) -> Attribute:
-    facts = _facts(coded, len(coded.codes))
-    words = set(_words(name))
+    facts = _collect_facts(coded, len(coded.codes))
+    words = set(_split_name(name))
     kind = Kind.NOMINAL
     levels: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
@@ -223,14 +227,14 @@ def _guess(name: str, column: pa.ChunkedArray, coded: Coded) -> Attribute:
         kind, marks = Kind.WEIGHT, facts.marks
     elif words & _GEOGRAPHY and not facts.fractions:
         kind = Kind.GEOGRAPHY
-    elif levels := _order(column, coded):
+    elif levels := _find_order(column, coded):
         kind = Kind.ORDINAL
     elif facts.numbers and not facts.codes and not facts.are_categories:
         kind, marks = Kind.NUMERIC, facts.marks
     return Attribute(name=name, kind=kind, levels=levels, missing=marks, inferred=True)
 
 
-def _facts(coded: Coded, records: int) -> _Facts:
+def _collect_facts(coded: Coded, records: int) -> _Facts:
     used = np.unique(coded.codes)
     levels = coded.levels.take(pa.array(used[used < len(coded.levels)]))
     kind = levels.type
@@ -262,7 +266,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def _order(column: pa.ChunkedArray, sampled: Coded) -> tuple[str, ...]:
+def _find_order(column: pa.ChunkedArray, sampled: Coded) -> tuple[str, ...]:
     """The levels in their order, where the column has one; levels that occur in the whole column, not the sample."""
     kind = column.type
     if pa.types.is_dictionary(kind) and kind.ordered:
@@ -291,7 +295,7 @@ def described(
     name: str,
     file: str,
 ) -> Schema:
-    """The schema of the table: what the caller says counts before what the file says, and that before a guess.
+    """Return the schema of the table: what the caller says counts before what the file says, and that before a guess.
 
     >>> table = pa.table({"Sex": ["1", "2", "9"]})
     >>> options = dict(schema=None, stated={}, identifier=None, name="", file="")
@@ -301,18 +305,18 @@ def described(
     """
     if schema is None:
         guess = infer_schema(table, name=name, identifier=identifier)
-        known = guess.replace(*(_merged(guess[own.name], own) for own in stated.values()))
+        known = guess.replace(*(_merge(guess[own.name], own) for own in stated.values()))
     else:
-        known = _aligned(schema, table.column_names, name or schema.name, file)
+        known = _align(schema, table.column_names, name or schema.name, file)
     if identifier is not None:
-        known = _identified(known, identifier)
-    known = known.replace(*(_of_kind(known[attribute], table, kind, missing) for attribute, kind in kinds.items()))
+        known = _mark_identifier(known, identifier)
+    known = known.replace(*(_set_kind(known[attribute], table, kind, missing) for attribute, kind in kinds.items()))
     if missing:
-        known = known.replace(*(_with_missing(attribute, missing) for attribute in known.attributes))
+        known = known.replace(*(_add_missing(attribute, missing) for attribute in known.attributes))
     return known
 
 
-def _merged(guess: Attribute, own: Attribute) -> Attribute:
+def _merge(guess: Attribute, own: Attribute) -> Attribute:
     """What a labelled file says; its silence about the kind is filled by the guess."""
     if not own.inferred:
         return own
@@ -320,7 +324,7 @@ def _merged(guess: Attribute, own: Attribute) -> Attribute:
     return own.model_copy(update={"kind": Kind.NOMINAL if periods else guess.kind, "levels": guess.levels})
 
 
-def _aligned(schema: Schema, names: Sequence[str], name: str, file: str) -> Schema:
+def _align(schema: Schema, names: Sequence[str], name: str, file: str) -> Schema:
     present, known = set(names), set(schema.names)
     absent = [n for n in schema.names if n not in present]
     unknown = [n for n in names if n not in known]
@@ -337,13 +341,13 @@ def _aligned(schema: Schema, names: Sequence[str], name: str, file: str) -> Sche
     return Schema(name=name, label=schema.label, attributes=tuple(schema[n] for n in names))
 
 
-def _identified(schema: Schema, identifier: str) -> Schema:
+def _mark_identifier(schema: Schema, identifier: str) -> Schema:
     chosen = schema[identifier].model_copy(update={"kind": Kind.IDENTIFIER, "inferred": False})
     others = [a for a in schema.iter_kind(Kind.IDENTIFIER) if a.name != identifier]
     return schema.replace(chosen, *(a.model_copy(update={"kind": Kind.NOMINAL}) for a in others))
 
 
-def _of_kind(attribute: Attribute, table: pa.Table, kind: Kind | str, missing: Sequence[str]) -> Attribute:
+def _set_kind(attribute: Attribute, table: pa.Table, kind: Kind | str, missing: Sequence[str]) -> Attribute:
     try:
         stated = Kind(kind)
     except ValueError:
@@ -360,7 +364,7 @@ def _of_kind(attribute: Attribute, table: pa.Table, kind: Kind | str, missing: S
     return attribute.model_copy(update={"kind": stated, "inferred": False, "levels": levels})
 
 
-def _with_missing(attribute: Attribute, codes: Iterable[str]) -> Attribute:
+def _add_missing(attribute: Attribute, codes: Iterable[str]) -> Attribute:
     return attribute.model_copy(update={"missing": tuple(dict.fromkeys((*attribute.missing, *codes)))})
 
 
@@ -417,7 +421,7 @@ def described_files(
 
 
 def _sample_files(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> pa.Table:
-    """All records of a small file, else runs of them from row groups all over the files."""
+    """Return all records of a small file, else runs of them from row groups all over the files."""
     from pyarrow import parquet
 
     if len(files) <= records:

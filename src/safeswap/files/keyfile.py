@@ -74,7 +74,7 @@ def read_key(path: str | os.PathLike[str]) -> Key:
 
 
 def _private_text(file: Path) -> str:
-    """The text of a regular file that is its owner's alone, checked on the opened file and not on its name."""
+    """Return the text of a regular file that is its owner's alone, checked on the opened file and not on its name."""
     try:
         # Not blocking, so that a pipe in its place does not hold us up.
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))

@@ -75,12 +75,12 @@ def read_labelled(path: Path, *, found: Format, encoding: str | None, limits: Li
     tagged = {name: list(tags) for name, tags in (facts.missing_user_values or {}).items()}
     formats = {name: display or "" for name, display in (facts.original_variable_types or {}).items()}
     clocks = {name: clock_of(formats.get(name, ""), _PROGRAMS[found]) for name in columns if not tagged.get(name)}
-    arrays = {n: _array(values, n, tagged.get(n, []), path, clocks.get(n)) for n, values in columns.items()}
+    arrays = {n: _to_array(values, n, tagged.get(n, []), path, clocks.get(n)) for n, values in columns.items()}
     table = pa.table(list(arrays.values()), names=list(arrays))
     attributes = {}
     for name, array in arrays.items():
         clock = clocks.get(name) if pa.types.is_temporal(array.type) else None
-        attributes[name] = _attribute(
+        attributes[name] = _build_attribute(
             name, table.column(name), facts, tagged.get(name, []), display=formats.get(name, ""), clock=clock
         )
     return Labelled(table=table, title=facts.file_label or "", attributes=attributes)
@@ -116,7 +116,7 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
     return values, facts
 
 
-def _array(values: list[Any], name: str, tags: list[str], path: Path, clock: Clock | None) -> pa.Array:
+def _to_array(values: list[Any], name: str, tags: list[str], path: Path, clock: Clock | None) -> pa.Array:
     dates = None if clock is None else clock.read(values)
     if dates is not None and dates.null_count < len(dates):
         return dates
@@ -141,7 +141,7 @@ def _number_text(value: Any) -> str | None:
     return None if value is None else repr(value).removesuffix(".0")
 
 
-def _attribute(
+def _build_attribute(
     name: str, column: pa.ChunkedArray, facts: Any, tags: list[str], *, display: str, clock: Clock | None
 ) -> Attribute:
     labels = (facts.variable_value_labels or {}).get(name) or {}
@@ -150,7 +150,7 @@ def _attribute(
     if kind is Kind.NUMERIC and is_date_format(display):
         kind = Kind.NOMINAL  # a scale to these programs, and no quantity
     declared = (facts.missing_ranges or {}).get(name) or []
-    missing = (*(f".{tag}" for tag in tags), *_codes_within(column, declared, clock))
+    missing = (*(f".{tag}" for tag in tags), *_expand_missing(column, declared, clock))
     if kind is None and texts and set(texts) - set(missing):
         kind = Kind.NOMINAL
     return Attribute(
@@ -159,14 +159,14 @@ def _attribute(
         kind=kind or Kind.NOMINAL,
         labels=texts,
         missing=tuple(dict.fromkeys(missing)),
-        levels=_ascending(column, missing) if kind is Kind.ORDINAL else (),
+        levels=_sort_levels(column, missing) if kind is Kind.ORDINAL else (),
         display=display,
         inferred=kind is None,
     )
 
 
 def _code_text(value: Any, clock: Clock | None) -> str:
-    """A code of a column of dates as text; nothing where it is none."""
+    """Return a code of a column of dates as text; nothing where it is none."""
     dates = clock.read([value]) if clock is not None and isinstance(value, (int, float)) else None
     return level_texts(dates)[0] if dates is not None else ""
 
@@ -177,7 +177,7 @@ def _label_key(value: Any, tags: list[str]) -> str:
     return _number_text(value) or ""
 
 
-def _codes_within(column: pa.ChunkedArray, declared: Iterable[Any], clock: Clock | None = None) -> list[str]:
+def _expand_missing(column: pa.ChunkedArray, declared: Iterable[Any], clock: Clock | None = None) -> list[str]:
     """The declared missing codes: single ones as they are, ranges as the values of the column that lie in them."""
     codes: list[str] = []
     for item in declared:
@@ -195,7 +195,7 @@ def _codes_within(column: pa.ChunkedArray, declared: Iterable[Any], clock: Clock
     return codes
 
 
-def _ascending(column: pa.ChunkedArray, missing: Iterable[str]) -> tuple[str, ...]:
+def _sort_levels(column: pa.ChunkedArray, missing: Iterable[str]) -> tuple[str, ...]:
     levels = code_column(column).levels
     texts = level_texts(levels.take(pa.compute.sort_indices(levels)))
     return tuple(text for text in dict.fromkeys(texts) if text not in set(missing))
@@ -249,12 +249,12 @@ def write_dta(
     schema = schema or _schema_of(data)
     _check_labels(schema, "stata")
     refuse_nul(as_table(data))
-    columns = {a.name: _values(as_table(data).column(a.name), a, "stata") for a in schema.attributes}
+    columns = {a.name: _to_values(as_table(data).column(a.name), a, "stata") for a in schema.attributes}
     tags = {a.name: [m[1:] for m in a.missing if _TAG.fullmatch(m)] for a in schema.attributes}
     tags = {name: found for name, found in tags.items() if found and columns[name].dtype == object}
     kinds = {name: as_table(data).column(name).type for name in columns}
     labels = {
-        a.name: _stata_labels(_in_numbers(a, kinds[a.name], "stata"), tags.get(a.name, []), columns[a.name])
+        a.name: _stata_labels(_encode_dates(a, kinds[a.name], "stata"), tags.get(a.name, []), columns[a.name])
         for a in schema.attributes
     }
     with atomic_write(path, force=force, mode=mode) as part:
@@ -266,7 +266,7 @@ def write_dta(
             column_labels={a.name: a.label for a in schema.attributes if a.label},
             variable_value_labels={name: found for name, found in labels.items() if found},
             missing_user_values=tags or None,
-            variable_format=_formats(schema, kinds, columns, "stata"),
+            variable_format=_display_formats(schema, kinds, columns, "stata"),
         )
 
 
@@ -295,12 +295,12 @@ def write_sav(
     _check_labels(schema, "spss")
     refuse_nul(as_table(data))
     kinds = {a.name: as_table(data).column(a.name).type for a in schema.attributes}
-    columns = {a.name: _values(as_table(data).column(a.name), a, "spss") for a in schema.attributes}
-    stated = [_in_numbers(a, kinds[a.name], "spss") for a in schema.attributes]
+    columns = {a.name: _to_values(as_table(data).column(a.name), a, "spss") for a in schema.attributes}
+    stated = [_encode_dates(a, kinds[a.name], "spss") for a in schema.attributes]
     # SPSS has one type of number, and the writer wants labels and codes to be of the column's type.
     columns = {n: v if v.dtype == object else v.astype(np.float64) for n, v in columns.items()}
     numeric = {name: values.dtype != object for name, values in columns.items()}
-    labels = {a.name: _keyed(a.labels, numeric=numeric[a.name]) for a in stated}
+    labels = {a.name: _parse_label_keys(a.labels, numeric=numeric[a.name]) for a in stated}
     missing = {a.name: _spss_missing(a, columns[a.name], numeric=numeric[a.name]) for a in stated}
     with atomic_write(path, force=force, mode=mode) as part:
         _hand_over(
@@ -313,7 +313,7 @@ def write_sav(
             variable_value_labels={name: found for name, found in labels.items() if found},
             missing_ranges={name: found for name, found in missing.items() if found} or None,
             variable_measure={a.name: _MEASURE_NAMES[a.kind] for a in schema.attributes if a.kind in _MEASURE_NAMES},
-            variable_format=_formats(schema, kinds, columns, "spss"),
+            variable_format=_display_formats(schema, kinds, columns, "spss"),
         )
 
 
@@ -334,16 +334,16 @@ def not_kept(data: Writable, suffix: str, *, schema: Schema | None = None) -> tu
         lost = ["the label of the file"] if schema.label else []
         return (*lost, f"the display formats of {several(shown, 'column')}") if shown else tuple(lost)
     return tuple(
-        f"{a.name}: {what}" for a in schema.attributes for what in _lost(a, table.column(a.name).type, program)
+        f"{a.name}: {what}" for a in schema.attributes for what in _list_losses(a, table.column(a.name).type, program)
     )
 
 
 _WRITING_PROGRAMS: dict[str, Program] = {".dta": "stata", ".sav": "spss", ".zsav": "spss"}
 
 
-def _lost(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator[str]:
+def _list_losses(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator[str]:
     """What a program does not keep of the description of one column."""
-    display, written = attribute.display, _format(attribute, kind, program)
+    display, written = attribute.display, _display_format(attribute, kind, program)
     plain = _is_text(kind) or clock_for(kind, display, program) or _PLAIN_FORMAT.fullmatch(display)
     if display and display != written and not plain:
         yield f"the display format {display}" + (f" becomes {written}" if written else "")
@@ -352,19 +352,19 @@ def _lost(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator
     tags = [code for code in attribute.missing if _TAG.fullmatch(code)]
     if len(tags) < len(attribute.missing):
         yield "which codes are missing values: Stata knows .a to .z only"
-    labels = _in_numbers(attribute, kind, program).labels.keys() - set(tags)
+    labels = _encode_dates(attribute, kind, program).labels.keys() - set(tags)
     lost = sum((_is_text(kind) and not tags) or not _is_whole(text) for text in labels)
     if lost:
         yield f"the labels of {several(lost, 'value')}: Stata has them for whole numbers only"
 
 
 def _is_whole(text: str) -> bool:
-    number = _number(text)
+    number = _parse_number(text)
     return number is not None and number.is_integer()
 
 
-def _format(attribute: Attribute, kind: pa.DataType, program: Program) -> str:
-    """The display format of a column in the words of a program; nothing where it is left to the program."""
+def _display_format(attribute: Attribute, kind: pa.DataType, program: Program) -> str:
+    """Return the display format of a column in the words of a program; nothing where it is left to the program."""
     if (clock := clock_for(kind, attribute.display, program)) is not None:
         return clock[1]
     if _is_text(kind):
@@ -379,8 +379,12 @@ def _format(attribute: Attribute, kind: pa.DataType, program: Program) -> str:
     return f"%{width}.{decimals}f" if program == "stata" else f"F{width}.{decimals}"
 
 
-def _formats(schema: Schema, kinds: dict[str, Any], columns: dict[str, Any], program: Program) -> dict[str, str]:
-    found = {a.name: _format(a, kinds[a.name], program) for a in schema.attributes if columns[a.name].dtype != object}
+def _display_formats(
+    schema: Schema, kinds: dict[str, Any], columns: dict[str, Any], program: Program
+) -> dict[str, str]:
+    found = {
+        a.name: _display_format(a, kinds[a.name], program) for a in schema.attributes if columns[a.name].dtype != object
+    }
     return {name: display for name, display in found.items() if display}
 
 
@@ -401,7 +405,7 @@ def _check_labels(schema: Schema, program: Program) -> None:
         )
 
 
-def _in_numbers(attribute: Attribute, kind: pa.DataType, program: Program) -> Attribute:
+def _encode_dates(attribute: Attribute, kind: pa.DataType, program: Program) -> Attribute:
     """The attribute of a column of dates with labels and missing codes as the numbers that stand for the dates."""
     clock = clock_for(kind, attribute.display, program)
     if clock is None or not (attribute.labels or attribute.missing):
@@ -429,8 +433,8 @@ def _schema_of(data: Writable) -> Schema:
     return data.schema if isinstance(data, Microdata) else data.data.schema
 
 
-def _values(column: pa.ChunkedArray, attribute: Attribute, program: Program) -> Any:
-    """The column as the writer takes it: doubles, 32-bit whole numbers, or objects for text and tags."""
+def _to_values(column: pa.ChunkedArray, attribute: Attribute, program: Program) -> Any:
+    """Return the column as the writer takes it: doubles, 32-bit whole numbers, or objects for text and tags."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -443,7 +447,7 @@ def _values(column: pa.ChunkedArray, attribute: Attribute, program: Program) -> 
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if program == "spss":
             _refuse_trailing_blanks(column, attribute.name)
-        return _texts(column, attribute, tagged=program == "stata")
+        return _to_texts(column, attribute, tagged=program == "stata")
     clock = clock_for(kind, attribute.display, program)
     numbers = None if clock is None else clock[0].write(column)
     if numbers is not None:
@@ -473,11 +477,11 @@ def _whole_numbers(column: pa.ChunkedArray, name: str) -> Any:
     return column.cast(pa.int32()).to_numpy()
 
 
-def _texts(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> Any:
+def _to_texts(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> Any:
     """Texts; or numbers and tags mixed, as they were read, where all that is no tag is a number."""
     texts = column.to_pylist()
     if tagged and any(_TAG.fullmatch(code) for code in attribute.missing):
-        numbers = [None if t is None or t in attribute.missing else _number(t) for t in texts]
+        numbers = [None if t is None or t in attribute.missing else _parse_number(t) for t in texts]
         if all(n is not None or t is None or t in attribute.missing for n, t in zip(numbers, texts, strict=True)):
             mixed = [t[1:] if n is None and t is not None else n for n, t in zip(numbers, texts, strict=True)]
             return np.array([np.nan if value is None else value for value in mixed], dtype=object)
@@ -487,18 +491,20 @@ def _texts(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> An
 def _stata_labels(attribute: Attribute, tags: list[str], values: Any) -> dict[Any, str]:
     if values.dtype == object and not tags:
         return {}  # Stata has no labels for texts
-    keyed = _keyed({k: v for k, v in attribute.labels.items() if k[1:] not in tags or k[:1] != "."}, numeric=True)
+    keyed = _parse_label_keys(
+        {k: v for k, v in attribute.labels.items() if k[1:] not in tags or k[:1] != "."}, numeric=True
+    )
     whole = {int(value): label for value, label in keyed.items() if float(value).is_integer()}
     return {**whole, **{tag: attribute.labels[f".{tag}"] for tag in tags if f".{tag}" in attribute.labels}}
 
 
-def _keyed(labels: dict[str, str], *, numeric: bool) -> dict[Any, str]:
+def _parse_label_keys(labels: dict[str, str], *, numeric: bool) -> dict[Any, str]:
     if not numeric:
         return dict(labels)
-    return {number: label for text, label in labels.items() if (number := _number(text)) is not None}
+    return {number: label for text, label in labels.items() if (number := _parse_number(text)) is not None}
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
@@ -508,7 +514,7 @@ def _number(text: str) -> float | None:
 def _spss_missing(attribute: Attribute, values: Any, *, numeric: bool) -> list[Any]:
     if not numeric:
         return [code for code in attribute.missing if code]
-    codes = sorted(number for code in attribute.missing if (number := _number(code)) is not None)
+    codes = sorted(number for code in attribute.missing if (number := _parse_number(code)) is not None)
     if len(codes) <= _MOST_SPSS_CODES:
         return codes
     # More than three must be written as a range, which may hold nothing else.

@@ -27,7 +27,7 @@ class Manifest:
     files: dict[str, tuple[int, str]]
 
     def to_bytes(self) -> bytes:
-        """The one way in which this manifest is written, with a sum over itself at its end.
+        """Return the one way in which this manifest is written, with a sum over itself at its end.
 
         >>> manifest = Manifest(data_format="csv", facts={}, files={"data.csv": (3, "00")})
         >>> Manifest.from_bytes(manifest.to_bytes()) == manifest
@@ -36,11 +36,11 @@ class Manifest:
         files = {name: {"bytes": size, "sha256": digest} for name, (size, digest) in sorted(self.files.items())}
         content = {"format": MANIFEST_FORMAT, "data_format": self.data_format, "facts": self.facts, "files": files}
         body = json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True)
-        return _sealed(body).encode()
+        return _seal(body).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """The manifest again; anything but what ``to_bytes`` wrote is refused."""
+        """Return the manifest again; anything but what ``to_bytes`` wrote is refused."""
         try:
             content = json.loads(data)
             files = {name: (int(f["bytes"]), str(f["sha256"])) for name, f in content["files"].items()}
@@ -52,13 +52,13 @@ class Manifest:
         return manifest
 
 
-def _sealed(body: str) -> str:
+def _seal(body: str) -> str:
     seal = hashlib.sha256(body.encode()).hexdigest()
     return body.removesuffix("\n}") + f',\n "zz_sha256_of_the_above": "{seal}"\n}}\n'
 
 
 def allowed_files(data_format: str) -> frozenset[str]:
-    """The files that a bundle consists of; there are no others.
+    """Return the files that a bundle consists of; there are no others.
 
     >>> sorted(allowed_files("csv"))
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
@@ -74,7 +74,7 @@ def sum_file(path: Path) -> tuple[int, str]:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a bundle, which must be where it belongs and of a sensible size."""
+    """Return the manifest of a bundle, which must be where it belongs and of a sensible size."""
     path = directory / MANIFEST
     if not directory.is_dir():
         raise InputError(
@@ -120,7 +120,7 @@ def check_files(directory: Path, manifest: Manifest) -> None:
 
 
 def damaged(what: str, *, file: str) -> UnsafeRelease:
-    """The error for a bundle that is not as it left."""
+    """Return the error for a bundle that is not as it left."""
     return UnsafeRelease(
         f"{file} of the bundle is damaged or was changed: {what}",
         code="bundle-changed",

@@ -54,7 +54,7 @@ class Agreement:
 
     @property
     def is_enough(self) -> bool:
-        """Whether full agreement could not be due to chance."""
+        """True if full agreement could not be due to chance."""
         return self.pairs * (1 - self.chance) >= ENOUGH
 
 
@@ -68,7 +68,7 @@ def agreement(group: Coded, value: Coded) -> Agreement:
     >>> found.pairs, found.agreeing, round(found.chance, 2), found.kappa
     (60, 60, 0.25, 1.0)
     """
-    codes, values = _grouped(group, value)
+    codes, values = _drop_ungrouped(group, value)
     representative, present = _representatives(codes, values, len(group.levels))
     agreeing = int(np.count_nonzero(representative[codes] == values)) - present
     counts = np.bincount(values) if len(values) else np.ones(1)
@@ -77,26 +77,26 @@ def agreement(group: Coded, value: Coded) -> Agreement:
 
 
 def follows(group: Coded, value: Coded, *, kappa: float) -> bool:
-    """Whether a column follows from another."""
+    """Return whether a column follows from another."""
     return agreement(group, value).kappa >= kappa
 
 
 def is_ruled_out(group: Coded, value: Coded, *, kappa: float) -> bool:
-    """Whether a sample of the records is enough to tell that a column does not follow from another."""
+    """Return whether a sample of the records is enough to tell that a column does not follow from another."""
     seen = agreement(group, value)
     return seen.is_enough and seen.kappa < kappa - 0.1
 
 
 def split_groups(group: Coded, value: Coded) -> Flags:
     """Per group, whether its records do not all agree; a missing value is one of its own."""
-    codes, values = _grouped(group, value)
+    codes, values = _drop_ungrouped(group, value)
     representative, _ = _representatives(codes, values, len(group.levels))
     flags = np.zeros(len(group.levels), dtype=np.bool_)
     flags[codes[representative[codes] != values]] = True
     return flags
 
 
-def _grouped(group: Coded, value: Coded) -> tuple[Codes, Codes]:
+def _drop_ungrouped(group: Coded, value: Coded) -> tuple[Codes, Codes]:
     codes, values = group.codes, value.codes
     if not group.has_missing:
         return codes, values
@@ -105,7 +105,7 @@ def _grouped(group: Coded, value: Coded) -> tuple[Codes, Codes]:
 
 
 def _representatives(codes: Codes, values: Codes, groups: int) -> tuple[npt.NDArray[Any], int]:
-    """The value of the last record of each group, and the number of groups that occur."""
+    """Return the value of the last record of each group, and the number of groups that occur."""
     representative = np.zeros(groups, dtype=values.dtype)
     representative[codes] = values
     present = np.zeros(groups, dtype=np.bool_)
@@ -140,7 +140,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.0) -> bool:
-    """Whether a column holds numbers, ``distinct`` of them, that are another in (nearly) every record.
+    """Return whether a column holds numbers, ``distinct`` of them, that are another in (nearly) every record.
 
     ``scale`` says how many times as large the file is of which these records are a sample.
 
@@ -152,19 +152,19 @@ def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.
     known = len(column) - column.null_count
     if distinct < max(FEWEST, MOSTLY_DISTINCT * known):
         return False
-    numbers = _whole_numbers(_plain(column).drop_null())
-    return numbers is not None and (_are_close(numbers, distinct * scale) or _ascend(numbers))
+    numbers = _whole_numbers(_as_plain(column).drop_null())
+    return numbers is not None and (_are_close(numbers, distinct * scale) or _are_ascending(numbers))
 
 
 def counts_records(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds each of as many successive whole numbers as there are records, in any order.
+    """Return whether a column holds each of as many successive whole numbers as there are records, in any order.
 
     >>> counts_records(pa.chunked_array([["p3", "p1", "p2"]])), counts_records(pa.chunked_array([[1, 2, 4]]))
     (True, False)
     """
     if column.null_count or len(column) < 2:
         return False
-    values = _plain(column)
+    values = _as_plain(column)
     if not pa.types.is_integer(values.type):
         found = _whole_numbers(values)
         if found is None:
@@ -175,7 +175,7 @@ def counts_records(column: pa.ChunkedArray) -> bool:
 
 
 def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: float = 1.0) -> bool:
-    """Whether a column holds numbers that repeat in small groups, within which several others are constant.
+    """Return whether a column holds numbers that repeat in small groups, within which several others are constant.
 
     One other is enough where equal numbers stand together in the file.
 
@@ -185,14 +185,14 @@ def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: floa
     >>> numbers_households(household, {"region": region, "age": age}), numbers_households(age, {"region": region})
     (True, False)
     """
-    distinct, records = len(coded.levels), len(_known(coded))
+    distinct, records = len(coded.levels), len(_known_codes(coded))
     repeats = distinct < MOSTLY_DISTINCT * records
     if not (distinct >= FEWEST and repeats and records <= LARGEST_HOUSEHOLD * distinct):
         return False
     numbers = _whole_numbers(pa.chunked_array([coded.levels]))
-    if numbers is None or not (_are_close(numbers, distinct * scale) or _ascend(numbers[_known(coded)])):
+    if numbers is None or not (_are_close(numbers, distinct * scale) or _are_ascending(numbers[_known_codes(coded)])):
         return False
-    needed = 1 if _stands_together(coded) else 2
+    needed = 1 if _are_adjacent(coded) else 2
     for other in list(others.values())[:_MOST_COLUMNS]:
         if follows(coded, other, kappa=CONSTANT) and not _is_step_of(numbers, coded, other):
             needed -= 1
@@ -201,21 +201,21 @@ def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: floa
     return False
 
 
-def _known(coded: Coded) -> npt.NDArray[np.unsignedinteger]:
+def _known_codes(coded: Coded) -> npt.NDArray[np.unsignedinteger]:
     return coded.codes[coded.codes < len(coded.levels)] if coded.has_missing else coded.codes
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _are_close(numbers: Numbers, distinct: float) -> bool:
-    """Whether hardly more numbers are possible than occur, or all are long and of one length."""
+    """Return whether hardly more numbers are possible than occur, or all are long and of one length."""
     least, most = int(numbers.min()), int(numbers.max())
     return least >= 0 and (most - least < _CLOSE * distinct or len(str(least)) == len(str(most)) >= _LONG)
 
 
-def _ascend(numbers: Numbers) -> bool:
+def _are_ascending(numbers: Numbers) -> bool:
     return bool(numbers[0] >= 0 and (numbers[1:] >= numbers[:-1]).all())
 
 
@@ -226,7 +226,7 @@ def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             numbers = values.cast(pa.int64())  # refuses fractions
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            numbers = _of_texts(values)
+            numbers = _parse_texts(values)
         else:
             return None
     except pa.ArrowInvalid:
@@ -237,7 +237,7 @@ def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
     return found
 
 
-def _of_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
+def _parse_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts as numbers where they are numbers, else the digits in them; of a mark without any digit, no number."""
     digits = pc.replace_substring_regex(levels, r"[^0-9]", "")
     if distinct_count(digits) < distinct_count(levels):
@@ -257,14 +257,14 @@ def _are_digits(texts: pa.ChunkedArray) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, "^[0-9]+$")).as_py())
 
 
-def _stands_together(coded: Coded) -> bool:
-    """Whether the records of each value follow on one another."""
-    codes = _known(coded)
+def _are_adjacent(coded: Coded) -> bool:
+    """Return whether the records of each value follow on one another."""
+    codes = _known_codes(coded)
     return 1 + int(np.count_nonzero(codes[1:] != codes[:-1])) == len(coded.levels)
 
 
 def _is_step_of(numbers: Numbers, coded: Coded, other: Coded) -> bool:
-    """Whether a column changes much more rarely along the numbers than it would in random order."""
+    """Return whether a column changes much more rarely along the numbers than it would in random order."""
     value = np.zeros(coded.cardinality, dtype=other.codes.dtype)
     value[coded.codes] = other.codes
     some = slice(None, None, 1 + len(numbers) // _MOST_SORTED)

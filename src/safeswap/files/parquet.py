@@ -44,12 +44,12 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         dictionaries = dictionary_columns(footer)
         limits.check(file=str(path), decoded_bytes=sum(map(_declared_bytes, _chunks(footer))))
         check_pages(path, footer, limits=limits, dictionaries=frozenset(dictionaries))
-        return _decoded(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
+        return _decode(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
     except (pa.ArrowException, OSError, ValueError):
         raise corrupt(path, Format.PARQUET) from None
 
 
-def _decoded(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
+def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
     """The columns, each narrowed as soon as it is decoded: four bytes per code never stand in memory all at once."""
     from pyarrow import parquet
 
@@ -69,7 +69,7 @@ def _decoded(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
 
 
 def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary column with codes as short as its levels allow; any other column as it is.
+    """Return a dictionary column with codes as short as its levels allow; any other column as it is.
 
     >>> long = pa.chunked_array([pa.array(["F", "M", None]).dictionary_encode()])
     >>> str(narrowed(long).type), narrowed(long).to_pylist()
@@ -94,7 +94,7 @@ def _chunks(footer: Any) -> list[Any]:
 
 
 def dictionary_columns(footer: Any) -> set[str]:
-    """The text columns of which every part is a dictionary with short codes, and not just begins as one."""
+    """Return the text columns of which every part is a dictionary with short codes, and not just begins as one."""
     stored = [chunk for chunk in _chunks(footer) if chunk.physical_type == "BYTE_ARRAY"]
     plain = {chunk.path_in_schema for chunk in stored if not _is_dictionary(chunk)}
     return {chunk.path_in_schema for chunk in stored} - plain
@@ -125,7 +125,7 @@ def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
             reader = pa.ipc.open_file(source) if found is Format.ARROW else pa.ipc.open_stream(source)
             limits.check(file=str(path), columns=len(reader.schema))
             batches, records, size = [], 0, 0
-            for batch in _batches(reader, found):
+            for batch in _iter_batches(reader, found):
                 # Offsets in a damaged file can point anywhere; nothing is looked up before they are checked.
                 batch.validate(full=True)
                 records, size = records + batch.num_rows, size + batch.nbytes
@@ -136,7 +136,7 @@ def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
         raise corrupt(path, found) from None
 
 
-def _batches(reader: Any, found: Format) -> Any:
+def _iter_batches(reader: Any, found: Format) -> Any:
     if found is Format.ARROW:
         return (reader.get_batch(i) for i in range(reader.num_record_batches))
     return reader
@@ -177,7 +177,7 @@ class ParquetFiles:
 
     @property
     def is_directory(self) -> bool:
-        """Whether a directory was given."""
+        """True if a directory was given."""
         return self.root.is_dir()
 
     def table(self, names: Sequence[str]) -> pa.Table:
@@ -225,11 +225,11 @@ class ParquetFiles:
         chunks = [narrowed(pa.chunked_array([batch.column(0)])).chunk(0) for batch in batches]
         if pa.types.is_dictionary(chunks[0].type):
             widest = max((chunk.type.index_type for chunk in chunks), key=lambda kind: kind.bit_width)
-            chunks = [_with_index(chunk, widest) for chunk in chunks]
+            chunks = [_cast_index(chunk, widest) for chunk in chunks]
         return narrowed(pa.chunked_array(chunks))
 
     def _numbers(self, name: str, kind: pa.DataType) -> pa.Array | None:
-        """The column in one piece, which nobody need put together later; None where a value is missing."""
+        """Return the column in one piece, which nobody need put together later; None where a value is missing."""
         values = np.empty(len(self), dtype=kind.to_pandas_dtype())
         for start, batch in self.batches([name]):
             column = batch.column(0)
@@ -245,13 +245,13 @@ def part_batches(
     """Some columns of one file, a batch at a time."""
     from pyarrow import parquet
 
-    with _reading(part.path), parquet.ParquetFile(part.path, read_dictionary=list(dictionaries)) as file:
+    with _translate_errors(part.path), parquet.ParquetFile(part.path, read_dictionary=list(dictionaries)) as file:
         for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=False):
             yield batch.select(list(names))
 
 
 def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> ParquetFiles:
-    """The Parquet files that a path leads to; nothing but their footers is read.
+    """Return the Parquet files that a path leads to; nothing but their footers is read.
 
     In a directory every file counts whose name ends in ``.parquet``, also in directories below, in the order of their
     names; what begins with a dot or an underscore does not. All must have the same columns.
@@ -265,7 +265,7 @@ def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Parq
     (3, [0, 2])
     """
     root = Path(source)
-    opened = [_opened(path, limits) for path in _paths(root)]
+    opened = [_open_part(path, limits) for path in _paths(root)]
     schema = opened[0][1]
     for part, other, _ in opened[1:]:
         if not other.equals(schema):
@@ -314,7 +314,7 @@ def _is_hidden(path: Path) -> bool:
     return any(name.startswith((".", "_")) for name in path.parts)
 
 
-def _opened(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]]:
+def _open_part(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]]:
     from pyarrow import parquet
 
     if format_of(path) is not Format.PARQUET:
@@ -324,7 +324,7 @@ def _opened(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]
             hint="write the data as Parquet first: safeswap.workflow.write(safeswap.read(path), 'data.parquet')",
             file=str(path),
         )
-    with _reading(path), parquet.ParquetFile(path) as file:
+    with _translate_errors(path), parquet.ParquetFile(path) as file:
         footer, schema = file.metadata, file.schema_arrow.remove_metadata()
         limits.check(file=str(path), columns=footer.num_columns, records=footer.num_rows)
         groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
@@ -339,13 +339,13 @@ def _stamp(path: Path) -> _Stamp:
     return facts.st_size, facts.st_mtime_ns, facts.st_ino, hashlib.sha256(footer_bytes(path)).hexdigest()
 
 
-def _with_index(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
+def _cast_index(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
     if chunk.type.index_type == kind:
         return chunk
     return pa.DictionaryArray.from_arrays(chunk.indices.cast(kind), chunk.dictionary, ordered=chunk.type.ordered)
 
 
-class _reading:  # noqa: N801  (used as a statement)
+class _translate_errors:  # noqa: N801  (used as a statement)
     """What Arrow says about a file, in our words."""
 
     def __init__(self, path: Path) -> None:

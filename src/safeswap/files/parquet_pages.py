@@ -103,7 +103,7 @@ def measure(path: Path, footer: Any, *, limits: Limits) -> tuple[list[Chunk], li
     """The columns of each row group, and the bytes that each takes, at most, for repeated texts of its dictionary."""
     with path.open("rb") as file:
         chunks = list(_chunks(file, footer))
-        return chunks, [_texts(file, chunk, limits) for chunk in chunks]
+        return chunks, [_text_bytes(file, chunk, limits) for chunk in chunks]
 
 
 def _chunks(file: IO[bytes], footer: Any) -> Iterator[Chunk]:
@@ -130,7 +130,7 @@ def _pages(file: IO[bytes], stated: Any) -> Iterator[Page]:
         at = min(at, stated.dictionary_page_offset)
     end = at + stated.total_compressed_size
     while at < end and values < stated.num_values:
-        page = _page(file, at)
+        page = _read_page(file, at)
         values += page.values
         at = page.start + page.stored
         yield page
@@ -138,22 +138,22 @@ def _pages(file: IO[bytes], stated: Any) -> Iterator[Page]:
         raise ValueError("the pages hold more values than the footer says")
 
 
-def _page(file: IO[bytes], at: int) -> Page:
-    header, length = _header(file, at)
-    size, stored = _number(header, 2), _number(header, 3)
+def _read_page(file: IO[bytes], at: int) -> Page:
+    header, length = _read_header(file, at)
+    size, stored = _get_number(header, 2), _get_number(header, 3)
     if size < 0 or stored < 0:
         raise ValueError("a page has a negative size")
     place = {"start": at + length, "stored": stored, "size": size}
-    kind = _number(header, 1)
+    kind = _get_number(header, 1)
     if kind == _DICTIONARY:
-        return Page(**place, entries=_number(_part(header, 7), 1))
+        return Page(**place, entries=_get_number(_get_struct(header, 7), 1))
     if kind in {_DATA, _DATA_2}:
-        facts = _part(header, 5 if kind == _DATA else 8)
-        return Page(**place, values=_number(facts, 1), encoding=_number(facts, 2 if kind == _DATA else 4))
+        facts = _get_struct(header, 5 if kind == _DATA else 8)
+        return Page(**place, values=_get_number(facts, 1), encoding=_get_number(facts, 2 if kind == _DATA else 4))
     return Page(**place)
 
 
-def _header(file: IO[bytes], at: int) -> tuple[Struct, int]:
+def _read_header(file: IO[bytes], at: int) -> tuple[Struct, int]:
     for size in _HEADER_SIZES:
         file.seek(at)
         content = file.read(size)
@@ -165,21 +165,21 @@ def _header(file: IO[bytes], at: int) -> tuple[Struct, int]:
     raise ValueError("a page has no header")
 
 
-def _number(tree: Struct, field: int) -> int:
+def _get_number(tree: Struct, field: int) -> int:
     value = tree.get(field, (0, None))[1]
     if not isinstance(value, int):
         raise ValueError("a number is missing from the header of a page")
     return value
 
 
-def _part(tree: Struct, field: int) -> Struct:
+def _get_struct(tree: Struct, field: int) -> Struct:
     value = tree.get(field, (0, None))[1]
     if not isinstance(value, dict):
         raise ValueError("a part is missing from the header of a page")
     return value
 
 
-def _texts(file: IO[bytes], chunk: Chunk, limits: Limits) -> int:
+def _text_bytes(file: IO[bytes], chunk: Chunk, limits: Limits) -> int:
     """Bytes that a column takes, at most, for texts of the dictionary where they belong."""
     page = chunk.dictionary
     if page is None or chunk.kind != _TEXTS:
@@ -191,10 +191,10 @@ def _texts(file: IO[bytes], chunk: Chunk, limits: Limits) -> int:
 
 
 def _longest(file: IO[bytes], page: Page, codec: str) -> int:
-    """The length of the longest entry of a dictionary."""
+    """Return the length of the longest entry of a dictionary."""
     file.seek(page.start)
     stored = file.read(page.stored)
-    content = stored if codec == "UNCOMPRESSED" else _decompressed(stored, page.size, codec)
+    content = stored if codec == "UNCOMPRESSED" else _decompress(stored, page.size, codec)
     at = longest = 0
     for _ in range(page.entries):
         if at + 4 > len(content):
@@ -204,7 +204,7 @@ def _longest(file: IO[bytes], page: Page, codec: str) -> int:
     return longest
 
 
-def _decompressed(stored: bytes, size: int, codec: str) -> bytes:
+def _decompress(stored: bytes, size: int, codec: str) -> bytes:
     name = {"LZ4": "lz4_raw"}.get(codec, codec.lower())
     return bytes(pa.decompress(stored, decompressed_size=size, codec=name, asbytes=True))
 

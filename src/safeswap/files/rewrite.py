@@ -20,7 +20,7 @@ class Replacing(Protocol):
     """What gives the new columns, asked for in the order of the records."""
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """The new values of the records from ``start`` up to ``stop``."""
+        """Return the new values of the records from ``start`` up to ``stop``."""
         ...
 
 
@@ -88,7 +88,7 @@ def _write_replaced(
 
 
 def _codecs(part: Part, names: Sequence[str]) -> dict[str, str]:
-    """The compression of each column, as the source has it."""
+    """Return the compression of each column, as the source has it."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(part.path) as file:
@@ -123,7 +123,7 @@ def _encode_all(files: ParquetFiles, part: Part, fresh: Path, path: Path, names:
             if not rows:
                 continue
             table = old.read_row_group(group)
-            replaced = new.read_row_group(_filled_before(part, group))
+            replaced = new.read_row_group(_count_filled_before(part, group))
             for name in names:
                 place = table.column_names.index(name)
                 kind = files.schema.field(name)
@@ -131,7 +131,7 @@ def _encode_all(files: ParquetFiles, part: Part, fresh: Path, path: Path, names:
             writer.write_table(table.cast(files.schema), row_group_size=rows)
 
 
-def _filled_before(part: Part, group: int) -> int:
+def _count_filled_before(part: Part, group: int) -> int:
     # A row group without rows is not written, so the ones behind it move up.
     return sum(rows > 0 for rows in part.groups[:group])
 
@@ -146,12 +146,12 @@ def _same_values(files: ParquetFiles, each: Written, name: str) -> bool:
     from safeswap.model.columns import aligned_columns, different
 
     other = Part(path=each.path, groups=each.part.groups, stamp=each.part.stamp)
-    before, after = (_arrays(part, name) for part in (each.part, other))
+    before, after = (_iter_arrays(part, name) for part in (each.part, other))
     for first, second in zip(before, after, strict=True):
         if len(first) != len(second) or different(*aligned_columns(first, second)).any():
             return False
     return True
 
 
-def _arrays(part: Part, name: str) -> Iterator[Any]:
+def _iter_arrays(part: Part, name: str) -> Iterator[Any]:
     return (pa.chunked_array([batch.column(0)]) for batch in part_batches(part, [name], dictionaries=[]))

@@ -46,14 +46,14 @@ def write_schema(
     label = {"label": schema.label} if schema.label else {}
     head = tomli_w.dumps({"format": FORMAT, "name": schema.name, **label})
     # One block per attribute, also where the writer would put short ones on a single line: people edit this.
-    blocks = (tomli_w.dumps({"attributes": _plain(attribute)}) for attribute in schema.attributes)
+    blocks = (tomli_w.dumps({"attributes": _to_plain(attribute)}) for attribute in schema.attributes)
     body = "" if schema.attributes else "attributes = []\n"
     body += "".join("\n" + block.replace("[attributes]", "[[attributes]]", 1) for block in blocks)
     with atomic_write(path, force=force, mode=mode) as part:
         part.write_bytes((_HEADER + head + body).encode("utf-8"))
 
 
-def _plain(attribute: Attribute) -> dict[str, Any]:
+def _to_plain(attribute: Attribute) -> dict[str, Any]:
     # The kind is always written: it is what people look for.
     stated = attribute.model_dump(mode="json", exclude_defaults=True)
     return {"name": attribute.name, "kind": attribute.kind.value, **stated}
@@ -71,54 +71,54 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     safeswap.errors.InputError: line 1 of 'toy.schema.toml', attribute 1, kind: ...
     """
     file = existing_file(path)
-    text = _text(file)
+    text = _read_text(file)
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _bad_toml(file, str(error)) from None
+        raise _toml_error(file, str(error)) from None
     except RecursionError:
-        raise _bad(file, "the file is nested too deeply", line=1) from None
+        raise _schema_error(file, "the file is nested too deeply", line=1) from None
     stated = content.pop("format", FORMAT)
     if stated != FORMAT:
-        raise _bad(file, f"the format is not {FORMAT!r}", line=1)
+        raise _schema_error(file, f"the format is not {FORMAT!r}", line=1)
     blocks = content.pop("attributes", ())
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
-        raise _bad(file, "the attributes are not [[attributes]] blocks", line=1)
+        raise _schema_error(file, "the attributes are not [[attributes]] blocks", line=1)
     attributes: list[Attribute] = []
     try:
         attributes.extend(Attribute(**block) for block in blocks)
         return Schema(**content, attributes=tuple(attributes))
     except SpecError as error:
-        raise _invalid(file, text, error, after=len(attributes), within=len(attributes) < len(blocks)) from None
+        raise _attribute_error(file, text, error, after=len(attributes), within=len(attributes) < len(blocks)) from None
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         if file.stat().st_size > _LARGEST:
-            raise _bad(file, "the file is too large for a schema", line=1)
+            raise _schema_error(file, "the file is too large for a schema", line=1)
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise _bad(file, "the file is not UTF-8 text", line=1) from None
+        raise _schema_error(file, "the file is not UTF-8 text", line=1) from None
     except OSError as error:
         raise unreadable(file, error) from None
 
 
-def _bad_toml(file: Path, message: str) -> InputError:
+def _toml_error(file: Path, message: str) -> InputError:
     # Only the position is taken over: the parser's own words may quote the file.
     if (position := _AT_LINE.search(message)) is None:
-        return _bad(file, "the file ends in the middle of something", line=0)
+        return _schema_error(file, "the file ends in the middle of something", line=0)
     line, column = int(position[1]), int(position[2])
-    return _bad(file, f"line {line} of {file.name!r} is not valid TOML", line=line, column=column)
+    return _schema_error(file, f"line {line} of {file.name!r} is not valid TOML", line=line, column=column)
 
 
-def _invalid(file: Path, text: str, error: SpecError, *, after: int, within: bool) -> InputError:
-    """The first problem of the attribute that follows ``after`` others, or of the file as a whole."""
+def _attribute_error(file: Path, text: str, error: SpecError, *, after: int, within: bool) -> InputError:
+    """Return the first problem of the attribute that follows ``after`` others, or of the file as a whole."""
     first = error.fields["problems"][0]
     line = _line_of_attribute(text, after) if within else 1
     place = [f"attribute {after + 1}"] if within else []
     place += [part for part in first["parameter"].split(".")[:1] if part]
     where = "".join(f", {part}" for part in place)
-    return _bad(file, f"line {line} of {file.name!r}{where}: {first['problem']}", line=line)
+    return _schema_error(file, f"line {line} of {file.name!r}{where}: {first['problem']}", line=line)
 
 
 def _line_of_attribute(text: str, number: int) -> int:
@@ -126,7 +126,7 @@ def _line_of_attribute(text: str, number: int) -> int:
     return found[number] if number < len(found) else 1
 
 
-def _bad(file: Path, message: str, **position: int) -> InputError:
+def _schema_error(file: Path, message: str, **position: int) -> InputError:
     return InputError(
         message,
         code="bad-schema-file",

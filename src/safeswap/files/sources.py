@@ -42,10 +42,10 @@ class Limits:
             (decoded_bytes, self.max_decoded_bytes, "decoded_bytes"),
         ):
             if found is not None and found > limit:
-                raise _above(file, found, limit, what)
+                raise _limit_error(file, found, limit, what)
 
 
-def _above(file: str, found: int, limit: int, what: str) -> InputError:
+def _limit_error(file: str, found: int, limit: int, what: str) -> InputError:
     words = {
         "columns": f"the file has {several(found, 'column')}; the limit is {limit:,}",
         "records": f"the file holds {several(found, 'record')}; the limit is {limit:,}",
@@ -122,7 +122,7 @@ _NOT_READ: tuple[tuple[bytes, str], ...] = (
 
 
 def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
-    """The path, if it leads to a regular file that holds something; otherwise the error that says why not."""
+    """Return the path, if it leads to a regular file that holds something; otherwise the error that says why not."""
     found = Path(os.fsdecode(path))
     try:
         facts = found.stat()
@@ -149,7 +149,7 @@ def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
-    """The system's refusal to open or read a file, in our words."""
+    """Return the system's refusal to open or read a file, in our words."""
     number = getattr(error, "errno", None)
     reason = os.strerror(number) if number else "the path is not valid"
     return InputError(
@@ -161,7 +161,7 @@ def unreadable(path: Path, error: Exception) -> InputError:
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file: its first bytes decide where they can, its suffix otherwise; the rest is text.
+    """Return the format of a file: its first bytes decide where they can, its suffix otherwise; the rest is text.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -190,12 +190,12 @@ def format_of(path: Path) -> Format:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether the bytes are plain text throughout: a CSV file may well have a first column called PAR1."""
+    """Return whether the bytes are plain text throughout: a CSV file may well have a first column called PAR1."""
     return head.isascii() and head.decode("ascii").translate(_LINE_ENDS).isprintable()
 
 
 def corrupt(path: Path, found: Format) -> InputError:
-    """A file that claims a format and does not keep to it."""
+    """Return a file that claims a format and does not keep to it."""
     return InputError(
         f"{path.name!r} is not a whole and valid {found.value} file",
         code="corrupt-file",

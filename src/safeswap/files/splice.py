@@ -30,19 +30,19 @@ _DEEPEST = 64
 
 
 def parse(data: bytes) -> Struct:
-    """The struct that these bytes hold; ``ValueError`` where they hold none.
+    """Return the struct that these bytes hold; ``ValueError`` where they hold none.
 
     >>> tree = parse(bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00]))
     >>> tree
     {1: (5, 1), 2: (8, b'a')}
-    >>> serialised(tree) == bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00])
+    >>> serialise(tree) == bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00])
     True
     """
     return parse_first(data)[0]
 
 
 def parse_first(data: bytes) -> tuple[Struct, int]:
-    """The struct at the beginning of some bytes, and how many of them it takes.
+    """Return the struct at the beginning of some bytes, and how many of them it takes.
 
     >>> parse_first(bytes([0x15, 0x02, 0x00, 0xFF]))
     ({1: (5, 1)}, 3)
@@ -54,8 +54,8 @@ def parse_first(data: bytes) -> tuple[Struct, int]:
         raise ValueError("the structure is cut short") from None
 
 
-def serialised(tree: Struct) -> bytes:
-    """The bytes of a struct."""
+def serialise(tree: Struct) -> bytes:
+    """Return the bytes of a struct."""
     out = bytearray()
     _write_struct(out, tree)
     return bytes(out)
@@ -234,19 +234,19 @@ def splice(source: Path, replaced: Path, target: Path, names: Collection[str]) -
     with source.open("rb") as first, replaced.open("rb") as second, target.open("wb") as out:
         out.write(_MAGIC)
         for group, other in zip(old.groups, new.groups, strict=True):
-            groups.append(_spliced_group(group, other, (first, second, out), names))
+            groups.append(_splice_group(group, other, (first, second, out), names))
         tree = {**old.tree, _ROW_GROUPS: (LIST, (old.tree[_ROW_GROUPS][1][0], groups))}
-        footer = serialised(tree)
+        footer = serialise(tree)
         out.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
 
 
 def same_chunks(first: Path, second: Path, names: Collection[str]) -> bool:
-    """Whether the chunks of these columns hold the same bytes in both files, and the same number of them."""
+    """Return whether the chunks of these columns hold the same bytes in both files, and the same number of them."""
     return not other_chunks(first, second, names)
 
 
 def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]:
-    """The columns whose chunks do not hold the same bytes in both files, or not the same number of them."""
+    """Return the columns whose chunks do not hold the same bytes in both files, or not the same number of them."""
     one, two = read_footer(first), read_footer(second)
     if len(one.groups) != len(two.groups):
         return list(names)
@@ -261,7 +261,7 @@ def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]
 
 
 def read_footer(path: Path) -> _Footer:
-    """The footer of a Parquet file as a tree; ``ValueError`` where there is none."""
+    """Return the footer of a Parquet file as a tree; ``ValueError`` where there is none."""
     tree = parse(footer_bytes(path))
     groups = tree[_ROW_GROUPS][1][1] if _ROW_GROUPS in tree else []
     elements = tree[_SCHEMA][1][1]
@@ -269,7 +269,7 @@ def read_footer(path: Path) -> _Footer:
 
 
 def footer_bytes(path: Path) -> bytes:
-    """The footer as it stands in the file."""
+    """Return the footer as it stands in the file."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 8))
@@ -284,7 +284,7 @@ def footer_bytes(path: Path) -> bytes:
 def _check(old: _Footer, new: _Footer, names: Collection[str]) -> None:
     if _ENCRYPTED_FILE in old.tree or _SIGNED_KEY in old.tree:
         raise CannotSplice("the source is encrypted")
-    if not all(name in old.leaves and _alike(old.leaves[name], new.leaves[name]) for name in names):
+    if not all(name in old.leaves and _is_same_declaration(old.leaves[name], new.leaves[name]) for name in names):
         raise CannotSplice("a column is declared differently")
     if [group[_ROWS] for group in old.groups] != [group[_ROWS] for group in new.groups]:
         raise CannotSplice("the row groups differ")
@@ -292,7 +292,7 @@ def _check(old: _Footer, new: _Footer, names: Collection[str]) -> None:
         raise CannotSplice("chunks lie in other files or are encrypted")
 
 
-def _alike(one: Struct, other: Struct) -> bool:
+def _is_same_declaration(one: Struct, other: Struct) -> bool:
     """Whether two declarations of a column mean the same: some writers annotate in the old way only, some in both."""
     if any(one.get(number) != other.get(number) for number in _DECLARED):
         return False
@@ -301,7 +301,7 @@ def _alike(one: Struct, other: Struct) -> bool:
     return bare or (bool(shared) and all(one[number] == other[number] for number in shared))
 
 
-def _spliced_group(
+def _splice_group(
     group: Struct, other: Struct, files: tuple[BinaryIO, BinaryIO, BinaryIO], names: Collection[str]
 ) -> Struct:
     first, second, out = files
@@ -310,9 +310,9 @@ def _spliced_group(
     started = out.tell()
     placed = []
     for chunk in chunks:
-        name = _name(chunk)
+        name = _column_name(chunk)
         source, taken = (second, replacing[name]) if name in names else (first, chunk)
-        placed.append(_copied(source, taken, out))
+        placed.append(_copy_chunk(source, taken, out))
     uncompressed = sum(chunk[_CHUNK][1][_UNCOMPRESSED][1] for chunk in placed)
     result = {number: value for number, value in group.items() if number not in (_SORTING, _GROUP_OFFSET)}
     result[_COLUMNS] = (LIST, (kind, placed))
@@ -324,12 +324,12 @@ def _spliced_group(
     return result
 
 
-def _copied(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
+def _copy_chunk(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
     """Copy a chunk to the end of ``out``; its entry in the footer with the new place."""
     start, length = _extent(chunk)
     at = out.tell()
     copied = 0
-    for data in _runs(source, start, length):
+    for data in _iter_runs(source, start, length):
         out.write(data)
         copied += len(data)
     if copied < length:
@@ -343,10 +343,10 @@ def _copied(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
 
 
 def _chunks(group: Struct) -> dict[str, Struct]:
-    return {_name(chunk): chunk for chunk in group[_COLUMNS][1][1]}
+    return {_column_name(chunk): chunk for chunk in group[_COLUMNS][1][1]}
 
 
-def _name(chunk: Struct) -> str:
+def _column_name(chunk: Struct) -> str:
     kind, path = chunk[_CHUNK][1][_PATH][1]
     if kind != BINARY or len(path) != 1:
         raise CannotSplice("a column is nested")
@@ -354,7 +354,7 @@ def _name(chunk: Struct) -> str:
 
 
 def _extent(chunk: Struct) -> tuple[int, int]:
-    """Where a chunk begins, its dictionary before its data, and its length."""
+    """Return where a chunk begins, its dictionary before its data, and its length."""
     meta: Struct = chunk[_CHUNK][1]
     offsets = [meta[n][1] for n in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) if n in meta and meta[n][1] > 0]
     return min(offsets), int(meta[_COMPRESSED][1])
@@ -366,11 +366,11 @@ def _same_bytes(first: BinaryIO, second: BinaryIO, mine: Struct, theirs: Any) ->
     (at, length), (there, other) = _extent(mine), _extent(theirs)
     if length != other:
         return False
-    return all(a == b for a, b in zip_longest(_runs(first, at, length), _runs(second, there, length)))
+    return all(a == b for a, b in zip_longest(_iter_runs(first, at, length), _iter_runs(second, there, length)))
 
 
-def _runs(file: BinaryIO, at: int, length: int) -> Iterator[bytearray]:
-    """The bytes of a chunk, some at a time, as far as the file goes; they stand where the next ones will."""
+def _iter_runs(file: BinaryIO, at: int, length: int) -> Iterator[bytearray]:
+    """Yield the bytes of a chunk, some at a time, as far as the file goes; they stand where the next ones will."""
     file.seek(at)
     room = bytearray(min(_COPY, length))
     while length:

@@ -29,7 +29,7 @@ _PLAIN_NAME = re.compile(r"[^\W_][\w.\- ]*", re.ASCII)
 
 
 def as_table(data: Writable) -> pa.Table:
-    """The Arrow table of whatever holds one."""
+    """Return the Arrow table of whatever holds one."""
     if isinstance(data, pa.Table):
         return data
     return data.table if isinstance(data, Microdata) else data.data.table

@@ -107,7 +107,7 @@ class Audit:
 
 
 def told(value: object) -> str:
-    """A fact that fits on a line; tables among the facts are left to the audit record."""
+    """Return a fact that fits on a line; tables among the facts are left to the audit record."""
     if isinstance(value, bool) or value is None:
         return ""
     if isinstance(value, int):
@@ -155,7 +155,7 @@ class Facts(Mapping[str, Any]):
 
 
 def undo(after: Microdata, audit: Audit) -> Microdata:
-    """The file as it was before the masking, exactly.
+    """Return the file as it was before the masking, exactly.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Race"),))
@@ -188,7 +188,7 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
 
 
 def restored(data: Microdata, replacements: Iterable[Replacement]) -> Microdata:
-    """The file with the values that were replaced back in their places, in the type they had."""
+    """Return the file with the values that were replaced back in their places, in the type they had."""
     columns: dict[str, pa.ChunkedArray] = {}
     for replacement in replacements:
         name = replacement.attribute
@@ -210,7 +210,7 @@ def _put_back(column: pa.ChunkedArray, replacement: Replacement) -> pa.ChunkedAr
 
 
 def replay(data: Microdata, exchanges: Iterable[Exchange]) -> Microdata:
-    """The file with these exchanges made, one after the other."""
+    """Return the file with these exchanges made, one after the other."""
     columns: dict[str, pa.ChunkedArray] = {}
     for exchange in exchanges:
         source = pa.array(exchange.permutation(len(data)))

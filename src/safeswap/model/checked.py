@@ -44,7 +44,7 @@ class _MisfitError(Exception):
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """The function behind a door that refuses arguments of another type than the signature says.
+    """Return the function behind a door that refuses arguments of another type than the signature says.
 
     Whole numbers and truth values of NumPy become Python's own. Annotations are looked at on the first call; a class
     that is imported for type checkers only is known by its name.
@@ -62,34 +62,34 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     positional: list[str] = []
     rest: list[str] = []
 
-    def look() -> None:
+    def read_signature() -> None:
         for name, parameter in inspect.signature(function).parameters.items():
-            hints[name] = _evaluated(parameter.annotation, function)
+            hints[name] = _resolve_annotation(parameter.annotation, function)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 rest.append(name)
             elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 positional.append(name)
 
     @wraps(function)
-    def door(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         if not hints:
-            look()
+            read_signature()
         names = positional + rest * max(0, len(args) - len(positional))
-        given = [_taken(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
+        given = [_check_argument(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
         given += args[len(given) :]  # more than there are parameters: Python's own error follows
-        named = {name: _taken(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
+        named = {name: _check_argument(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
         return function(*given, **named)
 
-    return door
+    return wrapper
 
 
 def checked_values(cls: type[T]) -> type[T]:
-    """The class, made from values of the types that its fields state or not at all."""
+    """Return the class, made from values of the types that its fields state or not at all."""
     cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 
-class _Known:
+class _StandIn:
     """The base of classes that stand for one of the same name, which is imported for type checkers only."""
 
 
@@ -97,10 +97,10 @@ class _Names(dict[str, Any]):
     """The names that an annotation may use."""
 
     def __missing__(self, name: str) -> Any:
-        return getattr(builtins, name) if hasattr(builtins, name) else type(name, (_Known,), {})
+        return getattr(builtins, name) if hasattr(builtins, name) else type(name, (_StandIn,), {})
 
 
-def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+def _resolve_annotation(annotation: Any, function: Callable[..., Any]) -> Any:
     if annotation is inspect.Parameter.empty:
         return Any
     if not isinstance(annotation, str):
@@ -112,9 +112,9 @@ def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
         return Any
 
 
-def _taken(function: Callable[..., Any], name: str, value: Any, hint: Any) -> Any:
+def _check_argument(function: Callable[..., Any], name: str, value: Any, hint: Any) -> Any:
     try:
-        return _fitted(value, hint)
+        return _convert(value, hint)
     except _MisfitError:
         wanted, found = in_words(hint), type(value).__name__
         classes = [each.__name__ for each in (hint, *get_args(hint)) if isinstance(each, type)]
@@ -127,8 +127,8 @@ def _taken(function: Callable[..., Any], name: str, value: Any, hint: Any) -> An
         ) from None
 
 
-def _fitted(value: Any, hint: Any) -> Any:
-    """The value, if it is of the type; numbers as Python's own."""
+def _convert(value: Any, hint: Any) -> Any:
+    """Return the value, if it is of the type; numbers as Python's own."""
     origin = get_origin(hint)
     if hint is Any or hint is object:
         return value
@@ -137,69 +137,69 @@ def _fitted(value: Any, hint: Any) -> Any:
     if hint in _NUMBERS:
         return _NUMBERS[hint](value)
     kind = origin or (NoneType if hint is None else hint)
-    if isinstance(kind, type) and issubclass(kind, _Known):
-        return _if(kind.__name__ in {each.__name__ for each in type(value).__mro__}, value)
-    return _if(not isinstance(kind, type) or isinstance(value, kind), value)
+    if isinstance(kind, type) and issubclass(kind, _StandIn):
+        return _require(kind.__name__ in {each.__name__ for each in type(value).__mro__}, value)
+    return _require(not isinstance(kind, type) or isinstance(value, kind), value)
 
 
 def _fits(value: Any, hint: Any) -> bool:
     try:
-        _fitted(value, hint)
+        _convert(value, hint)
     except _MisfitError:
         return False
     return True
 
 
-def _if(fits: bool, value: T) -> T:  # noqa: FBT001  (reads as a sentence)
+def _require(fits: bool, value: T) -> T:  # noqa: FBT001  (reads as a sentence)
     if not fits:
         raise _MisfitError
     return value
 
 
-def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
+def _convert_union(value: Any, hints: tuple[Any, ...]) -> Any:
     if any((get_origin(hint) or hint) is os.PathLike for hint in hints) and isinstance(value, (str, os.PathLike)):
-        return _path(value)
+        return _check_path(value)
     for hint in hints:
         if _fits(value, hint):
-            return _fitted(value, hint)
+            return _convert(value, hint)
     raise _MisfitError
 
 
-def _list(value: Any, hints: tuple[Any, ...]) -> Any:
+def _check_list(value: Any, hints: tuple[Any, ...]) -> Any:
     flat = isinstance(value, abc.Collection) and not isinstance(value, (str, bytes, Mapping))
     flat = flat and getattr(value, "ndim", 1) == 1  # not a dataframe, which lists its columns
-    return _if(flat and all(_fits(each, hints[0]) for each in value), value)
+    return _require(flat and all(_fits(each, hints[0]) for each in value), value)
 
 
-def _mapping(value: Any, hints: tuple[Any, ...]) -> Any:
-    return _if(isinstance(value, Mapping) and all(_fits(each, hints[0]) for each in value), value)
+def _check_mapping(value: Any, hints: tuple[Any, ...]) -> Any:
+    return _require(isinstance(value, Mapping) and all(_fits(each, hints[0]) for each in value), value)
 
 
-def _path(value: Any) -> Any:
+def _check_path(value: Any) -> Any:
     text = os.fspath(value)
-    return _if(isinstance(text, str) and "\0" not in text and _is_whole(text), value)
+    return _require(isinstance(text, str) and "\0" not in text and _is_encodable(text), value)
 
 
-def _text(value: Any) -> Any:
-    return _if(isinstance(value, str) and _is_whole(value), value)
+def _check_text(value: Any) -> Any:
+    return _require(isinstance(value, str) and _is_encodable(value), value)
 
 
-def _is_whole(text: str) -> bool:
-    """Whether the text can be written down: half of a character, a lone surrogate, cannot."""
+def _is_encodable(text: str) -> bool:
+    """Return whether the text can be written down: half of a character, a lone surrogate, cannot."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _whole_number(value: Any) -> int:
-    return int(_if(isinstance(value, Integral) and not isinstance(value, bool), value))
+def _as_int(value: Any) -> int:
+    return int(_require(isinstance(value, Integral) and not isinstance(value, bool), value))
 
 
-def _number(value: Any) -> Any:
-    return _if(isinstance(value, Real) and not isinstance(value, bool), value)
+def _check_number(value: Any) -> Any:
+    return _require(isinstance(value, Real) and not isinstance(value, bool), value)
 
 
-def _truth(value: Any) -> bool:
+def _as_bool(value: Any) -> bool:
     return bool(
-        _if(
+        _require(
             isinstance(value, bool)
             or (
                 type(value).__module__ == "numpy"
@@ -211,21 +211,23 @@ def _truth(value: Any) -> bool:
     )
 
 
-_NUMBERS: Mapping[Any, Callable[[Any], Any]] = {str: _text, int: _whole_number, float: _number, bool: _truth}
+_NUMBERS: Mapping[Any, Callable[[Any], Any]] = {str: _check_text, int: _as_int, float: _check_number, bool: _as_bool}
 _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
-    Annotated: lambda value, hints: _fitted(value, hints[0]),
-    Union: _one_of,
-    UnionType: _one_of,
-    Literal: lambda value, words: _if(isinstance(value, str) and value in words, value),
-    abc.Callable: lambda value, _: _if(callable(value), value),
-    abc.Iterable: lambda value, _: _if(isinstance(value, abc.Iterable) and not isinstance(value, (str, bytes)), value),
-    **dict.fromkeys(_LISTS, _list),
-    **dict.fromkeys((abc.Mapping, dict), _mapping),
+    Annotated: lambda value, hints: _convert(value, hints[0]),
+    Union: _convert_union,
+    UnionType: _convert_union,
+    Literal: lambda value, words: _require(isinstance(value, str) and value in words, value),
+    abc.Callable: lambda value, _: _require(callable(value), value),
+    abc.Iterable: lambda value, _: _require(
+        isinstance(value, abc.Iterable) and not isinstance(value, (str, bytes)), value
+    ),
+    **dict.fromkeys(_LISTS, _check_list),
+    **dict.fromkeys((abc.Mapping, dict), _check_mapping),
 }
 
 
 def in_words(hint: Any) -> str:
-    """A type as one says it.
+    """Return a type as one says it.
 
     >>> in_words(int | None), in_words(Literal["new", "none"]), in_words(tuple[str, ...])
     ('a whole number or None', '"new" or "none"', 'a list of text')

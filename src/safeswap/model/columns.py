@@ -21,19 +21,19 @@ _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    """Whether two columns are views of the very same bytes; then no comparison could tell them apart."""
+    """Return whether two columns are views of the very same bytes; then no comparison could tell them apart."""
     if one.type != other.type or one.num_chunks != other.num_chunks:
         return False
-    return all(_place(a) == _place(b) for a, b in zip(one.chunks, other.chunks, strict=True))
+    return all(_memory_address(a) == _memory_address(b) for a, b in zip(one.chunks, other.chunks, strict=True))
 
 
-def _place(array: pa.Array) -> tuple[Any, ...]:
+def _memory_address(array: pa.Array) -> tuple[Any, ...]:
     place: tuple[Any, ...] = (array.offset, len(array), *(b.address if b else None for b in array.buffers()))
-    return (*place, *_place(array.dictionary)) if pa.types.is_dictionary(array.type) else place
+    return (*place, *_memory_address(array.dictionary)) if pa.types.is_dictionary(array.type) else place
 
 
 def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Two columns in a form in which equality is equality of bits, dictionaries resolved to common codes."""
+    """Return two columns in a form in which equality is equality of bits, dictionaries resolved to common codes."""
     if pa.types.is_dictionary(before.type) and pa.types.is_dictionary(after.type):
         common = _common_codes(before, after)
         if common is not None:
@@ -42,7 +42,7 @@ def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa
 
 
 def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column whose equality is equality of bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
+    """Return a column whose equality is equality of bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return bitwise(column.cast(kind.value_type))
@@ -55,7 +55,7 @@ def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """The indices of two dictionary columns into the first one's dictionary, −1 for what is not in it."""
+    """Return the indices of two dictionary columns into the first one's dictionary, −1 for what is not in it."""
     if not before.num_chunks or not after.num_chunks:
         return None
     if any(chunk.dictionary.null_count for side in (before, after) for chunk in side.chunks):
@@ -73,19 +73,19 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
 
 
 def means_bits(column: pa.ChunkedArray) -> bool:
-    """Whether a dictionary column has one dictionary, in which different places mean different bits."""
+    """Return whether a dictionary column has one dictionary, in which different places mean different bits."""
     return column.num_chunks == 1 and _is_plain(column.chunk(0).dictionary)
 
 
 def _is_plain(levels: pa.Array) -> bool:
-    """Whether different places of a dictionary mean different bits, and the same place the same."""
+    """Return whether different places of a dictionary mean different bits, and the same place the same."""
     kind = levels.type
     known = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return bool(known) and not levels.null_count and _are_distinct(levels)
 
 
 def _are_distinct(levels: pa.Array) -> bool:
-    """Whether no level occurs twice; told at once of numbers that ascend, as areas of a sorted file do."""
+    """Return whether no level occurs twice; told at once of numbers that ascend, as areas of a sorted file do."""
     if pa.types.is_integer(levels.type):
         numbers = levels.to_numpy()
         if (numbers[1:] > numbers[:-1]).all():
@@ -110,7 +110,7 @@ def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
 
 
 def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
-    """Two aligned columns as integers that are equal where the values are; missing is a value of its own."""
+    """Return two aligned columns as integers that are equal where the values are; missing is a value of its own."""
     if before.type != after.type:  # no value of one type is a value of the other
         return as_codes(before, before)[0], ~as_codes(after, after)[0]
     if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
@@ -126,7 +126,7 @@ def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, I
 
 
 def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
-    """The column as ranks of its values, and how many ranks there are. The rows' order plays no part in them.
+    """Return the column as ranks of its values, and how many ranks there are. The rows' order plays no part in them.
 
     Levels that the schema lists have its order. Otherwise numbers are ordered as numbers, also where they are held as
     text, and text by its characters. What stands for a missing value comes last, each such code a level of its own.
@@ -142,19 +142,19 @@ def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
 
 
 def rank_of_code(data: Microdata, name: str) -> npt.NDArray[np.int64]:
-    """The rank of each code of a column, missing included; what :func:`ranked` gives record by record."""
-    place = _places(data.coded(name), data.schema[name])
+    """Return the rank of each code of a column, missing included; what :func:`ranked` gives record by record."""
+    place = _level_ranks(data.coded(name), data.schema[name])
     return np.append(place, len(place))
 
 
 def ranked_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes], list[int]]:
-    """Several columns as ranks, as the kernels take them."""
+    """Return several columns as ranks, as the kernels take them."""
     columns = [ranked(data, name) for name in names]
     return [codes for codes, _ in columns], [ranks for _, ranks in columns]
 
 
 def ranked_levels(data: Microdata, name: str) -> pa.Array:
-    """The levels of a column in the order of their ranks; a missing value, which has none, would come last.
+    """Return the levels of a column in the order of their ranks; a missing value, which has none, would come last.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
@@ -162,7 +162,7 @@ def ranked_levels(data: Microdata, name: str) -> pa.Array:
     ['9', '10']
     """
     coded = data.coded(name)
-    return coded.levels.take(pa.array(np.argsort(_places(coded, data.schema[name]))))
+    return coded.levels.take(pa.array(np.argsort(_level_ranks(coded, data.schema[name]))))
 
 
 def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
@@ -180,7 +180,7 @@ def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
 
 
 def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
-    """The column as floating-point numbers; what is missing is not a number.
+    """Return the column as floating-point numbers; what is missing is not a number.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Income", kind="numeric", missing=("-1",)),))
@@ -194,7 +194,7 @@ def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         plain: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
         for text in attribute.missing:
-            plain[plain == _number(text)] = np.nan
+            plain[plain == _parse_number(text)] = np.nan
         return plain
     coded = data.coded(name)
     known = pa.array(~missing_codes(data, name)[: len(coded.levels)])
@@ -216,15 +216,15 @@ def _not_numeric(name: str) -> SpecError:
     )
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         return np.nan
 
 
-def _places(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
-    """The rank of each level: stated order first, then values in their own order, codes for missing last."""
+def _level_ranks(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
+    """Return the rank of each level: stated order first, then values in their own order, codes for missing last."""
     texts = level_texts(coded.levels)
     stated = {text: place for place, text in enumerate(attribute.levels)}
     group = np.array([2 if t in attribute.missing else int(t not in stated) for t in texts], dtype=np.int64)
@@ -236,7 +236,7 @@ def _places(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
 
 def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
     ranks = np.empty(len(texts), dtype=np.int64)
-    values = np.array([_number(text) for text in texts])
+    values = np.array([_parse_number(text) for text in texts])
     # Text decides between values that are the same number, such as 1 and 01.
     by_text = pc.array_sort_indices(pa.array(texts, pa.string())).to_numpy()
     are_numbers = pa.types.is_floating(levels.type) or not np.isnan(values).any()
@@ -249,7 +249,7 @@ def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
 
 
 def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
-    """The column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type stays.
+    """Return the column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type stays.
 
     >>> column = pa.chunked_array([["a", "b"], ["c", None]])
     >>> replaced_column(column, np.array([3, 0]), pa.array(["x", None])).to_pylist()
@@ -265,15 +265,17 @@ def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa
     chunks, start = [], 0
     for chunk in column.chunks:
         first, last = np.searchsorted(ascending, [start, start + len(chunk)])
-        chunks.append(_replaced(chunk, ascending[first:last] - start, values[first:last]) if last > first else chunk)
+        chunks.append(
+            _replace_in_chunk(chunk, ascending[first:last] - start, values[first:last]) if last > first else chunk
+        )
         start += len(chunk)
     return pa.chunked_array(chunks, type=column.type)
 
 
-def _replaced(chunk: pa.Array, rows: Rows, values: pa.Array) -> pa.Array:
+def _replace_in_chunk(chunk: pa.Array, rows: Rows, values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(chunk.type):
         places = pc.index_in(values.cast(chunk.dictionary.type), value_set=chunk.dictionary, skip_nulls=True)
-        indices = _replaced(chunk.indices, rows, places.cast(chunk.indices.type))
+        indices = _replace_in_chunk(chunk.indices, rows, places.cast(chunk.indices.type))
         return pa.DictionaryArray.from_arrays(indices, chunk.dictionary, ordered=chunk.type.ordered)
     mask = np.zeros(len(chunk), dtype=np.bool_)
     mask[rows] = True
@@ -304,7 +306,7 @@ def coarsening(before: Microdata, after: Microdata, name: str) -> Int64s | None:
     old, new = before.coded(name), after.coded(name)
     olds, news = set(level_texts(old.levels)), set(level_texts(new.levels))
     missing = len(new.levels)
-    then, now = _pairs(old.codes.astype(np.int64), new.codes.astype(np.int64), missing + 1)
+    then, now = _distinct_pairs(old.codes.astype(np.int64), new.codes.astype(np.int64), missing + 1)
     seen = now < missing
     if len(np.unique(then[seen])) < np.count_nonzero(seen):
         return None
@@ -315,8 +317,8 @@ def coarsening(before: Microdata, after: Microdata, name: str) -> Int64s | None:
     return lookup
 
 
-def _pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int64s]:
-    """The pairs of codes that occur."""
+def _distinct_pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int64s]:
+    """Return the pairs of codes that occur."""
     codes = then * radix + now
     possible = int(codes.max(initial=0)) + 1
     found = np.flatnonzero(np.bincount(codes, minlength=possible)) if possible <= _DENSE else np.unique(codes)

@@ -50,7 +50,7 @@ class KeyCombination(BaseModel):
 
 
 def _as_combination(value: Any) -> Any:
-    """A combination may be written as its names alone."""
+    """Return a combination may be written as its names alone."""
     return value if isinstance(value, Mapping | KeyCombination) else {"keys": value}
 
 
@@ -95,7 +95,7 @@ class CombinationFields(BaseModel):
     weight: Annotated[str | None, Field(description="count by this attribute's sum instead of by records")] = None
 
     @model_validator(mode="after")
-    def _says_what(self) -> CombinationFields:
+    def _is_complete(self) -> CombinationFields:
         if not (self.combinations or self.keys or self.levels):
             raise ValueError("say what to protect: combinations, keys or levels")
         if len(set(self.keys)) != len(self.keys):
@@ -117,7 +117,7 @@ class CombinationFields(BaseModel):
         return self.tolerance if self.threshold is None else int(self.threshold) + 1
 
     def stated(self) -> tuple[tuple[Names, float], ...]:
-        """Every combination with its tolerance, each once: stated ones first, then by number of keys."""
+        """Return every combination with its tolerance, each once: stated ones first, then by number of keys."""
         general = self.default_tolerance
         found: dict[frozenset[str], tuple[Names, float]] = {}
         for each in self.combinations:
@@ -125,7 +125,7 @@ class CombinationFields(BaseModel):
             known = found.get(frozenset(each.keys))
             # Said twice: the stricter word holds.
             found[frozenset(each.keys)] = (each.keys, max(tolerance, known[1] if known else 0))
-        for names in (*self._of_keys(), *self._of_levels()):
+        for names in (*self._combine_keys(), *self._combine_levels()):
             found.setdefault(frozenset(names), (names, general))
         return tuple(found.values())
 
@@ -137,14 +137,14 @@ class CombinationFields(BaseModel):
     @property
     def protected(self) -> str:
         """The combinations in plain words."""
-        parts = [self._protected_keys()] if self.keys else []
+        parts = [self._describe_keys()] if self.keys else []
         if self.combinations:
             parts.append(several(len(self.combinations), "stated combination"))
         if self.levels:
             parts.append(f"the combinations of {len(self.levels)} attributes by identification level")
         return ", ".join(parts)
 
-    def _protected_keys(self) -> str:
+    def _describe_keys(self) -> str:
         most, number = self.most_together, len(self.keys)
         if self.exactly:
             return f"every combination of exactly {most} of {several(number, 'key')}"
@@ -153,7 +153,7 @@ class CombinationFields(BaseModel):
         text = f"every combination of up to {most} of {number} keys"
         return text if self.up_to is not None else f"{text}, the most that {MOST_COMBINATIONS:,} combinations allow"
 
-    def _of_keys(self) -> Iterable[Names]:
+    def _combine_keys(self) -> Iterable[Names]:
         if not self.keys:
             return ()
         most = self.most_together
@@ -166,7 +166,7 @@ class CombinationFields(BaseModel):
             )
         return _choices(self.keys, sizes)
 
-    def _of_levels(self) -> Iterable[Names]:
+    def _combine_levels(self) -> Iterable[Names]:
         """One attribute of level 1 with another of level at most 2 with another of level at most 3, and so on."""
         groups: list[frozenset[str]] = [frozenset()] if self.levels else []
         for depth in range(1, max(self.levels.values(), default=0) + 1):
@@ -258,7 +258,7 @@ def as_combinations(value: Any) -> Combinations:
 
 
 def check_combinations(asked: CombinationFields, schema: Schema, *, records: int) -> tuple[tuple[Names, float], ...]:
-    """Every combination with its tolerance; refused where it makes no sense for such a file."""
+    """Return every combination with its tolerance; refused where it makes no sense for such a file."""
     stated = asked.stated()
     names = list(dict.fromkeys(name for keys, _ in stated for name in keys))
     for name in names:
@@ -275,7 +275,7 @@ def check_combinations(asked: CombinationFields, schema: Schema, *, records: int
     for keys, tolerance in stated:
         if tolerance > records:
             many = f"{records:,} record{'' if records == 1 else 's'}"
-            raise _above_all(keys, f"{tolerance:g}, the file has {many}", records=records)
+            raise _tolerance_error(keys, f"{tolerance:g}, the file has {many}", records=records)
     return stated
 
 
@@ -283,10 +283,10 @@ def check_sum(stated: tuple[tuple[Names, float], ...], total: float) -> None:
     """Refuse a tolerance that all weights of the file together do not reach."""
     for keys, tolerance in stated:
         if tolerance > total * (1 + 1e-9):
-            raise _above_all(keys, f"{tolerance:g}, more than all weights of the file together")
+            raise _tolerance_error(keys, f"{tolerance:g}, more than all weights of the file together")
 
 
-def _above_all(keys: Names, told: str, **fields: Any) -> SpecError:
+def _tolerance_error(keys: Names, told: str, **fields: Any) -> SpecError:
     return SpecError(
         f"the tolerance of {' × '.join(keys)} is {told}",
         code="tolerance-above-records",

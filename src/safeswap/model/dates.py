@@ -68,7 +68,7 @@ class Clock:
     unit: int
 
     def read(self, values: Iterable[float | None]) -> pa.Array | None:
-        """The numbers as dates or times; None where they are not all such, to the last digit."""
+        """Return the numbers as dates or times; None where they are not all such, to the last digit."""
         try:
             numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         except (TypeError, ValueError):
@@ -77,7 +77,7 @@ class Clock:
         micro = np.where(missing, 0.0, np.where(missing, 0.0, numbers) * self.unit + self._origin)
         if not (np.isfinite(micro).all() and ((micro >= self._bounds[0]) & (micro < self._bounds[1]))[~missing].all()):
             return None
-        whole = _rounded(numbers, missing, self.unit) + self._origin * ~missing
+        whole = _round_to_unit(numbers, missing, self.unit) + self._origin * ~missing
         if (whole % self._step).any() or (self._numbers(whole) != numbers)[~missing].any():
             return None
         types = {"date": pa.timestamp("us"), "timestamp": pa.timestamp("us"), "time": pa.time64("us")}
@@ -85,7 +85,7 @@ class Clock:
         return found.cast(pa.date32()) if self.sort == "date" else found
 
     def write(self, column: pa.Array | pa.ChunkedArray) -> Floats | None:
-        """The numbers for a column of dates or times; None where they cannot hold it to the last digit."""
+        """Return the numbers for a column of dates or times; None where they cannot hold it to the last digit."""
         whole = _microseconds(column)
         if whole is None:
             return None
@@ -136,7 +136,7 @@ _SORTS = {"date": pa.types.is_date, "timestamp": pa.types.is_timestamp, "time": 
 
 
 def is_date_format(display: str) -> bool:
-    """Whether a display format shows numbers as dates, times, periods or lengths of time.
+    """Return whether a display format shows numbers as dates, times, periods or lengths of time.
 
     >>> [is_date_format(each) for each in ("%tm", "DTIME10", "EDATE10", "F8.2", "%9.0g", "")]
     [True, True, True, False, False, False]
@@ -145,7 +145,7 @@ def is_date_format(display: str) -> bool:
     return bool(_PERIODS.fullmatch(display)) or any(clock_of(display, program) for program in programs)
 
 
-def _rounded(numbers: Floats, missing: npt.NDArray[np.bool_], unit: int) -> npt.NDArray[np.int64]:
+def _round_to_unit(numbers: Floats, missing: npt.NDArray[np.bool_], unit: int) -> npt.NDArray[np.int64]:
     """Microseconds: to the millisecond where that gives the same number back, since a number can be that fine only."""
     known = np.where(missing, 0.0, numbers)
     fine = np.round(known * unit).astype(np.int64)
@@ -154,7 +154,7 @@ def _rounded(numbers: Floats, missing: npt.NDArray[np.bool_], unit: int) -> npt.
 
 
 def _microseconds(column: Any) -> npt.NDArray[np.int64] | None:
-    """A column of dates or times as whole microseconds, missing as 0; None where it is finer than that."""
+    """Return a column of dates or times as whole microseconds, missing as 0; None where it is finer than that."""
     kind = column.type
     try:
         plain = column.cast(pa.time64("us") if pa.types.is_time(kind) else pa.timestamp("us"))

@@ -10,7 +10,7 @@ from safeswap.model.schema import Kind
 
 
 def geography_levels(data: Microdata) -> tuple[str, ...]:
-    """The attributes of kind geography, from coarse to fine as far as the schema says.
+    """Return the attributes of kind geography, from coarse to fine as far as the schema says.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -38,7 +38,7 @@ def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
 
 
 def not_nested(coarse: str, fine: str, areas: int) -> SpecError:
-    """The refusal of two levels of which so many areas of the finer one straddle."""
+    """Return the refusal of two levels of which so many areas of the finer one straddle."""
     return SpecError(
         f"{areas:,} areas of {fine!r} lie in more than one area of {coarse!r}: the levels do not nest",
         code="geography-not-nested",

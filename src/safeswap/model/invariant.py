@@ -108,7 +108,7 @@ class Evidence:
         return np.flatnonzero(flags)
 
     def pairs(self, exchange: Exchange) -> Int64s:
-        """The pairs of a stage as positions within ``rows``."""
+        """Return the pairs of a stage as positions within ``rows``."""
         if id(exchange) not in self._pairs:
             self._pairs[id(exchange)] = self._position[exchange.pairs].astype(np.int64)
         return self._pairs[id(exchange)]
@@ -121,7 +121,7 @@ class Evidence:
         return position
 
     def codes(self, name: str) -> tuple[Int64s, Int64s]:
-        """The column over ``rows``, before and after, as integers that are equal where the values are."""
+        """Return the column over ``rows``, before and after, as integers that are equal where the values are."""
         if name not in self._codes:
             index = pa.array(self.rows)
             known = self._common.get(name)
@@ -130,7 +130,7 @@ class Evidence:
         return self._codes[name]
 
     def stages(self, names: tuple[str, ...]) -> Iterator[tuple[Exchange, dict[str, Int64s]]]:
-        """Each exchange, with the codes of the named attributes as they stood just before it."""
+        """Yield each exchange, with the codes of the named attributes as they stood just before it."""
         state = {name: self.codes(name)[0] for name in names}
         for exchange in self.audit.exchanges:
             yield exchange, dict(state)
@@ -152,7 +152,7 @@ class Evidence:
 
 
 def exchanged(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
-    """A copy in which the values of each pair of positions have changed places."""
+    """Return a copy in which the values of each pair of positions have changed places."""
     result = values.copy()
     result[pairs[:, 0]] = values[pairs[:, 1]]
     result[pairs[:, 1]] = values[pairs[:, 0]]
@@ -186,11 +186,11 @@ class Invariant(ABC):
         """What is wrong, in plain words and without a value of a record; empty where nothing is."""
 
     def check(self, before: Microdata, after: Microdata, audit: Audit) -> Finding:
-        """Whether the promise holds on these files."""
+        """Return whether the promise holds on these files."""
         return self.finding(Evidence(before, after, audit))
 
     def finding(self, evidence: Evidence) -> Finding:
-        """Whether the promise holds, on evidence that several checks share."""
+        """Return whether the promise holds, on evidence that several checks share."""
         problem = evidence.obstacle or self.problem(evidence)
         return Finding(invariant=type(self).__name__, sentence=self.sentence, ok=not problem, problem=problem)
 
@@ -239,9 +239,9 @@ class SameRows(Invariant):
         return "The number of records, their identifiers and their order are unchanged."
 
     def problem(self, evidence: Evidence) -> str:
-        """A different number of records is an obstacle, found before this is asked."""
+        """Return a different number of records is an obstacle, found before this is asked."""
         identifier = evidence.before.schema.identifier
-        return "" if identifier is None else _changed_columns(evidence, (identifier.name,))
+        return "" if identifier is None else _describe_changes(evidence, (identifier.name,))
 
 
 @dataclass(frozen=True)
@@ -253,14 +253,14 @@ class UntouchedColumns(Invariant):
     @property
     def sentence(self) -> str:
         """What is promised."""
-        return f"{_listed(self.attributes)} {_be(self.attributes)} unchanged in every record."
+        return f"{_join_names(self.attributes)} {_is_or_are(self.attributes)} unchanged in every record."
 
     def problem(self, evidence: Evidence) -> str:
-        """The columns that did change."""
-        return _changed_columns(evidence, self.attributes)
+        """Return the columns that did change."""
+        return _describe_changes(evidence, self.attributes)
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The columns among those released."""
+        """Return the columns among those released."""
         left = tuple(name for name in self.attributes if name in names)
         return UntouchedColumns(left) if left else None
 
@@ -278,20 +278,20 @@ class KeptMargin(Invariant):
     def sentence(self) -> str:
         """What is promised."""
         together = " together" if len(self.attributes) > 1 else ""
-        return f"The counts by {_listed(self.attributes)}{together} are exactly as before."
+        return f"The counts by {_join_names(self.attributes)}{together} are exactly as before."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of cells whose count moved."""
+        """Return the number of cells whose count moved."""
         if all(evidence.changed(name) is None for name in self.attributes):
             return ""
         columns = {f"c{i}": np.concatenate(evidence.codes(name)) for i, name in enumerate(self.attributes)}
         sign = np.repeat(np.array([1, -1], dtype=np.int8), len(evidence.rows))
         counts = pa.table({**columns, "sign": sign}).group_by(list(columns)).aggregate([("sign", "sum")])
         moved = pc.sum(pc.not_equal(counts["sign_sum"], 0)).as_py() or 0
-        return f"{moved:,} cells by {_listed(self.attributes)} have another count than before" if moved else ""
+        return f"{moved:,} cells by {_join_names(self.attributes)} have another count than before" if moved else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The margin by those of the attributes that are released, which is kept where the finer one is."""
+        """Return the margin by those of the attributes that are released, which is kept where the finer one is."""
         left = tuple(name for name in self.attributes if name in names)
         return KeptMargin(left) if left else None
 
@@ -306,13 +306,15 @@ class DisjointPairs(Invariant):
         return "No record takes part in two pairs of the same exchange."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of records too many."""
+        """Return the number of records too many."""
         for exchange in evidence.audit.exchanges:
             seen = np.zeros(evidence.audit.records, dtype=np.bool_)
             seen[exchange.pairs.ravel()] = True
             excess = exchange.pairs.size - int(np.count_nonzero(seen))
             if excess:
-                return f"{excess:,} records are in more than one place of the pairs of {_listed(exchange.attributes)}"
+                return (
+                    f"{excess:,} records are in more than one place of the pairs of {_join_names(exchange.attributes)}"
+                )
         return ""
 
 
@@ -325,16 +327,16 @@ class PairsAgree(Invariant):
     @property
     def sentence(self) -> str:
         """What is promised."""
-        return f"The two records of a pair have the same {_listed(self.attributes)}."
+        return f"The two records of a pair have the same {_join_names(self.attributes)}."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of pairs that do not agree."""
+        """Return the number of pairs that do not agree."""
         bad = 0
         for exchange, state in evidence.stages(self.attributes):
             pairs = evidence.pairs(exchange)
-            agree = np.all([_equal(state[name], pairs) for name in self.attributes], axis=0)
+            agree = np.all([_agree_within_pairs(state[name], pairs) for name in self.attributes], axis=0)
             bad += int(np.count_nonzero(~agree))
-        return f"{bad:,} pairs do not have the same {_listed(self.attributes)}" if bad else ""
+        return f"{bad:,} pairs do not have the same {_join_names(self.attributes)}" if bad else ""
 
 
 @dataclass(frozen=True)
@@ -351,10 +353,10 @@ class PairsDiffer(Invariant):
     def sentence(self) -> str:
         """What is promised."""
         quantity = "at least one of " if self.how == "any" and len(self.attributes) > 1 else ""
-        return f"The two records of a pair differ in {quantity}{_listed(self.attributes)}."
+        return f"The two records of a pair differ in {quantity}{_join_names(self.attributes)}."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of pairs that do not differ as promised."""
+        """Return the number of pairs that do not differ as promised."""
         anywhere = {name for exchange in evidence.audit.exchanges for name in exchange.attributes}
         needed = np.all if self.how == "all" else np.any
         bad = 0
@@ -362,9 +364,9 @@ class PairsDiffer(Invariant):
             pairs = evidence.pairs(exchange)
             counted = [n for n in self.attributes if n in exchange.attributes or n not in anywhere]
             if counted:
-                differ = needed([~_equal(state[name], pairs) for name in counted], axis=0)
+                differ = needed([~_agree_within_pairs(state[name], pairs) for name in counted], axis=0)
                 bad += int(np.count_nonzero(~differ))
-        return f"{bad:,} pairs do not differ in {_listed(self.attributes)} as they should" if bad else ""
+        return f"{bad:,} pairs do not differ in {_join_names(self.attributes)} as they should" if bad else ""
 
 
 @dataclass(frozen=True)
@@ -377,12 +379,12 @@ class ChangedRecords(Invariant):
         return "Each exchange changes exactly two records per pair."
 
     def problem(self, evidence: Evidence) -> str:
-        """The stages that changed another number of records."""
+        """Return the stages that changed another number of records."""
         for exchange in evidence.audit.exchanges:
-            changed = int(np.count_nonzero(_changed_by(exchange, evidence)))
+            changed = int(np.count_nonzero(_find_changed(exchange, evidence)))
             if changed != exchange.pairs.size:
                 return (
-                    f"{changed:,} records have another {_listed(exchange.attributes)} than before, "
+                    f"{changed:,} records have another {_join_names(exchange.attributes)} than before, "
                     f"{exchange.pairs.size:,} should"
                 )
         return ""
@@ -401,7 +403,7 @@ class ReplaysFromAudit(Invariant):
         return "The audit record explains every change, and undone it gives the file before back, exactly."
 
     def problem(self, evidence: Evidence) -> str:
-        """The columns for which it does not."""
+        """Return the columns for which it does not."""
         replaced = {replacement.attribute for replacement in evidence.audit.replacements}
         for name in evidence.before.attributes:
             stages = [evidence.pairs(e) for e in evidence.audit.exchanges if name in e.attributes]
@@ -413,15 +415,15 @@ class ReplaysFromAudit(Invariant):
                 continue
             # All rows that changed or took part are in the codes, so what they do not show has not happened.
             before, after = evidence.codes(name)
-            if not np.array_equal(_replayed(before, stages), after):
+            if not np.array_equal(_replay(before, stages), after):
                 return f"the audit record does not explain {name}"
-            if not np.array_equal(_replayed(after, stages[::-1]), before):
+            if not np.array_equal(_replay(after, stages[::-1]), before):
                 return f"the audit record does not give {name} back"
         return ""
 
 
 def _restores(evidence: Evidence, name: str) -> bool:
-    """Whether undoing gives the column back, tried on the file itself."""
+    """Return whether undoing gives the column back, tried on the file itself."""
     before = evidence.before.table.column(name)
     try:
         after = undo(evidence.after, evidence.audit).table.column(name)
@@ -430,13 +432,13 @@ def _restores(evidence: Evidence, name: str) -> bool:
     return not different(*aligned_columns(before, after)).any()
 
 
-def _replayed(codes: Int64s, stages: list[Int64s]) -> Int64s:
+def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
     for pairs in stages:
         codes = exchanged(codes, pairs)
     return codes
 
 
-def _changed_by(exchange: Exchange, evidence: Evidence) -> Flags:
+def _find_changed(exchange: Exchange, evidence: Evidence) -> Flags:
     """Per row, whether a stage changed it: seen in the files, or in the replay where stages share an attribute."""
     flags = np.zeros(len(evidence.rows), dtype=np.bool_)
     for name in exchange.attributes:
@@ -449,20 +451,20 @@ def _changed_by(exchange: Exchange, evidence: Evidence) -> Flags:
     return flags
 
 
-def _changed_columns(evidence: Evidence, names: Names) -> str:
+def _describe_changes(evidence: Evidence, names: Names) -> str:
     counts = {name: evidence.changed(name) for name in names}
     changed = {name: int(np.count_nonzero(flags)) for name, flags in counts.items() if flags is not None}
     return "; ".join(f"{name} has changed in {several(count, 'record')}" for name, count in changed.items() if count)
 
 
-def _equal(codes: Int64s, pairs: Int64s) -> Flags:
+def _agree_within_pairs(codes: Int64s, pairs: Int64s) -> Flags:
     result: Flags = codes[pairs[:, 0]] == codes[pairs[:, 1]]
     return result
 
 
-def _be(names: Names) -> str:
+def _is_or_are(names: Names) -> str:
     return "are" if len(names) > 1 else "is"
 
 
-def _listed(names: Names) -> str:
+def _join_names(names: Names) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

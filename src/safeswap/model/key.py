@@ -38,13 +38,13 @@ class Key:
 
     @classmethod
     def generate(cls) -> Key:
-        """A fresh key from the operating system's randomness."""
+        """Return a fresh key from the operating system's randomness."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     @checked
     def insecure(cls, *, seed: int) -> Key:
-        """A key from a small number, for teaching and tests: what it makes is stamped *not for release*."""
+        """Return a key from a small number, for teaching and tests: what it makes is stamped *not for release*."""
         return cls(hashlib.sha256(b"safeswap insecure seed " + str(int(seed)).encode()).digest(), releasable=False)
 
     @property

@@ -15,7 +15,7 @@ _CHUNK = 1 << 20
 
 
 def keyed_order(names: Identity, key: bytes) -> Integers:
-    """The positions of ``names`` (integers, or 16-byte blocks) in the order of their draws under a derived key.
+    """Return the positions of ``names`` (integers, or 16-byte blocks) in the order of their draws under a derived key.
 
     The order is a function of the key and the names alone: rows that come in another order end up in the same one.
 
@@ -28,12 +28,12 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
 
     # The row number stands in the low bits of its draw, so that one sort of plain integers does it all.
     bits = max(1, (len(names) - 1).bit_length())
-    ordered = pl.Series(_packed(names, key, bits)).sort().to_numpy()
-    rows, ties = _unpacked(ordered, bits)
-    return _untied(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
+    ordered = pl.Series(_pack(names, key, bits)).sort().to_numpy()
+    rows, ties = _unpack(ordered, bits)
+    return _break_ties(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
 
 
-def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:
+def _unpack(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:
     """The row numbers, and the places whose draw is that of the next place too; in chunks, to need little memory."""
     rows: Integers = np.empty(len(ordered), dtype=np.int32 if len(ordered) < 2**31 else np.int64)
     ties = []
@@ -44,7 +44,7 @@ def _unpacked(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Int
     return rows, np.concatenate(ties) if ties else np.empty(0, dtype=np.int64)
 
 
-def _packed(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
+def _pack(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
     from safeswap.arrays.keyed import draw_chunks
 
     packed = np.empty(len(names), dtype=np.uint64)
@@ -55,7 +55,7 @@ def _packed(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
     return packed
 
 
-def _untied(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[np.uint64], ties: Integers) -> Integers:
+def _break_ties(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[np.uint64], ties: Integers) -> Integers:
     """Put the few rows whose shortened draws are equal in the order of their whole ones."""
     from safeswap.arrays.keyed import encrypt, integer_blocks
 

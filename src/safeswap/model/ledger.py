@@ -92,7 +92,7 @@ def sketch_content(data: Microdata, secret: bytes, *, drop: Sequence[str] = ()) 
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
-    """The lowest words of the identifiers; none where the file has no identifier."""
+    """Return the lowest words of the identifiers; none where the file has no identifier."""
     identifier = data.schema.identifier
     words = np.empty(0, np.uint64)
     if identifier is not None:
@@ -102,13 +102,13 @@ def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
 
 
 def digest_in_order(column: pa.ChunkedArray, secret: bytes) -> str:
-    """A keyed digest of a column's values in the order of the records."""
+    """Return a keyed digest of a column's values in the order of the records."""
     key = derive(secret, "ledger order")
     return hashlib.sha256(key + hash_values(column, key).tobytes()).hexdigest()
 
 
 def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
-    """A keyed word per record.
+    """Return a keyed word per record.
 
     >>> one, other = (
     ...     [hash_values(pa.chunked_array([values]), bytes(32)).tolist() for values in pair]
@@ -149,7 +149,7 @@ def _hash_levels(levels: pa.Array, key: bytes) -> Words:
 
 
 def _parse(text: pa.Array) -> npt.NDArray[np.float64]:
-    """The numbers that texts stand for, NaN for those that are none."""
+    """Return the numbers that texts stand for, NaN for those that are none."""
     import polars as pl
 
     parsed = pl.Series(text).cast(pl.String).cast(pl.Float64, strict=False)
@@ -168,7 +168,7 @@ def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
 
 
 def _hash_numbers(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
-    """A word per number; missing and not-a-number have one of their own, and -0 is 0."""
+    """Return a word per number; missing and not-a-number have one of their own, and -0 is 0."""
     blocks = np.empty((len(numbers), 2), dtype=np.uint64)
     blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), _NUMBER
     blocks[np.isnan(numbers)] = (np.uint64(0), _MISSING)
@@ -189,7 +189,7 @@ def _sample_rows(records: int) -> npt.NDArray[Any]:
 
 
 def _is_numbering(column: pa.ChunkedArray, sample: Words) -> bool:
-    """Whether a column only numbers the records, or groups of them: 1, 2, 3, … in whatever order."""
+    """Return whether a column only numbers the records, or groups of them: 1, 2, 3, … in whatever order."""
     if len(np.unique(sample)) < min(_DISTINCT_IN_SAMPLE, _FILLED * len(sample)):
         return False
     numbers = _known_numbers(column)
@@ -205,7 +205,7 @@ def _is_numbering(column: pa.ChunkedArray, sample: Words) -> bool:
 
 
 def _known_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
-    """The numbers of a column, or None where some values are none."""
+    """Return the numbers of a column, or None where some values are none."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     known = column.drop_null()
@@ -249,18 +249,18 @@ class Entry:
         return f"release-{self.release[:16]}"
 
     def to_bytes(self) -> bytes:
-        """The entry as bytes, to be sealed."""
+        """Return the entry as bytes, to be sealed."""
         facts = {"release": self.release, "record": self.record, "at": self.at, "reason": self.reason}
         sketches = [self.original, self.released]
         shapes = [[sketch.records, len(sketch.groups), len(sketch.views)] for sketch in sketches]
         head = {"format": FORMAT, **facts, "columns": dict(self.columns), "sketches": shapes}
         text = json.dumps({**head, "identifiers": len(self.identifiers[0])}).encode()
         arrays = [array for sketch in sketches for array in sketch[1:]] + list(self.identifiers)
-        return b"".join([struct.pack("<q", len(text)), text, *(_little(array).tobytes() for array in arrays)])
+        return b"".join([struct.pack("<q", len(text)), text, *(_as_little_endian(array).tobytes() for array in arrays)])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Entry:
-        """The entry that was written."""
+        """Return the entry that was written."""
         (length,) = struct.unpack_from("<q", content)
         head = json.loads(content[8 : 8 + length])
         if head.pop("format") != FORMAT:
@@ -286,7 +286,7 @@ class _Reader:
         return found.astype(found.dtype.newbyteorder("="))
 
 
-def _little(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _as_little_endian(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
 
 
@@ -305,7 +305,7 @@ class Book(Protocol):
     """A ledger that is open for one release."""
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, oldest first."""
+        """Return all entries, oldest first."""
 
     def enter(self, entry: Entry) -> None:
         """Add an entry, durably; it is taken back if the block in which the ledger is open fails."""
@@ -364,7 +364,7 @@ def make_entry(masked: Masked, secret: bytes, *, drop: Sequence[str] = (), origi
 
 
 def changed_attributes(audit: Audit) -> tuple[str, ...]:
-    """The attributes that a masking changed."""
+    """Return the attributes that a masking changed."""
     exchanged = (name for exchange in audit.exchanges for name in exchange.attributes)
     return tuple(dict.fromkeys((*exchanged, *(each.attribute for each in audit.replacements))))
 

@@ -21,7 +21,7 @@ _WORTH_A_TABLE = 1 << 17
 
 
 def smallest_code_type(levels: int) -> np.dtype[Any]:
-    """The narrowest unsigned type that can number ``levels`` levels.
+    """Return the narrowest unsigned type that can number ``levels`` levels.
 
     >>> smallest_code_type(256), smallest_code_type(257)
     (dtype('uint8'), dtype('uint16'))
@@ -91,7 +91,7 @@ class Microdata:
 
     @checked
     def coded(self, name: str) -> Coded:
-        """The column as small integers; computed once and kept."""
+        """Return the column as small integers; computed once and kept."""
         if name not in self._coded:
             self.schema[name]  # an unknown attribute gets its own clear error
             self._coded[name] = code_column(self.table.column(name))
@@ -105,7 +105,7 @@ class Microdata:
 
     @checked
     def is_constant(self, name: str) -> bool:
-        """Whether all records have the same value; levels that do not occur play no part."""
+        """Return whether all records have the same value; levels that do not occur play no part."""
         codes = self.coded(name).codes
         return bool((codes == codes[:1]).all())
 
@@ -124,7 +124,7 @@ class Microdata:
 
     @checked
     def with_columns(self, columns: Mapping[str, pa.ChunkedArray], coded: Mapping[str, Coded]) -> Microdata:
-        """A copy in which some columns are replaced; the others are shared, not copied."""
+        """Return a copy in which some columns are replaced; the others are shared, not copied."""
         table = self.table
         for name, column in columns.items():
             position = table.column_names.index(name)
@@ -167,12 +167,12 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         if indices.null_count:
             indices = (
                 indices.fill_null(len(levels))
-                if _holds(indices.type, len(levels))
+                if _fits(indices.type, len(levels))
                 else (indices.cast(pa.int64()).fill_null(len(levels)))
             )
         codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
         start += len(chunk)
-    return _compacted(codes, levels, has_missing=has_missing)
+    return _compact(codes, levels, has_missing=has_missing)
 
 
 def _code_short_integers(column: pa.ChunkedArray) -> Coded:
@@ -209,7 +209,7 @@ def _code_long_integers(column: pa.ChunkedArray) -> Coded:
 
 
 def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary column whose chunks share one dictionary; others as they are."""
+    """Return a dictionary column whose chunks share one dictionary; others as they are."""
     try:
         return column.unify_dictionaries()
     except pa.ArrowInvalid:
@@ -218,7 +218,7 @@ def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
-    """The places of −0.0 and of 0.0 among levels; None unless both occur.
+    """Return the places of −0.0 and of 0.0 among levels; None unless both occur.
 
     They are different bits and the same number: nothing differs where one is exchanged for the other.
 
@@ -236,15 +236,15 @@ def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
 
 
 def without_signed_zero(codes: npt.NDArray[Any], zeros: tuple[int, int] | None) -> npt.NDArray[Any]:
-    """The codes with that of 0.0 in place of that of −0.0."""
+    """Return the codes with that of 0.0 in place of that of −0.0."""
     return codes if zeros is None else np.where(codes == zeros[0], codes.dtype.type(zeros[1]), codes)
 
 
-def _holds(index_type: pa.DataType, value: int) -> bool:
+def _fits(index_type: pa.DataType, value: int) -> bool:
     return bool(value <= np.iinfo(index_type.to_pandas_dtype()).max)
 
 
-def _compacted(codes: Codes, levels: pa.Array, *, has_missing: bool) -> Coded:
+def _compact(codes: Codes, levels: pa.Array, *, has_missing: bool) -> Coded:
     """Drop repeated and null dictionary entries, which foreign files may hold; the usual case costs nothing."""
     if levels.null_count == 0 and len(levels.unique()) == len(levels):
         return Coded(codes, levels, has_missing)

@@ -26,7 +26,7 @@ _EXACT = 2.0**53
 
 
 def finite_numbers(data: Microdata, name: str) -> Floats:
-    """The column as numbers, missing as NaN; refused where it does not hold numbers, or infinite ones.
+    """Return the column as numbers, missing as NaN; refused where it does not hold numbers, or infinite ones.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
@@ -101,12 +101,12 @@ def changed_numbers(
     column = data.table.column(name)
     places = decimals_of(before) if decimals is None else decimals
     rounded = (values if places is None else np.round(values, places)) + 0.0  # no negative zero
-    rounded = _beside_codes(rounded, before, data.schema[name].missing, places)
+    rounded = _avoid_codes(rounded, before, data.schema[name].missing, places)
     known = ~np.isnan(before)
     rows = np.flatnonzero(known & ((rounded != before) if written is None else ((rounded != before) | written)))
     if not len(rows):
         return Change(column=column, replacement=None)
-    made, same_type = _like(column.type, rounded[rows])
+    made, same_type = _cast_like(column.type, rounded[rows])
     if same_type:
         old = column.take(pa.array(rows)).combine_chunks()
         differs = different(*(bitwise(pa.chunked_array([side])) for side in (old, made)))
@@ -118,7 +118,7 @@ def changed_numbers(
     # Another type: what was there is kept whole, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     everywhere = np.arange(len(column), dtype=np.int64)
-    plain = with_rows(_decoded(column).cast(made.type, safe=False), rows, made)
+    plain = with_rows(_decode(column).cast(made.type, safe=False), rows, made)
     return Change(column=plain, replacement=Replacement(attribute=name, rows=everywhere, before=whole))
 
 
@@ -139,7 +139,7 @@ def ordered_numbers(data: Microdata, name: str) -> Floats:
 
 
 def with_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
-    """The column with other values in these rows.
+    """Return the column with other values in these rows.
 
     >>> with_rows(pa.chunked_array([["a", "b"]]), np.array([1]), pa.array(["c"])).to_pylist()
     ['a', 'c']
@@ -151,14 +151,14 @@ def with_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Chunk
     return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
-    """The numbers as values of a column of this type where they fit, and whether they do."""
+def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
+    """Return the numbers as values of a column of this type where they fit, and whether they do."""
     if pa.types.is_dictionary(kind):
-        return _like(kind.value_type, values)[0], False
+        return _cast_like(kind.value_type, values)[0], False
     numbers_now = pa.array(values)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return numbers_now.cast(kind), True  # the shortest text that reads as the same number
@@ -173,7 +173,7 @@ def _like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
     return numbers_now, False
 
 
-def _beside_codes(values: Floats, before: Floats, codes: tuple[str, ...], places: int | None) -> Floats:
+def _avoid_codes(values: Floats, before: Floats, codes: tuple[str, ...], places: int | None) -> Floats:
     for text in codes:
         try:
             code = float(text)

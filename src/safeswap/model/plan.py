@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the asked-for number can be had."""
+        """True if the asked-for number can be had."""
         return self.asked <= self.feasible
 
     @property
@@ -62,7 +62,7 @@ class Plan:
 
 
 def feasible_range(feasible: int, at_most: int | None) -> str:
-    """The number of pairs that can be had, in words: the maximum, or a range where it is not proved.
+    """Return the number of pairs that can be had, in words: the maximum, or a range where it is not proved.
 
     >>> feasible_range(1200, None), feasible_range(1200, 1300)
     ('at most 1,200', 'at least 1,200 and at most 1,300')

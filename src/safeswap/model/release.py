@@ -39,7 +39,7 @@ class Released:
 
 
 def released_column(attribute: Attribute, column: pa.ChunkedArray, index: pa.Array) -> Released:
-    """The rows ``index`` of a column, and its description restricted to the values that occur.
+    """Return the rows ``index`` of a column, and its description restricted to the values that occur.
 
     >>> sex = pa.chunked_array([pa.DictionaryArray.from_arrays([2, 0, 2], ["m", "unused", "f"])])
     >>> released = released_column(Attribute(name="Sex", labels={"unused": "?", "f": "female"}), sex, pa.array([0, 1]))
@@ -52,10 +52,10 @@ def released_column(attribute: Attribute, column: pa.ChunkedArray, index: pa.Arr
     kind = column.type
     if _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
         coded = code_column(column)
-        levels, order = _canonical(attribute, coded)
-        return Released(_described(attribute, levels), _recoded(coded, order, levels, index))
+        levels, order = _canonical_levels(attribute, coded)
+        return Released(_restrict_attribute(attribute, levels), _recode(coded, order, levels, index))
     taken = column.take(index)
-    return Released(_described(attribute, _occurring(attribute, column)), taken)
+    return Released(_restrict_attribute(attribute, _occurring_values(attribute, column)), taken)
 
 
 def _plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -81,8 +81,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _canonical(attribute: Attribute, coded: Coded) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The levels that occur, as the schema orders them or else sorted, and the old code of each."""
+def _canonical_levels(attribute: Attribute, coded: Coded) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the levels that occur, as the schema orders them or else sorted, and the old code of each."""
     used = np.sort(pa.array(coded.codes).unique().to_numpy()).astype(np.int64)
     used = used[used < len(coded.levels)]
     levels = coded.levels.take(pa.array(used))
@@ -94,7 +94,7 @@ def _canonical(attribute: Attribute, coded: Coded) -> tuple[pa.Array, npt.NDArra
     return coded.levels.take(pa.array(used)), used
 
 
-def _recoded(coded: Coded, order: npt.NDArray[np.int64], levels: pa.Array, index: pa.Array) -> pa.DictionaryArray:
+def _recode(coded: Coded, order: npt.NDArray[np.int64], levels: pa.Array, index: pa.Array) -> pa.DictionaryArray:
     width = next(t for t in (np.int8, np.int16, np.int32, np.int64) if len(order) <= np.iinfo(t).max)
     lookup = np.zeros(len(coded.levels) + 1, dtype=width)
     lookup[order] = np.arange(len(order))
@@ -104,16 +104,16 @@ def _recoded(coded: Coded, order: npt.NDArray[np.int64], levels: pa.Array, index
     return pa.DictionaryArray.from_arrays(codes, levels)
 
 
-def _occurring(attribute: Attribute, column: pa.ChunkedArray) -> pa.Array:
-    """The distinct values, where there is a reason to list them."""
+def _occurring_values(attribute: Attribute, column: pa.ChunkedArray) -> pa.Array:
+    """Return the distinct values, where there is a reason to list them."""
     if not (attribute.kind.is_categorical or attribute.labels or attribute.missing):
         return pa.array([], type=column.type)
     distinct = column.unique().drop_null()
     return distinct.take(pc.sort_indices(distinct))
 
 
-def _described(attribute: Attribute, levels: pa.Array) -> Attribute:
-    """The attribute with nothing about values that do not occur."""
+def _restrict_attribute(attribute: Attribute, levels: pa.Array) -> Attribute:
+    """Return the attribute with nothing about values that do not occur."""
     listed = attribute.kind.is_categorical and len(levels) <= MOST_LISTED
     texts = dict.fromkeys(level_texts(levels)) if listed or attribute.labels or attribute.missing else {}
     if listed and attribute.kind is Kind.ORDINAL and attribute.levels:
@@ -127,12 +127,12 @@ def _described(attribute: Attribute, levels: pa.Array) -> Attribute:
         levels=tuple(texts) if listed else (),
         labels={text: label for text, label in attribute.labels.items() if text in texts},
         missing=tuple(text for text in attribute.missing if text in texts),
-        hierarchy=_pruned(attribute.hierarchy, set(texts)),
+        hierarchy=_prune(attribute.hierarchy, set(texts)),
         geography_level=attribute.geography_level,
     )
 
 
-def _pruned(hierarchy: tuple[dict[str, str], ...], used: set[str]) -> tuple[dict[str, str], ...]:
+def _prune(hierarchy: tuple[dict[str, str], ...], used: set[str]) -> tuple[dict[str, str], ...]:
     pruned = []
     for parents in hierarchy:
         step = {level: parent for level, parent in parents.items() if level in used}
@@ -185,7 +185,7 @@ class Release:
 
 
 def is_index_column(name: str) -> bool:
-    """Whether a column is what a dataframe library leaves behind when it writes its row numbers.
+    """Return whether a column is what a dataframe library leaves behind when it writes its row numbers.
 
     >>> [is_index_column(name) for name in ("__index_level_0__", "Unnamed: 0", "Age")]
     [True, True, False]
@@ -194,7 +194,7 @@ def is_index_column(name: str) -> bool:
 
 
 def released_names(schema: Schema, *, identifiers: Identifiers = "new", drop: Sequence[str] = ()) -> tuple[str, ...]:
-    """The columns that a release of such a file has.
+    """Return the columns that a release of such a file has.
 
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"), Attribute(name="A"), Attribute(name="B")))
     >>> released_names(schema, identifiers="none", drop=["B"])
@@ -237,7 +237,7 @@ def prepare_release(
     rows = _row_order(data, key, context)
     index = pa.array(rows)
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        released = partial(_released, index=index, key=key, context=context)
+        released = partial(_release_column, index=index, key=key, context=context)
         columns = list(threads.map(released, (data.schema[n] for n in names), (data.table.column(n) for n in names)))
     table = pa.table([c.values for c in columns], names=list(names))
     schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
@@ -257,43 +257,45 @@ def refuse_insecure(key: Key) -> None:
 def _row_order(data: Microdata, key: Key, context: Sequence[str | int]) -> Integers:
     identifier = data.schema.identifier
     if identifier is None:
-        return keyed_order(np.arange(len(data)), _derived(key, "row-order", *context))
+        return keyed_order(np.arange(len(data)), _derive_key(key, "row-order", *context))
     column = data.table.column(identifier.name)
-    return keyed_order(names_of(column, _derived(key, "mac")), _derived(key, "row-order", *context))
+    return keyed_order(names_of(column, _derive_key(key, "mac")), _derive_key(key, "row-order", *context))
 
 
-def _released(
+def _release_column(
     attribute: Attribute, column: pa.ChunkedArray, *, index: pa.Array, key: Key, context: Sequence[str | int]
 ) -> Released:
     if attribute.kind is Kind.IDENTIFIER:
-        return Released(_plain(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting(len(column)))))
+        return Released(
+            _without_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
+        )
     if attribute.kind is Kind.HOUSEHOLD:
-        derived = _derived(key, "new-identifiers", attribute.name, *context)
-        return Released(_plain(attribute), _renumbered(column, derived, _derived(key, "mac")).take(index))
+        derived = _derive_key(key, "new-identifiers", attribute.name, *context)
+        return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
     return released_column(attribute, column, index)
 
 
-def _renumbered(column: pa.ChunkedArray, key: bytes, mac_key: bytes) -> pa.Array:
+def _renumber(column: pa.ChunkedArray, key: bytes, mac_key: bytes) -> pa.Array:
     """Numbers 1, 2, … in keyed order instead of the distinct values; missing stays missing."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     encoded = column.dictionary_encode().combine_chunks()
     order = keyed_order(names_of(pa.chunked_array([encoded.dictionary]), mac_key), key)
-    number = np.empty(len(order), dtype=_counting(len(order)))
+    number = np.empty(len(order), dtype=_counting_type(len(order)))
     number[order] = np.arange(1, len(order) + 1)
     return pa.array(number).take(encoded.indices)
 
 
-def _counting(largest: int) -> type[np.int32 | np.int64]:
+def _counting_type(largest: int) -> type[np.int32 | np.int64]:
     return np.int32 if largest < 2**31 else np.int64
 
 
-def _plain(attribute: Attribute) -> Attribute:
+def _without_label(attribute: Attribute) -> Attribute:
     """New numbers stand in the column: a label that speaks of the old ones stays inside."""
     return Attribute(name=attribute.name, kind=attribute.kind)
 
 
-def _derived(key: Key, stage: str, *context: str | int) -> bytes:
+def _derive_key(key: Key, stage: str, *context: str | int) -> bytes:
     from safeswap.arrays.keyed import derive
 
     return derive(key.secret, "release", stage, *context)

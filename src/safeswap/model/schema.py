@@ -18,7 +18,7 @@ from safeswap.model.spec import spec_error
 
 
 def level_texts(levels: pa.Array) -> list[str]:
-    """Each value as the text that stands for it in ``Attribute.levels``, ``labels`` and ``missing``.
+    """Return each value as the text that stands for it in ``Attribute.levels``, ``labels`` and ``missing``.
 
     Text is itself. A whole number has no decimal point, also where the file holds it as a float, as SPSS does.
 
@@ -59,7 +59,7 @@ class Kind(StrEnum):
 
     @property
     def is_categorical(self) -> bool:
-        """Whether cells can be formed from it as it is."""
+        """True if cells can be formed from it as it is."""
         return self in (Kind.NOMINAL, Kind.ORDINAL, Kind.GEOGRAPHY)
 
 
@@ -156,18 +156,18 @@ class Schema(BaseModel):
         raise SpecError(
             f"there is no attribute {name!r}" if isinstance(name, str | int) else "an attribute is called by its name",
             code="unknown-attribute",
-            hint=_names_known(name, self.names),
+            hint=_attribute_hint(name, self.names),
             attribute=name if isinstance(name, str) else type(name).__name__,
         )
 
     @checked
     def iter_kind(self, kind: Kind) -> Iterator[Attribute]:
-        """The attributes of one kind, in column order."""
+        """Return the attributes of one kind, in column order."""
         return (a for a in self.attributes if a.kind is kind)
 
     @checked
     def replace(self, *attributes: Attribute, name: str | None = None) -> Schema:
-        """A copy in which the named attributes are described anew."""
+        """Return a copy in which the named attributes are described anew."""
         new = {a.name: a for a in attributes}
         for unknown in new.keys() - set(self.names):
             self[unknown]
@@ -178,7 +178,7 @@ class Schema(BaseModel):
         )
 
 
-def _names_known(name: object, names: tuple[str, ...]) -> str:
+def _attribute_hint(name: object, names: tuple[str, ...]) -> str:
     if isinstance(name, int) and str(name) in names:
         return f"names are text, also those of numbered columns: write {str(name)!r}"
     return "the attributes are: " + ", ".join(names[:20]) + (" …" if len(names) > 20 else "")

@@ -62,7 +62,7 @@ class CountedCells:
 
     @property
     def only_numbers(self) -> bool:
-        """Whether records changed, and none of all the categorical attributes did."""
+        """True if records changed, and none of all the categorical attributes did."""
         every = set(self.schema.categorical) <= set(self.attributes)
         return every and not self.changed and self.untouched < int(self.joint.before.sum())
 

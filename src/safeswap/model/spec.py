@@ -84,14 +84,14 @@ class MaskSpec(Strict):
         return {"method": self.method, **self.model_dump(mode="json", exclude_defaults=True)}
 
     def replace(self, **values: Any) -> Self:
-        """A copy with some parameters changed, validated anew."""
+        """Return a copy with some parameters changed, validated anew."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **values})
 
 
 def spec_error(title: str, error: ValidationError) -> SpecError:
     """Turn pydantic's report into one plain sentence per problem."""
     problems = [
-        (".".join(str(part) for part in item["loc"]), _in_words(item))
+        (".".join(str(part) for part in item["loc"]), _describe_problem(item))
         for item in error.errors(include_url=False, include_context=False)
     ]
     text = "; ".join(f"{where}: {what}" if where else what for where, what in problems)
@@ -103,8 +103,8 @@ def spec_error(title: str, error: ValidationError) -> SpecError:
     )
 
 
-def _in_words(problem: Any) -> str:
-    """One problem without the value that was given, except for the two mistakes that a name makes plain."""
+def _describe_problem(problem: Any) -> str:
+    """Return one problem without the value that was given, except for the two mistakes that a name makes plain."""
     given = problem["input"]
     if problem["type"] == "tuple_type" and isinstance(given, str):
         return f"give a list, even of one: [{given!r}]"
@@ -189,7 +189,7 @@ class SwapSpec(MaskSpec):
 
     @checked
     def role(self, name: str) -> Role:
-        """The role of an attribute; those not named are Other."""
+        """Return the role of an attribute; those not named are Other."""
         if name in self.swap:
             return Role.SWAP
         if name in self.fixed:

@@ -42,7 +42,7 @@ class Figures:
 
     @staticmethod
     def joined(parts: Sequence[Figures]) -> Figures:
-        """One after the other; tables only where all have them."""
+        """Return one after the other; tables only where all have them."""
         if len(parts) == 1:
             return parts[0]
         tables = [part.tables for part in parts if part.tables is not None]
@@ -64,7 +64,7 @@ class Figures:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether all parts speak of the same number of candidates."""
+        """True if all parts speak of the same number of candidates."""
         parts = (self.scores, self.made, *(() if self.tables is None else (self.tables,)))
         return self.scores.ndim == 2 and all(len(part) == len(self.reasons) for part in parts)
 
@@ -75,7 +75,7 @@ class Figures:
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
-def _distinct(names: Names) -> Names:
+def _check_distinct(names: Names) -> Names:
     if len(set(names)) != len(names):
         raise ValueError("an attribute is named twice")
     return names
@@ -99,8 +99,8 @@ class ConstraintSet(Strict):
 
     @model_validator(mode="after")
     def _does_not_contradict_itself(self) -> ConstraintSet:
-        _distinct(self.fixed)
-        _distinct(self.differ)
+        _check_distinct(self.fixed)
+        _check_distinct(self.differ)
         both = sorted(set(self.fixed) & set(self.differ))
         if both:
             raise ValueError(f"{both[0]!r} cannot be both equal and different within a pair")
@@ -108,7 +108,7 @@ class ConstraintSet(Strict):
 
     @classmethod
     def from_text(cls, text: str) -> ConstraintSet:
-        """A set from its label; "none" or nothing for the empty one. Names that hold a comma are put in quotes.
+        """Return a set from its label; "none" or nothing for the empty one. Names that hold a comma are put in quotes.
 
         >>> ConstraintSet.from_text("Sex equal, MS different") == ConstraintSet(fixed=("Sex",), differ=("MS",))
         True
@@ -191,7 +191,7 @@ class StudySpec(Strict):
     @field_validator("attributes", "keys")
     @classmethod
     def _named_once(cls, names: Names) -> Names:
-        return _distinct(names)
+        return _check_distinct(names)
 
     @field_validator("constraints")
     @classmethod
@@ -205,7 +205,7 @@ class StudySpec(Strict):
 
     @checked
     def groups(self, attributes: Names) -> Iterator[tuple[Names, ConstraintSet]]:
-        """The choices of swap attributes and constraints; an attribute that is constrained is not swapped."""
+        """Yield the choices of swap attributes and constraints; an attribute that is constrained is not swapped."""
         for constraint in self.constraints:
             free = [name for name in attributes if name not in (*constraint.fixed, *constraint.differ)]
             for size in range(1, min(self.up_to, len(free)) + 1):
@@ -228,7 +228,7 @@ class StudySpec(Strict):
 
     @checked
     def swap_spec(self, names: Names, constraint: ConstraintSet, rate: float) -> SwapSpec:
-        """The specification of one candidate, ready to run."""
+        """Return the specification of one candidate, ready to run."""
         return SwapSpec(
             swap=names,
             fixed=constraint.fixed,

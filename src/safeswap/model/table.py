@@ -45,7 +45,7 @@ class CountTable:
     def from_array(
         cls, counts: Any, *, names: Sequence[str] | None = None, levels: Sequence[Sequence[str]] | None = None
     ) -> CountTable:
-        """A table from an array; variables and levels that are not named are numbered."""
+        """Return a table from an array; variables and levels that are not named are numbered."""
         found = whole_counts(counts)
         names = tuple(names) if names is not None else tuple(f"axis {axis}" for axis in range(found.ndim))
         if len(names) != found.ndim or len(set(names)) != len(names):
@@ -72,7 +72,7 @@ class CountTable:
         return int(self.counts.sum())
 
     def axes_of(self, names: Sequence[str]) -> Axes:
-        """The axes of some of the variables, ascending."""
+        """Return the axes of some of the variables, ascending."""
         for name in names:
             if name not in self.names:
                 raise SpecError(
@@ -84,18 +84,18 @@ class CountTable:
         return tuple(sorted({self.names.index(name) for name in names}))
 
     def margin(self, names: Sequence[str]) -> Counts:
-        """The counts by some of the variables, in the order of the table's axes."""
+        """Return the counts by some of the variables, in the order of the table's axes."""
         kept = self.axes_of(names)
         summed: Counts = np.asarray(self.counts.sum(axis=tuple(a for a in range(self.ways) if a not in kept)))
         return summed
 
     def small(self, tolerance: int) -> npt.NDArray[np.bool_]:
-        """The cells above 0 and below the tolerance."""
+        """Return the cells above 0 and below the tolerance."""
         flags: npt.NDArray[np.bool_] = (self.counts > 0) & (self.counts < tolerance)
         return flags
 
     def with_counts(self, counts: Counts) -> CountTable:
-        """The same variables with other counts."""
+        """Return the same variables with other counts."""
         return replace(self, counts=counts)
 
     def __repr__(self) -> str:
@@ -190,7 +190,7 @@ def _refuse(bad: npt.NDArray[np.bool_], what: str, code: str, hint: str) -> None
 
 
 def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
-    """The table of a file by some attributes, their levels in the order of the schema or of the values.
+    """Return the table of a file by some attributes, their levels in the order of the schema or of the values.
 
     >>> from safeswap import datasets
     >>> tabulate(datasets.cps8d(), ["Sex", "Race"]).total
@@ -239,7 +239,7 @@ def check_tolerance(tolerance: Any) -> None:
 
 
 def long_table(table: CountTable, columns: Mapping[str, Counts]) -> pa.Table:
-    """The cells of a table in rows: a column per variable, then the given figures of each cell.
+    """Return the cells of a table in rows: a column per variable, then the given figures of each cell.
 
     >>> table = CountTable.from_array([[4, 0]], names=("Region", "Sex"))
     >>> long_table(table, {"count": table.counts}).to_pylist()[1]

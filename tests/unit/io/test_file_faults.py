@@ -41,13 +41,13 @@ from safeswap import datasets, workflow
 from safeswap.errors import SafeswapError
 from safeswap.files import splice
 folder, spec, ending = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
-copied, copies = splice._copied, []
+copied, copies = splice._copy_chunk, []
 def counted(*arguments):
     copies.append(1)
     if len(copies) == 20 and ending:
         os.kill(os.getpid(), getattr(signal, ending))
     return copied(*arguments)
-splice._copied = counted
+splice._copy_chunk = counted
 places = dict(target=f"{folder}/masked.parquet", audit=f"{folder}/audit", schema=datasets.synthetic_census_schema())
 try:
     workflow.mask_file(f"{folder}/census.parquet", spec=spec, insecure_seed=1, **places)

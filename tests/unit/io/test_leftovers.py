@@ -207,7 +207,7 @@ def test_without_locks_or_the_number_of_the_start_nothing_goes(tmp_path: Path, m
         with atomic_write(tmp_path / "out") as part:
             part.write_text("x")
         assert names(tmp_path) == sorted([*before, "out"])
-    monkeypatch.setattr(atomic, "_boot", lambda: "")
+    monkeypatch.setattr(atomic, "_boot_id", lambda: "")
     sweep(tmp_path)
     assert names(tmp_path) == sorted([*before, "out"])
 

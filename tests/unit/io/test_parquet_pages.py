@@ -16,7 +16,7 @@ from safeswap.errors import InputError
 from safeswap.files.parquet import open_parquet, read_parquet
 from safeswap.files.parquet_pages import measure
 from safeswap.files.sources import Limits
-from safeswap.files.splice import parse, serialised
+from safeswap.files.splice import parse, serialise
 
 LONG = "x" * 2**20
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
@@ -92,7 +92,7 @@ def test_a_footer_that_says_less_than_the_pages_hold_is_damaged(tmp_path, field,
     footer = parse(content[-8 - length : -8])
     chunk = footer[4][1][1][0][1][1][1][0][3][1]  # row groups → columns → metadata
     chunk[field] = (chunk[field][0], value)
-    changed = serialised(footer)
+    changed = serialise(footer)
     path.write_bytes(content[: -8 - length] + changed + len(changed).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(InputError) as refused:
         read_parquet(path, limits=Limits())

@@ -21,7 +21,7 @@ from safeswap.files.splice import (
     footer_bytes,
     parse,
     same_chunks,
-    serialised,
+    serialise,
     splice,
 )
 
@@ -103,7 +103,7 @@ def test_untouched_columns_keep_their_bytes_and_a_changed_byte_is_seen(write, tm
 def test_a_footer_survives_being_read_and_written(write, tmp_path: Path) -> None:
     write(table(), tmp_path / "a.parquet")
     footer = footer_bytes(tmp_path / "a.parquet")
-    assert parse(serialised(parse(footer))) == parse(footer)
+    assert parse(serialise(parse(footer))) == parse(footer)
 
 
 def test_columns_of_another_type_or_other_row_groups_are_refused(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_structure_are_refused_or_read_but_never_crash(data: b
         tree = parse(data)
     except ValueError:
         return
-    assert parse(serialised(tree)) == tree
+    assert parse(serialise(tree)) == tree
 
 
 def test_long_lists_large_numbers_and_far_fields_survive() -> None:
@@ -132,7 +132,7 @@ def test_long_lists_large_numbers_and_far_fields_survive() -> None:
         40: (LIST, (BINARY, [b"x" * n for n in range(40)])),
         41: (STRUCT, {1: (I64, 2**63 - 1), 2: (1, None), 3: (2, None)}),
     }
-    assert parse(serialised(tree)) == tree
+    assert parse(serialise(tree)) == tree
 
 
 def test_a_structure_that_is_too_deep_is_refused() -> None:

@@ -183,12 +183,12 @@ def test_equal_shortened_draws_are_put_in_order_by_the_whole_ones(monkeypatch):
     """With so few bits of the draw left that nearly all are equal, the order must still not depend on the input's."""
     from safeswap.model import keyed_order as module
 
-    packed = module._packed
+    packed = module._pack
 
     def coarse(names, key, bits):
         return packed(names, key, bits) & ~np.uint64(((1 << 62) - 1) ^ ((1 << bits) - 1))
 
-    monkeypatch.setattr(module, "_packed", coarse)
+    monkeypatch.setattr(module, "_pack", coarse)
     monkeypatch.setattr(module, "_CHUNK", 7)
     names = np.arange(1000)
     shuffled = np.random.default_rng(1).permutation(1000)
