@@ -1,1 +1,1 @@
-"""Pure functions on arrays; nothing in here knows of the rest of the package."""
+"""Array kernels that several features share. Nothing here imports the rest of the package."""

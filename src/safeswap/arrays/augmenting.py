@@ -6,17 +6,16 @@ Records of one class are twins: they have the same possible partners, and none o
 Pairs of one kind (class a, class b) are interchangeable.
 
 Claim: if a larger matching exists, an augmenting path exists that meets every class at most twice, once entered along a
-new pair and once along an old one. For if a path enters v and later its twin w in the same way, it can go on from v as
-it did from w and leave out what lies between. So two copies of each kind of pair, and two unpaired records of each
-class, are enough to find a path or to prove that none exists, however many records there are. A path that is found is
-followed by as many copies at once as the counts allow.
+new pair and once along an old one. If a path enters v and later its twin w in the same way, it can continue from v as
+it did from w and skip what lies between. So two copies of each kind of pair, and two unpaired records of each class,
+are enough to find a path or to prove that none exists, however many records there are. A path is followed by as many
+copies at once as the counts allow.
 
-Claim: in one search a class has to be compared with all others only once. The first record v of a class that is reached
-from its partner reaches everything that its twins could reach. What is left for a twin is to join the blossom of v,
-which takes one comparison.
+Claim: one search compares each class with all others only once. The first record v of a class that is reached from its
+partner reaches everything that its twins could reach. A twin only has to join the blossom of v: one comparison.
 
-The work is counted in comparisons of classes, not in seconds, so that a search that is cut short gives the same result
-on every machine.
+Work is counted in comparisons of classes, not in seconds, so a search that runs out of budget gives the same result on
+every machine.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Graph(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """How far the searches of one phase have come."""
+    """The state of the searches of one phase."""
 
     reached: Counts  # per vertex, the search that reached it; 0: none
     is_outer: Flags
@@ -53,8 +52,8 @@ class Forest(NamedTuple):
     base: Counts
     mark: Counts
     queue: Counts
-    trail: Counts  # the vertices that the search at hand has reached
-    untouched: Counts  # per class, how many vertices are not reached
+    trail: Counts  # the vertices that the current search has reached
+    untouched: Counts  # per class, the number of vertices not reached
     asked: Counts  # per class, the search that compared it with the unpaired
     scanned: Counts  # per class, the search that compared it with all others
     met: Counts  # per class, the search that compared it with the outer classes of its tree
@@ -62,7 +61,7 @@ class Forest(NamedTuple):
     first: Counts  # per class, the latest outer vertex of the tree; -1: none
     following: Counts  # per vertex, the next outer vertex of its class
     outer_classes: Counts
-    numbers: Counts  # how many are in the queue, the trail and the outer classes; marks; comparisons
+    numbers: Counts  # lengths of the queue, the trail and the outer classes; marks; comparisons
 
 
 _QUEUED, _TRAIL, _OUTER, _MARKS, _WORK = range(5)
@@ -70,10 +69,10 @@ _QUEUED, _TRAIL, _OUTER, _MARKS, _WORK = range(5)
 
 @njit(cache=True, nogil=True)
 def close_gap(labels: Counts, counts: Counts, moves: Counts, bound: int, budget: int) -> tuple[Counts, int, int]:
-    """Moves of a maximum matching of one stratum, the number that no matching exceeds, and the work spent.
+    """Grow a matching of one stratum to a maximum; return its moves, an upper bound, and the work spent.
 
-    ``moves`` is the matching to begin with, ``bound`` a number known not to be exceeded. The first result is a maximum
-    if it reaches the second; it may fall short only where the work exceeds ``budget``.
+    ``moves`` is the initial matching, ``bound`` a known upper bound. The matching is a maximum if its size reaches the
+    returned bound; it falls short only where the work exceeds ``budget``.
     """
     classes = len(counts)
     labels = labels[:, _order_by_crowd(labels, counts)].copy()
@@ -99,7 +98,7 @@ def close_gap(labels: Counts, counts: Counts, moves: Counts, bound: int, budget:
 
 @njit(cache=True, nogil=True)
 def _order_by_crowd(labels: Counts, counts: Counts) -> Counts:
-    """Coordinates by their largest label, largest first: two classes that are no partners are then told apart soon."""
+    """Order coordinates by their largest label, descending, so that incompatible classes are detected early."""
     crowds = np.zeros(labels.shape[1], dtype=np.int64)
     for j in range(labels.shape[1]):
         sizes = np.zeros(labels[:, j].max() + 1, dtype=np.int64)
@@ -111,7 +110,7 @@ def _order_by_crowd(labels: Counts, counts: Counts) -> Counts:
 
 @njit(cache=True, nogil=True)
 def _merge_moves(moves: Counts, classes: int) -> Counts:
-    """Moves between the same two classes added up, the smaller class first, sorted; those of nothing left out."""
+    """Sum the moves between the same two classes, smaller class first, sorted; drop empty ones."""
     keys = np.empty(len(moves), dtype=np.int64)
     for m in range(len(moves)):
         keys[m] = min(moves[m, 0], moves[m, 1]) * classes + max(moves[m, 0], moves[m, 1])
@@ -191,10 +190,10 @@ def _new_forest(graph: Graph) -> Forest:
 def _run_phase(
     labels: Counts, kinds: Counts, left: Counts, hopeless: Flags, most: int, budget: int
 ) -> tuple[Counts, int, int]:
-    """Search from the unpaired records in turn and follow the paths found: the new kinds, the gain, the work.
+    """Search from each unpaired record and follow the paths found; return the new kinds, the gain and the work.
 
-    ``left`` and ``hopeless`` are brought up to date. A class is hopeless if a search from it has failed before any path
-    of the phase was followed: no later change can help its unpaired records (Edmonds).
+    Updates ``left`` and ``hopeless``. A class is hopeless if a search from it failed before any path of the phase was
+    followed: no later change can help its unpaired records (Edmonds).
     """
     graph = _build_graph(labels, kinds, left, hopeless)
     forest = _new_forest(graph)
@@ -226,7 +225,7 @@ def _run_phase(
 
 @njit(cache=True, nogil=True)
 def _search(graph: Graph, forest: Forest, root: int, search: int, budget: int) -> int:
-    """The unpaired record at the end of an augmenting path from ``root``; -1 if none exists or the budget is spent."""
+    """Return the unpaired end of an augmenting path from ``root``; -1 if none exists or the budget is spent."""
     _reach(graph, forest, root, search)
     _make_outer(graph, forest, root)
     end = _find_end(graph, forest, root, search)
@@ -285,7 +284,7 @@ def _find_end(graph: Graph, forest: Forest, v: int, search: int) -> int:
     for d in graph.open_classes:
         forest.numbers[_WORK] += 1
         if forest.untouched[d] and may_pair(graph.labels, own, d):
-            # The unpaired ones stand last among the vertices of their class.
+            # Unpaired vertices come last within their class.
             for i in range(graph.starts[d + 1] - 1, graph.starts[d] - 1, -1):
                 w: int = graph.members[i]
                 if w < graph.paired:
@@ -299,7 +298,7 @@ def _find_end(graph: Graph, forest: Forest, v: int, search: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _grow(graph: Graph, forest: Forest, v: int, search: int) -> int:
-    """Reach all that v may be paired with, and from there their partners, unless one of these ends the search."""
+    """Reach every possible partner of v, and their partners in turn, unless one of these ends the search."""
     own = graph.class_of[v]
     for d in range(len(graph.labels)):
         forest.numbers[_WORK] += 1
@@ -321,7 +320,7 @@ def _grow(graph: Graph, forest: Forest, v: int, search: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _close_blossoms(graph: Graph, forest: Forest, v: int, search: int) -> int:
-    """Close the blossoms that v makes with other outer vertices of its tree, unless one of these ends the search."""
+    """Contract the blossoms that v forms with outer vertices of its tree, unless one of these ends the search."""
     own = graph.class_of[v]
     number = forest.numbers[_OUTER]
     forest.numbers[_WORK] += number
@@ -356,7 +355,7 @@ def _find_base(forest: Forest, v: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _contract(graph: Graph, forest: Forest, v: int, w: int, search: int) -> int:
-    """Make one blossom of the two paths from v and w up to where they meet; the end of the search, if that is one."""
+    """Contract the paths from v and w, up to where they meet, into one blossom; return the end of the search or -1."""
     if _find_base(forest, v) == _find_base(forest, w):
         return -1
     forest.numbers[_MARKS] += 1
@@ -381,7 +380,7 @@ def _contract(graph: Graph, forest: Forest, v: int, w: int, search: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _reverse_path(graph: Graph, forest: Forest, v: int, w: int, top: int) -> None:
-    """Let the path from v up to ``top`` be followed downwards too, towards w; its inner vertices become outer."""
+    """Make the path from v up to ``top`` walkable downwards too, towards w; its inner vertices become outer."""
     while _find_base(forest, v) != top:
         forest.before[v] = w
         w = v ^ 1
@@ -406,10 +405,10 @@ def _follow(
     additions: int,
     most: int,
 ) -> tuple[int, int]:
-    """Exchange old pairs for new ones along the path to ``end``, with as many copies as there are; how many it were.
+    """Exchange old pairs for new ones along the path to ``end``, as many copies as possible; return the number.
 
-    The vertices of the path take no part in the rest of the phase. Another path may have used up the copies: then
-    nothing is changed, and the next phase will find its way.
+    The vertices of the path take no further part in the phase. If another path has used up the copies, nothing changes,
+    and the next phase searches again.
     """
     amount = most
     start = end
@@ -444,7 +443,7 @@ def _follow(
 
 @njit(cache=True, nogil=True)
 def _release_reached(graph: Graph, forest: Forest, search: int) -> None:
-    """Release what a search has reached beside its path, for others to reach."""
+    """Release the vertices that a search reached off its path, so that others can reach them."""
     for i in range(forest.numbers[_TRAIL]):
         v = forest.trail[i]
         forest.scanned[graph.class_of[v]] *= forest.scanned[graph.class_of[v]] != search
@@ -457,7 +456,7 @@ def _release_reached(graph: Graph, forest: Forest, search: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _clear_search(forest: Forest) -> None:
-    """Empty the lists of a search that has ended."""
+    """Clear the lists of a finished search."""
     for i in range(forest.numbers[_OUTER]):
         forest.first[forest.outer_classes[i]] = -1
         forest.neighbour[forest.outer_classes[i]] = -1

@@ -9,14 +9,12 @@ import numpy as np
 
 from safeswap.arrays.types import Codes, Floats
 
-# How far a continuous item spreads within classes of records: counts, means and deviations by class.
-
 
 @numba.njit(cache=True, nogil=True)
 def moments(codes: Codes, cells: int, values: Floats) -> Floats:
-    """For each cell the number of its values, their mean, and the sum of squared deviations from it.
+    """Return for each cell the number of its values, their mean, and the sum of squared deviations from it.
 
-    In one pass and without cancellation (Welford 1962). What is not a number is passed over.
+    One pass, without cancellation (Welford 1962). NaN values are skipped.
 
     >>> moments(np.array([0, 0, 1, 0], np.uint8), 2, np.array([1.0, 3.0, 5.0, np.nan])).tolist()
     [[2.0, 2.0, 2.0], [1.0, 5.0, 0.0]]
@@ -36,7 +34,7 @@ def moments(codes: Codes, cells: int, values: Floats) -> Floats:
 
 @numba.njit(cache=True, nogil=True)
 def largest_deviation(table: Floats) -> float:
-    """The largest standard deviation within a cell of two values or more; not a number where there is no such cell.
+    """Return the largest standard deviation within a cell of two or more values; NaN where there is no such cell.
 
     >>> largest_deviation(np.array([[2.0, 0.0, 8.0], [1.0, 5.0, 0.0]]))
     2.8284271247461903
@@ -49,7 +47,7 @@ def largest_deviation(table: Floats) -> float:
 
 
 def root_mean_square(before: Floats, after: Floats) -> float:
-    """BIAS record by record, over the records whose item is known before and after.
+    """Return BIAS record by record, over the records whose item is known before and after.
 
     >>> root_mean_square(np.array([1.0, 2.0, np.nan]), np.array([1.0, 5.0, 7.0]))
     2.1213203435596424
@@ -63,10 +61,10 @@ def root_mean_square(before: Floats, after: Floats) -> float:
 def between_classes(
     before: Codes, after: Codes, values: Floats, moments: Floats, moments_after: Floats
 ) -> tuple[float, int]:
-    """BIAS of the class means, and the number of records whose class is no longer there.
+    """Return BIAS of the class means, and the number of records whose class no longer exists.
 
-    A record counts with the mean of its class before and after. Where no record of its class is left, the mean of the
-    class in which it stands now is taken instead. ``moments`` are those of :func:`safeswap.arrays.bias.moments`.
+    A record counts with the mean of its class before and after. Where no record of its class is left, the mean of its
+    present class is used instead. ``moments`` are those of :func:`safeswap.arrays.bias.moments`.
 
     >>> moments, later = np.array([[2.0, 2.0, 0.0], [1.0, 5.0, 0.0]]), np.array([[3.0, 3.0, 0.0], [0.0, 0.0, 0.0]])
     >>> between_classes(
@@ -99,7 +97,7 @@ def lower_bound(p: float, *, swapped: int, records: int) -> float:
 
 
 def upper_bound(f: float, *, mean: float, deviation: float) -> float:
-    """The largest PERCENTAGE BIAS that leaves the item useful: its spread grows to at most 1 + f times (Theorem A.1).
+    """Return the largest PERCENTAGE BIAS that keeps the item useful: spread at most 1 + f times (Theorem A.1).
 
     >>> round(upper_bound(0.01, mean=11_369, deviation=16_572), 2)
     20.67
@@ -108,7 +106,7 @@ def upper_bound(f: float, *, mean: float, deviation: float) -> float:
 
 
 def first_fraction(p: float) -> float:
-    """Theorem A.2: the share of failing classes to keep so that the bias shrinks to p times itself.
+    """Return the share of failing classes to keep so that the bias shrinks to p times itself (Theorem A.2).
 
     >>> first_fraction(0.5)
     0.25
@@ -117,9 +115,9 @@ def first_fraction(p: float) -> float:
 
 
 def corrected_fraction(p: float, *, changed: int, above: int) -> float:
-    """Theorem A.3: the share to keep, with T records ``changed``, N of them from classes ``above`` tolerance.
+    """Return the share to keep (Theorem A.3), with T records ``changed``, N of them from classes ``above`` tolerance.
 
-    A class that fails no more still takes part where its neighbour fails, so that fewer must be kept than A.2 says.
+    A class that no longer fails still takes part where its neighbour fails, so fewer must be kept than A.2 says.
 
     >>> round(corrected_fraction(2 / 3, changed=582, above=109), 4)
     0.3105
@@ -127,17 +125,17 @@ def corrected_fraction(p: float, *, changed: int, above: int) -> float:
     0.25
     """
     share = min(p, 1.0) ** 2
-    alone = changed - 2 * above  # records that were exchanged with another failing class
+    alone = changed - 2 * above  # records exchanged with another failing class
     if alone == 0 or share == 1:
         return share
     failing = changed - above
-    # The root that lies between 0 and 1, in a form that does not subtract two nearly equal numbers.
+    # The root between 0 and 1, in a form that avoids cancellation.
     root = sqrt(max(0.0, failing**2 - share * changed * alone))
     return min(1.0, share * changed / (failing + root))
 
 
 def expected_records(fraction: float, *, changed: int, above: int) -> float:
-    """How many records take part when a fraction of the failing classes is kept: the counts behind Theorem A.3.
+    """Return how many records take part when a fraction of the failing classes is kept (the counts of Theorem A.3).
 
     >>> round(expected_records(0.3105, changed=582, above=109), 1)
     258.6

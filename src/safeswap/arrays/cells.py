@@ -1,4 +1,4 @@
-"""Count the records in each cell: one integer per combination of values, an array or a hash table per file.
+"""Count the records in each cell, with an array or a hash table depending on the number of possible cells.
 
 A *cell* is one combination of values of a set of attributes. Columns come coded: unsigned integers below the
 attribute's cardinality. Cells are numbered in mixed radix, the first attribute being the most significant.
@@ -20,26 +20,26 @@ from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int64s
 
 MOST_CELLS = 1 << 62
-"""Above this many possible cells the codes are ranked on the way, so that they go on fitting 64 bits."""
+"""Above this many possible cells, codes are replaced by ranks so that they still fit 64 bits."""
 
-_BLOCK_BYTES = 1 << 18  # codes made at a time: they stay in the cache from one column to the next
+_BLOCK_BYTES = 1 << 18  # codes per block: they stay in the cache from one column to the next
 _SMALL_TABLE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class CellCounts:
-    """The occupied cells in ascending order of their code, and how many records each holds."""
+    """The occupied cells in ascending order of their codes, and the number of records in each."""
 
     codes: Codes
     counts: Int64s
-    cells: int  # how many are possible
+    cells: int  # number of possible cells
 
 
 @dataclass(frozen=True, eq=False)
 class JointCounts:
-    """The cells occupied before or after, in ascending order, with both counts; ``alike`` says how many have them.
+    """The cells occupied before or after, in ascending order, with both counts.
 
-    Cells are listed one by one where it is None.
+    ``alike`` is the number of cells that share a row's counts; None where cells are listed one by one.
     """
 
     codes: Codes
@@ -52,13 +52,13 @@ class JointCounts:
 def pack(
     columns: Sequence[Codes], cardinalities: Sequence[int], ranks: Sequence[Codes] | None = None
 ) -> tuple[Codes, int]:
-    """Return one integer per record that names its cell, in the narrowest unsigned type, and how many are possible.
+    """Return one integer per record that names its cell, in the narrowest unsigned type, and the number of cells.
 
-    Two records get the same integer exactly if they agree in every column. Where the product of the
-    cardinalities exceeds 2**62 the codes are replaced by their ranks among those that occur; the order of the
-    cells stays the same, but the integers then have a meaning within this call only. A single column that is as
-    narrow as can be is returned as it is. With ``ranks``, a table per column, each code counts as what its table
-    says, without the columns being written anew.
+    Two records get the same integer if and only if they agree in every column. Where the product of the
+    cardinalities exceeds 2**62, codes are replaced by their ranks among those that occur; the order of the cells
+    stays the same, but the integers then have a meaning within this call only. A single column that is already as
+    narrow as possible is returned as is. With ``ranks``, a table per column, each code is mapped through its table
+    without rewriting the columns.
 
     >>> codes, cells = pack([np.array([0, 1, 1], np.uint8), np.array([2, 0, 2], np.uint8)], [2, 3])
     >>> codes.tolist(), cells, codes.dtype.name
@@ -72,7 +72,7 @@ def pack(
     if ranks is not None:
         columns = [table[column] for table, column in zip(ranks, columns, strict=True)]
     while prod(radices) > MOST_CELLS:
-        # The longest beginning that fits becomes one column of ranks, at most as many as there are records.
+        # The longest prefix of columns that fits becomes one column of ranks, at most as many as there are records.
         fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
         if fit == 1 and radices[0] <= columns[0].size:
             ranked, number = sparse.ranks(columns[1].astype(np.uint64))
@@ -84,7 +84,7 @@ def pack(
 
 
 def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
-    """How many records each occupied cell holds.
+    """Count the records of each occupied cell.
 
     >>> counts = cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3])
     >>> counts.codes.tolist(), counts.counts.tolist(), counts.cells
@@ -95,7 +95,7 @@ def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellC
 
 
 def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> npt.NDArray[np.int32]:
-    """For each record, how many records its cell holds.
+    """Return, for each record, the number of records in its cell.
 
     >>> record_cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3]).tolist()
     [1, 2, 2]
@@ -110,7 +110,7 @@ def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -
 
 
 def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
-    """Counts before and after over the same cells: those occupied in either. Both sides are coded alike.
+    """Count the cells occupied before or after, on both sides. Both sides must be coded alike.
 
     >>> joint = joint_counts([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
@@ -123,11 +123,11 @@ def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities:
 
 
 def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
-    """Counts before and after of the cells that some record left or entered; record i is the same on both sides.
+    """Count the cells that some record left or entered, before and after; record i is the same on both sides.
 
-    All other cells are thrown together into one last cell, whose code is one above all others and whose two counts
-    are equal: sums over cells of differences between before and after are the same as over all cells. Where cells
-    are many and changes few this takes a fraction of the time and memory of :func:`joint_counts`.
+    All other cells are merged into one last cell, whose code is one above all others and whose two counts are equal:
+    sums over cells of differences between before and after are the same as over all cells. With many cells and few
+    changes this takes a fraction of the time and memory of :func:`joint_counts`.
 
     >>> joint = changed_counts([np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3])
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
@@ -158,7 +158,7 @@ def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     """
     runs = spans(codes.size)
     if cells * len(runs) > max(_SMALL_TABLE, codes.size // 2):
-        runs = [(0, codes.size)]  # one large table per thread would cost more than the threads save
+        runs = [(0, codes.size)]  # a large table per thread would cost more than the threads save
     tables = np.zeros((len(runs), cells), np.int32)
     run_all(lambda r: _count(codes[slice(*runs[r])], tables[r]), range(len(runs)))
     total: npt.NDArray[np.int32] = tables[0]
@@ -181,7 +181,7 @@ def _pack_alike(
     if prod(max(1, int(c)) for c in cardinalities) <= MOST_CELLS:
         (first, cells), (second, _) = pack(before, cardinalities), pack(after, cardinalities)
         return first, second, cells
-    # Ranks have a meaning within one call only, so both sides are packed in one.
+    # Ranks are only comparable within one call, so both sides are packed together.
     together = [np.concatenate(pair) for pair in zip(before, after, strict=True)]
     codes, cells = pack(together, cardinalities)
     return codes[: before[0].size], codes[before[0].size :], cells
@@ -203,7 +203,7 @@ def _check_columns(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tu
         raise ValueError("give at least one column, all of one length, and a cardinality for each")
     if columns[0].size >= 1 << 31:
         raise ValueError("more than 2**31 - 1 records do not fit one call")
-    # Few types only reach the compiled code: each combination of types costs a compilation.
+    # Only a few types reach the compiled code: each combination of types costs a compilation.
     plain = [np.ascontiguousarray(c, dtype=f"uint{8 * c.dtype.itemsize}") for c in columns]
     return plain, [max(1, int(c)) for c in cardinalities]
 
@@ -213,7 +213,7 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
     if ranks is None and len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
         return columns[0]
     codes = np.empty(columns[0].size, dtype)
-    # In the type of the codes: a radix that does not fit multiplies nothing but zeros.
+    # In the type of the codes: a radix that does not fit only multiplies zeros.
     factors = np.array(radices, np.uint64).astype(codes.dtype)
     tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Count many combinations of keys of one file: records that agree in every key are counted as one class.
+"""Count many combinations of the keys of one file. Records that agree in every key form one class.
 
 Keys come coded: unsigned integers below the key's cardinality, one code of which may stand for a blank. A combination
 is given by the positions of its keys.
@@ -19,7 +19,7 @@ from safeswap.arrays.types import Codes, Flags
 
 Sizes = npt.NDArray[Any]  # of int64, or of float64 where weights are summed
 
-_DENSE = 8  # up to so many possible cells per class an array is cheaper than a hash table
+_DENSE = 8  # up to this many possible cells per class, an array is cheaper than a hash table
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +41,12 @@ class Classes:
         return self.sizes.size
 
     def is_blank(self, key: int) -> Flags:
-        """Per class, whether the key is blank."""
+        """Flag the classes in which the key is blank."""
         flags: Flags = self.columns[key] == self.blanks[key]
         return flags
 
     def complete(self, keys: Sequence[int]) -> Flags | None:
-        """Per class, whether none of these keys is blank; None where none is anywhere."""
+        """Flag the classes in which none of these keys is blank; None if no class has a blank."""
         flags = [self.is_blank(key) for key in keys]
         some = [each for each in flags if each.any()]
         return ~np.logical_or.reduce(some) if some else None
@@ -57,12 +57,12 @@ class SmallCells:
     """The cells of a combination that are below tolerance.
 
     ``classes`` holds one class of each such cell, in ascending order, ``sizes`` the sizes of the cells, and
-    ``is_small`` says of every class whether its cell is one of them.
+    ``is_small`` flags the classes whose cell is one of them.
     """
 
     classes: npt.NDArray[np.int64]
     sizes: Sizes
-    cells: int  # how many are occupied
+    cells: int  # number of occupied cells
     is_small: Flags
 
 
@@ -94,9 +94,9 @@ def classes(
 
 
 def cell_codes(found: Classes, keys: Sequence[int], only: Flags | None = None) -> tuple[Codes, int]:
-    """For each class (of those wanted) the number of its cell over some keys, and how many numbers there are.
+    """Return the cell number of each class (of those in ``only``) over some keys, and how many numbers there are.
 
-    Numbers ascend with the codes. Where the possible cells are too many for an array, those that occur are ranked.
+    Numbers ascend with the codes. If there are too many possible cells for an array, those that occur are ranked.
     """
     columns = [found.columns[key] for key in keys]
     if only is not None:
@@ -108,7 +108,7 @@ def cell_codes(found: Classes, keys: Sequence[int], only: Flags | None = None) -
 
 
 def cell_ranks(found: Classes, keys: Sequence[int]) -> tuple[npt.NDArray[np.uint32], int]:
-    """For each class the rank of its cell over some keys among those that are occupied, and how many are."""
+    """Return the rank of each class's cell over some keys among the occupied cells, and their number."""
     codes, possible = cell_codes(found, keys)
     return _rank_codes(codes, possible)
 
@@ -153,14 +153,14 @@ def small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, skip_b
 
 
 def lowest_safe(tolerance: float, sizes: Sizes) -> np.int64 | np.float64:
-    """What a size must reach to be safe; sums of weights may fall short by what rounding takes."""
+    """Return the smallest safe size; sums of weights may fall short by a rounding error."""
     if np.issubdtype(sizes.dtype, np.integer):
         return np.int64(np.ceil(tolerance))
     return np.float64(tolerance * (1 - 1e-9))
 
 
 def positions(mask: int) -> tuple[int, ...]:
-    """Return the keys of a set of keys that is written as the bits of an integer.
+    """Decode a set of keys from the bits of an integer.
 
     >>> positions(0b1010)
     (1, 3)
@@ -169,7 +169,7 @@ def positions(mask: int) -> tuple[int, ...]:
 
 
 def mask_of(keys: Sequence[int]) -> int:
-    """Return a set of keys as the bits of an integer.
+    """Encode a set of keys as the bits of an integer.
 
     >>> mask_of([1, 3])
     10
@@ -185,7 +185,7 @@ def _iter_bits(mask: int) -> Iterator[int]:
 
 
 def _rank_codes(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], int]:
-    """For each code its rank among those that occur, and the number of those."""
+    """Return the rank of each code among those that occur, and their number."""
     if possible <= max(1 << 16, _DENSE * codes.size):
         occurs = np.zeros(possible, np.bool_)
         occurs[codes] = True
@@ -203,7 +203,7 @@ def _add_up(codes, sizes, table):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _mark_small(codes, table, lowest, is_small, firsts, sizes):  # type: ignore[no-untyped-def]
-    """Flag the classes in small cells; list the first class of each cell, which then counts as −1, and its size."""
+    """Flag the classes in small cells; list the first class of each cell (then marked −1 in the table) and its size."""
     number = 0
     for i in range(codes.size):
         size = table[codes[i]]

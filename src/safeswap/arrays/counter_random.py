@@ -1,10 +1,10 @@
-"""Random numbers by counter: the draw of an item is a function of (seed, item, purpose), and of nothing before it.
+"""Counter-based random numbers: the draw of an item depends on (seed, item, purpose) and on no earlier draw.
 
-For *synthetic data* only. The generator is public, its seed is public, and both must never decide a swap: that is what
+For *synthetic data* only. The generator and its seed are public and must never decide a swap: that is what
 :mod:`safeswap.arrays.keyed` is for.
 
-A draw is the finaliser of SplitMix64 (Steele, Lea & Flood 2014) on a counter. All shapes that are made from draws use
-``+ − × ÷ √`` alone, which are exact to the last bit everywhere, so that a seed gives the same data on every machine.
+A draw is the finaliser of SplitMix64 (Steele, Lea & Flood 2014) on a counter. All shapes made from draws use
+``+ − × ÷ √`` alone, which are exact to the last bit everywhere, so a seed gives the same data on every machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 
 @njit(cache=True, nogil=True, inline="always")
 def mixed(x):  # type: ignore[no-untyped-def]
-    """Return a bijection of 64-bit words under which neighbours have nothing in common."""
+    """Map a 64-bit word by a bijection that makes neighbours unrelated."""
     x = (x ^ (x >> _S30)) * _FIRST
     x = (x ^ (x >> _S27)) * _SECOND
     return x ^ (x >> _S31)
@@ -29,7 +29,7 @@ def mixed(x):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def item_state(seed, item):  # type: ignore[no-untyped-def]
-    """Return where the draws of one item begin."""
+    """Return the state from which the draws of one item start."""
     return mixed(np.uint64(seed) + (np.uint64(item) + np.uint64(1)) * _GOLDEN)
 
 
@@ -41,7 +41,7 @@ def uniform(state, purpose):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def odds(u):  # type: ignore[no-untyped-def]
-    """u / (1 − u), ends cut off: its powers are log-logistic (Fisk), the shape by which incomes are modelled."""
+    """Return u / (1 − u), clipped: its powers are log-logistic (Fisk), the usual model for incomes."""
     v = 0.0005 + 0.999 * u
     return v / (1.0 - v)
 

@@ -1,11 +1,11 @@
-"""How far apart two tables of counts are: pure functions on counts over the same cells, before and after.
+"""Distances between two tables of counts over the same cells, before and after.
 
 The first five are those of Gomatam & Karr (2003), the index of dissimilarity is that of Moore (1996), the ordinal
 ones are ours. Conventions, so that every table has a value:
 
-- An empty table against an empty one is no change; against one that holds records it is the largest change.
-- Cramér's V and the contingency coefficient count the rows and columns that hold records. A table with one such
-  row or column has no association to lose: both are 0.
+- Two empty tables do not differ; an empty table against a non-empty one is the largest change.
+- Cramér's V and the contingency coefficient count the non-empty rows and columns. A table with one such row or column
+  has no association to lose: both are 0.
 - Ranks are scaled to [0, 1]: one step on a scale of m levels is 1 / (m − 1); on a single level nothing moves.
 """
 
@@ -24,7 +24,7 @@ Counts = npt.NDArray[np.integer[Any]] | npt.NDArray[np.floating[Any]]
 def hellinger(before: Counts, after: Counts, alike: Integers | None = None) -> float:
     """Return the Hellinger distance, sqrt(½ Σ (√f − √g)²): 0 for the same table, 1 for no cell in common.
 
-    ``alike``, here and below, says how many cells have these counts, if they are not listed one by one.
+    ``alike``, here and below, is the number of cells with these counts, if they are not listed one by one.
 
     >>> hellinger(np.array([1, 0]), np.array([0, 1]))
     1.0
@@ -38,7 +38,7 @@ def hellinger(before: Counts, after: Counts, alike: Integers | None = None) -> f
 
 
 def total_variation(before: Counts, after: Counts, alike: Integers | None = None) -> float:
-    """Return the total variation distance, ½ Σ |f − g|: the share of records that stand in another cell.
+    """Return the total variation distance, ½ Σ |f − g|: the share of records that are in another cell.
 
     >>> total_variation(np.array([2, 2]), np.array([3, 1]))
     0.25
@@ -46,7 +46,7 @@ def total_variation(before: Counts, after: Counts, alike: Integers | None = None
     if before.sum() == 0 or after.sum() == 0:
         return _one_is_empty(before, after)
     if before.dtype.kind == after.dtype.kind == "i" and _total(before, alike) == _total(after, alike):
-        # As exact as whole numbers are, in whatever order cells are listed.
+        # Exact in whole numbers, whatever the order of the cells.
         return float(_total(np.abs(before - after), alike)) / (2 * float(_total(before, alike)))
     return min(1.0, 0.5 * _sum_cells(np.abs(_shares(before, alike) - _shares(after, alike)), alike))
 
@@ -61,7 +61,7 @@ def dissimilarity(before: Counts, after: Counts) -> float:
 
 
 def dissimilarity_within(areas: Integers, before: Counts, after: Counts) -> tuple[Floats, Floats]:
-    """D of each area 0, 1, …, and the area's weight: its mean share of the records before and after.
+    """Return D of each area 0, 1, …, and the area's weight: its mean share of the records before and after.
 
     An area that is empty on one side only has D = 1, one that is empty on both sides D = 0.
 
@@ -79,7 +79,7 @@ def dissimilarity_within(areas: Integers, before: Counts, after: Counts) -> tupl
 
 
 def entropy(counts: Counts) -> float:
-    """Shannon's entropy −Σ p log p in nats.
+    """Return Shannon's entropy −Σ p log p in nats.
 
     >>> round(entropy(np.array([5, 5, 0])), 6)
     0.693147
@@ -88,7 +88,7 @@ def entropy(counts: Counts) -> float:
 
 
 def entropy_change(before: Counts, after: Counts, alike: Integers | None = None) -> float:
-    """H(after) − H(before) in nats; positive where masking added uncertainty.
+    """Return H(after) − H(before) in nats; positive where masking added uncertainty.
 
     >>> round(entropy_change(np.array([10, 0]), np.array([5, 5])), 6)
     0.693147
@@ -107,7 +107,7 @@ def chi_square(rows: Integers, columns: Integers, counts: Counts) -> float:
 
 
 def cramers_v(rows: Integers, columns: Integers, counts: Counts) -> float:
-    """Cramér's V = sqrt(χ² / (N · min(m − 1, n − 1))): 0 for no association, 1 for a perfect one.
+    """Return Cramér's V = sqrt(χ² / (N · min(m − 1, n − 1))): 0 for no association, 1 for a perfect one.
 
     >>> cramers_v(np.array([0, 1]), np.array([0, 1]), np.array([5, 5]))
     1.0
@@ -117,7 +117,7 @@ def cramers_v(rows: Integers, columns: Integers, counts: Counts) -> float:
 
 
 def contingency_c(rows: Integers, columns: Integers, counts: Counts) -> float:
-    """Pearson's contingency coefficient C = sqrt(χ² / (χ² + N)); its upper limit depends on the table's size.
+    """Return Pearson's contingency coefficient C = sqrt(χ² / (χ² + N)); its upper limit depends on the table's size.
 
     >>> round(contingency_c(np.array([0, 1]), np.array([0, 1]), np.array([5, 5])), 6)
     0.707107
@@ -127,9 +127,9 @@ def contingency_c(rows: Integers, columns: Integers, counts: Counts) -> float:
 
 
 def wasserstein_ranks(before: Counts, after: Counts) -> float:
-    """Return the Wasserstein-1 distance of two distributions over the ranks of one attribute, the range being 1.
+    """Return the Wasserstein-1 distance of two distributions over the ranks of one attribute, scaled to [0, 1].
 
-    Swapping keeps every one-way margin, so that this is 0 for each single attribute of a swapped file: use
+    Swapping keeps every one-way margin, so this is 0 for each single attribute of a swapped file: use
     :func:`conditional_wasserstein` or :func:`ordinal_displacement` there.
 
     >>> wasserstein_ranks(np.array([1, 0, 0]), np.array([0, 1, 0]))
@@ -142,8 +142,8 @@ def wasserstein_ranks(before: Counts, after: Counts) -> float:
 def conditional_wasserstein(given: Integers, ranks: Integers, before: Counts, after: Counts, *, levels: int) -> float:
     """Return the Wasserstein-1 distance on ranks of an ordinal attribute's distribution *given* the other attributes.
 
-    A cell is (conditioning cell, rank, count before, count after). Each conditioning cell weighs as its mean share
-    of the records before and after; one that is empty on one side only counts as the farthest move, 1.
+    A cell is (conditioning cell, rank, count before, count after). Each conditioning cell is weighted by its mean share
+    of the records before and after; one that is empty on one side only counts as the largest move, 1.
 
     >>> given, ranks = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     >>> conditional_wasserstein(given, ranks, np.array([4, 0, 0, 4]), np.array([3, 1, 1, 3]), levels=2)
@@ -163,10 +163,10 @@ def conditional_wasserstein(given: Integers, ranks: Integers, before: Counts, af
 
 
 def ordinal_displacement(before: Integers, after: Integers, *, levels: int) -> Floats:
-    """How far each record moved on an ordinal scale: |rank change| / (levels − 1).
+    """Return how far each record moved on an ordinal scale: |rank change| / (levels − 1).
 
-    A negative rank means that the value has no place in the order (missing). Between a value with a rank and one
-    without, the move counts as the farthest, 1; between two without it counts as none.
+    A negative rank means that the value has no rank (missing). A move between a ranked and an unranked value counts as
+    the largest, 1; between two unranked values as none.
 
     >>> ordinal_displacement(np.array([0, 1, -1, 2]), np.array([2, 1, -1, -1]), levels=3).tolist()
     [1.0, 0.0, 0.0, 1.0]
@@ -199,7 +199,7 @@ def _entropy_terms(counts: Counts, alike: Integers | None = None) -> Floats:
 
 
 def _association(rows: Integers, columns: Integers, counts: Counts) -> tuple[float, int]:
-    """χ², and min(m − 1, n − 1) over the rows and columns that hold records."""
+    """Return χ², and min(m − 1, n − 1) over the non-empty rows and columns."""
     total = float(counts.sum())
     if total == 0:
         return 0.0, 0
@@ -208,7 +208,7 @@ def _association(rows: Integers, columns: Integers, counts: Counts) -> tuple[flo
     held = expected > 0
     gaps = np.square(counts[held] - expected[held]) / expected[held]
     m, n = int(np.count_nonzero(row_sums)), int(np.count_nonzero(column_sums))
-    # A cell that is not listed holds nothing and adds what was expected of it; all expectations sum to the total.
+    # A cell that is not listed is empty and adds its expected count; all expected counts sum to the total.
     all_listed = np.count_nonzero(held) == m * n
     unlisted = 0.0 if all_listed else max(0.0, total - float(expected.sum()))
     return float(gaps.sum()) + unlisted, min(m, n) - 1
@@ -220,7 +220,7 @@ def _sum_by_group(groups: Integers, values: Counts) -> Floats:
 
 
 def _running_shares(counts: Floats, group: Integers, totals: Floats) -> Floats:
-    """Within each group, the share of its records up to and including each cell."""
+    """Return, within each group, the share of its records up to and including each cell."""
     before_group = np.concatenate([[0.0], np.cumsum(totals)[:-1]])
     running: Floats = (np.cumsum(counts) - before_group[group]) / np.where(totals > 0, totals, 1.0)[group]
     return running

@@ -1,4 +1,4 @@
-"""Which of many points in the plane are undominated."""
+"""Undominated points in the plane, and the area they dominate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from safeswap.arrays.types import Floats
 
 
 def undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
-    """Per point, whether no other is at most as large in both figures and smaller in one.
+    """Flag the points that no other point dominates: none is at most as large in both figures and smaller in one.
 
-    Points that coincide do not dominate each other. A point with a figure that is not a number is never undominated.
+    Coinciding points do not dominate each other. A point with a NaN figure is never undominated.
 
     >>> undominated(np.array([3.0, 1.0, 2.0, 2.0]), np.array([1.0, 3.0, 2.0, 4.0])).tolist()
     [True, True, True, False]
@@ -19,7 +19,7 @@ def undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
     known = ~(np.isnan(risk) | np.isnan(distortion))
     rows = np.flatnonzero(known)
     order = rows[np.lexsort((risk[rows], distortion[rows]))]
-    # Going from left to right, a point survives if it lies below everything to its left; among points of equal
+    # From left to right, a point survives if it lies below everything to its left; among points of equal
     # distortion the lowest come first and only those survive.
     x, y = distortion[order], risk[order]
     lowest_before = np.minimum.accumulate(np.r_[np.inf, y])[:-1]

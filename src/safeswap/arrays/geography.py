@@ -1,4 +1,4 @@
-"""Nested areas: cut a file into them, and check that the areas of a file are nested."""
+"""Nested areas: divide records into them, and check that the areas of a file nest."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from safeswap.arrays.counter_random import item_state, odds, uniform
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int64s
 
-# Whether the areas of one level lie each within one area of a coarser level.
-
 
 @numba.njit(cache=True, nogil=True)
 def straddling(fine: Codes, coarse: Codes, areas: int) -> int:
-    """How many of the finer areas (codes below ``areas``) lie in more than one coarser area.
+    """Count the finer areas (codes below ``areas``) that lie in more than one coarser area.
 
-    Codes of ``areas`` and above stand for an unknown area and are passed over.
+    Codes of ``areas`` and above mean an unknown area and are skipped.
 
     >>> straddling(np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 0], np.uint8), 2)
     1
@@ -37,10 +35,10 @@ def straddling(fine: Codes, coarse: Codes, areas: int) -> int:
 
 @njit(cache=True, nogil=True)
 def cut(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
-    """Return the sizes of ``parts[i]`` areas into which area i is cut; none is empty, and they add up to ``sizes[i]``.
+    """Divide area i into ``parts[i]`` non-empty areas and return their sizes, which add up to ``sizes[i]``.
 
-    Weights are powers of log-logistic draws, the 2**(1 − roots)-th: with ``roots`` 1 a few areas hold most (as towns
-    do), with 3 all are of about one size (as tracts are).
+    Weights are powers of log-logistic draws, the 2**(1 − roots)-th: with ``roots`` 1 a few areas hold most records (as
+    towns do), with 3 all areas have about the same size (as tracts do).
 
     >>> cut(np.array([1000, 3]), np.array([4, 3]), 2, 1990).tolist()[4:]
     [1, 1, 1]
@@ -57,7 +55,7 @@ def cut(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
                 weight = np.sqrt(weight)
             weights[j] = weight
         total = weights.sum()
-        # Everyone gets one; the rest goes by cumulative weight, rounded down, so that nothing is lost on the way.
+        # Each part gets one; the rest is allotted by cumulative weight, rounded down, so that nothing is lost.
         rest = sizes[area] - number
         reached = 0.0
         given = 0
@@ -71,7 +69,7 @@ def cut(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
 
 
 def parents(fine: Codes, coarse: Codes, areas: int) -> Int64s | None:
-    """For each fine area the coarse one in which it lies, −1 where it does not occur; None if one lies in two.
+    """Return the coarse area of each fine area, −1 where it does not occur; None if a fine area lies in two.
 
     >>> parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 0], np.uint8), 3).tolist()
     [0, 0, 1]
@@ -107,7 +105,7 @@ def _parents_of_run(fine: Codes, coarse: Codes, found: Int64s) -> bool:
 
 @njit(cache=True, nogil=True)
 def in_one_area(groups: Codes, areas: Codes, number: int) -> Int64s:
-    """Return the rows of those of the ``number`` groups whose records all lie in one area.
+    """Return the rows of the groups (of ``number``) whose records all lie in one area.
 
     >>> in_one_area(np.array([0, 1, 0, 1], np.uint8), np.array([5, 6, 5, 7], np.uint8), 2).tolist()
     [0, 2]

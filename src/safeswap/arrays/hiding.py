@@ -1,13 +1,13 @@
-"""Counts to be hidden so that no small one comes back by subtraction from the others and the totals.
+"""Complementary suppression: choose counts to hide so that no small count can be found by subtraction.
 
-A list of levels: rare ones (below the tolerance t) are not named, and their sum is what the total leaves over. Hidden
-with them are the counts of common levels that together exceed t by t − 2 each at least: any rare level may then have
-any count from 1 to t − 1, the rest being taken from or given to those.
+A list of levels: rare levels (below the tolerance t) are not named, and their sum is the total minus the counts shown.
+Hidden with them are the counts of common levels that together exceed t by t − 2 each at least: any rare level may then
+have any count from 1 to t − 1, the difference being taken from or given to those.
 
-A table: each small cell is a corner of a box, two levels on each axis, whose corners are all hidden. Adding 1 to the
-corners by turns and taking 1 from the others changes no total of the table, over whichever axes, so that a table with
-another count in that cell agrees with all that is shown. Where no such box of common cells exists, empty cells are
-hidden too.
+A table: each small cell is a corner of a box, two levels on each axis, whose corners are all hidden. Adding 1 to every
+other corner and subtracting 1 from the rest changes no total of the table, over whichever axes, so a table with
+another count in that cell agrees with everything that is shown. Where no such box of common cells exists, empty cells
+are hidden too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from safeswap.arrays.types import Counts, Flags
 
-_NOT_YET = 2.0**40  # to hide another cell costs more than any count
+_NOT_YET = 2.0**40  # hiding another cell costs more than any count
 
 
 def hide_levels(counts: Counts, tolerance: int) -> tuple[Flags, Flags]:
@@ -48,7 +48,7 @@ def hide_levels(counts: Counts, tolerance: int) -> tuple[Flags, Flags]:
 
 
 def hide_cells(tables: Sequence[Counts], tolerance: int, *, hidden: Flags) -> Flags | None:
-    """Which cells of tables of one shape have to be hidden, those in ``hidden`` among them; None if it cannot be done.
+    """Return the cells to hide in tables of one shape, including those in ``hidden``; None if it cannot be done.
 
     >>> table = np.array([[1, 20], [30, 40]])
     >>> hide_cells([table], 3, hidden=np.zeros((2, 2), dtype=bool)).tolist()
@@ -67,7 +67,7 @@ def hide_cells(tables: Sequence[Counts], tolerance: int, *, hidden: Flags) -> Fl
 
 
 def _find_box(table: Counts, hidden: Flags, cell: tuple[int, ...], tolerance: int) -> list[tuple[int, ...]] | None:
-    """The corners of the cheapest box that leaves the cell open: to every small count, or else to another one."""
+    """Return the corners of the cheapest box that leaves the cell every small count possible, or else another one."""
     common, occupied, every = table >= tolerance, table > 0, np.ones(table.shape, dtype=np.bool_)
     cost = np.where(hidden, 0.0, _NOT_YET + table)
     for odd, even in ((common, common), (every, occupied), (occupied, every)):
@@ -81,7 +81,7 @@ def _find_box(table: Counts, hidden: Flags, cell: tuple[int, ...], tolerance: in
 def _find_cheapest(
     cell: tuple[int, ...], odd: Flags, even: Flags, cost: npt.NDArray[np.float64]
 ) -> tuple[int, ...] | None:
-    """The opposite corner of the cheapest box; a corner that differs on an odd number of axes must be in ``odd``."""
+    """Return the opposite corner of the cheapest box; corners differing on an odd number of axes must be in ``odd``."""
     axes = range(len(cell))
     possible, total = np.ones(odd.shape, dtype=np.bool_), np.zeros(odd.shape)
     for axis in axes:

@@ -1,4 +1,4 @@
-"""Integer programmes, solved by HiGHS: a thin layer of arrays in and arrays out."""
+"""Integer and linear programmes, solved by HiGHS: arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Programme:
 
     costs: Floats
     upper: Floats
-    matrix: Any  # a sparse array of rows by columns
+    matrix: Any  # sparse, rows by columns
     low: Floats
     high: Floats
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Solved:
-    """The best values found (None where none were), what they cost, and what no values can fall below."""
+    """The best values found (None if none), their cost, and a proved lower bound on any cost."""
 
     values: Floats | None
     cost: float
@@ -33,17 +33,16 @@ class Solved:
 
     @property
     def is_optimal(self) -> bool:
-        """True if nothing cheaper is possible."""
+        """True if the cost equals the proved bound."""
         return self.values is not None and self.cost <= self.bound + 1e-6 * max(1.0, abs(self.cost))
 
 
 def solve(
     programme: Programme, *, seconds: float, start: Floats | None = None, gap: float = 0.0, relaxed: bool = False
 ) -> Solved:
-    """The best whole-numbered values within the time, and a proved bound. One thread: the same input, the same output.
+    """Return the best integer values found within the time, and a proved bound. Single-threaded, hence deterministic.
 
-    ``start`` holds values to begin with, NaN where they are to be found. ``relaxed`` asks for a bound only, from values
-    that need not be whole.
+    ``start`` holds initial values, NaN where they are unknown. ``relaxed`` drops integrality and gives a bound only.
 
     >>> matrix = sparse.csr_array(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]))
     >>> ones = np.ones(3)
@@ -67,7 +66,7 @@ def solve(
 
 
 class GrowingProgramme:
-    """Maximise ``gains @ x`` for 0 ≤ x ≤ ``upper`` under constraints that come one by one; x need not be whole.
+    """Maximise ``gains @ x`` for real 0 ≤ x ≤ ``upper`` under constraints that are added one by one.
 
     >>> growing = GrowingProgramme(gains=np.ones(2), upper=np.ones(2))
     >>> growing.add(np.array([0, 1]), np.ones(2), 1.5)
@@ -86,11 +85,11 @@ class GrowingProgramme:
         self._model.addCols(gains.size, -gains, zeros, upper, 0, empty, np.empty(0, np.int32), np.empty(0))
 
     def add(self, columns: npt.NDArray[np.int64], factors: Floats, most: float) -> None:
-        """One more constraint: the weighted sum of some columns is at most so much."""
+        """Add a constraint: the weighted sum of some columns is at most ``most``."""
         self._model.addRow(-np.inf, float(most), columns.size, columns.astype(np.int32), factors)
 
     def solve(self) -> Floats:
-        """Return the best values."""
+        """Return the optimal values."""
         self._model.run()
         return np.array(self._model.getSolution().col_value)
 
@@ -118,7 +117,7 @@ def _read_solution(model: Any, programme: Programme, *, relaxed: bool) -> Solved
 
     info = model.getInfo()
     if relaxed:
-        # Only a finished relaxation proves anything.
+        # Only a relaxation solved to optimality proves a bound.
         done = model.getModelStatus() == highspy.HighsModelStatus.kOptimal
         bound = info.objective_function_value if done else 0.0
         return Solved(values=None, cost=np.inf, bound=bound)

@@ -1,4 +1,4 @@
-"""How much a column tells, and how much of it is lost when values become coarser or blank. In bits."""
+"""The information in a column, and the loss when values are coarsened or blanked. In bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from safeswap.arrays.types import Counts, Integers
 
 
 def entropy(counts: Counts) -> float:
-    """Shannon's entropy of a distribution, per record.
+    """Return Shannon's entropy of a distribution, per record.
 
     >>> entropy(np.array([2, 1, 1, 0]))
     1.5
@@ -19,15 +19,15 @@ def entropy(counts: Counts) -> float:
 
 
 def bits_lost(before: Integers, after: Integers, counts: Counts, *, missing: tuple[int, int]) -> tuple[float, int]:
-    """The information about the values before that the values after no longer give, summed over records; and blanks.
+    """Return the information about the values before that is lost after, summed over records; and the number of blanks.
 
     ``before`` and ``after`` are codes, one pair per kind of record with its number in ``counts``; ``missing`` are the
     codes of a missing value on either side. A record that was x and is y costs −log₂ of the share of x among the
-    records that are y: nothing where y tells x, and for a recoding the entropy of what was thrown together. A blank
-    tells nothing, so it costs −log₂ of the share of x among all known values. What was missing had nothing to lose.
+    records that are y: nothing where y determines x, and for a recoding the entropy of the merged values. A blank
+    costs −log₂ of the share of x among all known values. A value that was missing costs nothing.
 
     >>> then, now, each = np.array([0, 1, 2, 2]), np.array([0, 0, 1, 2]), np.array([1, 1, 1, 1])
-    >>> bits_lost(then, now, each, missing=(3, 2))  # 0 and 1 are one now: a bit each; one 2 is blank: a bit
+    >>> bits_lost(then, now, each, missing=(3, 2))  # 0 and 1 are merged: a bit each; one 2 is blank: a bit
     (3.0, 1)
     """
     known = before != missing[0]

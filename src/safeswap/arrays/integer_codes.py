@@ -16,7 +16,7 @@ _ONE = np.uint64(1)
 
 
 class IntegerCodes:
-    """The numbers given so far.
+    """The numbers assigned so far.
 
     >>> numbers = IntegerCodes()
     >>> numbers.code(np.array([7, 7, -2])).tolist(), numbers.code(np.array([5, -2])).tolist()
@@ -26,26 +26,26 @@ class IntegerCodes:
     """
 
     def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
-        # Number + 1, so that 0 is an empty slot; none while levels ascend.
+        # Number + 1, so that 0 is an empty slot; None while levels ascend.
         self._slots: npt.NDArray[np.int32] | None = None
         self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
         self._found = 0
         self._short: npt.NDArray[np.int32] | None = None
-        if known is not None:  # these, which are distinct, have their numbers already
+        if known is not None:  # distinct values, numbered in this order
             self.code(known)
 
     @property
     def levels(self) -> Int64s:
-        """The distinct integers, each at the place of its number."""
+        """The distinct integers, indexed by their number."""
         return self._levels[: self._found]
 
     def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """The number of each of some integers, of any width up to 64 bits with a sign; written to ``out`` if given."""
+        """Return the number of each integer (any width up to 64 bits, signed); written to ``out`` if given."""
         codes = np.empty(values.size, np.uint32) if out is None else out
         if values.dtype.itemsize <= 2:
             return self._code_short(values, codes)
         done = 0
-        while self._slots is None:  # as in a file that is sorted by area: what is above the last level is new
+        while self._slots is None:  # as in a file sorted by area: a value above the last level is new
             done, self._found = _number_ascending(values, codes, done, self._levels, self._found)
             if done == values.size:
                 return codes
@@ -57,7 +57,7 @@ class IntegerCodes:
             self._grow(with_slots=True)
 
     def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Short integers are looked up, not hashed: a place for each possible value. All batches must be short then."""
+        """Number short integers by a table over all possible values instead of a hash. All batches must be short."""
         if self._short is None:
             self._short = np.full(1 << 16, -1, np.int32)
             self._levels = np.empty(1 << 16, np.int64)
@@ -65,7 +65,7 @@ class IntegerCodes:
         return codes
 
     def _grow(self, *, with_slots: bool) -> None:
-        """More room for levels if there is none left, and slots that go with it."""
+        """Make room for more levels if there is none left, with matching slots."""
         if self._found == self._levels.size:
             levels = np.empty(4 * self._levels.size, np.int64)
             levels[: self._found] = self.levels
@@ -76,7 +76,7 @@ class IntegerCodes:
 
 
 def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Put down, for each place, what the table says there.
+    """Write ``table[places]`` to ``out``.
 
     >>> out = np.zeros(3, np.uint8)
     >>> look_up(np.array([7, 9], np.uint32), np.array([1, 1, 0], np.int32), out)
@@ -96,7 +96,7 @@ def _look_up(table, places, out):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _number_ascending(values, codes, start, levels, found):  # type: ignore[no-untyped-def]
-    """Number the values from ``start`` on, as long as none is below the last level and there is room."""
+    """Number the values from ``start``, as long as none is below the last level and there is room."""
     for i in range(start, values.size):
         value = np.int64(values[i])
         if found == 0 or value != levels[found - 1]:
@@ -110,14 +110,14 @@ def _number_ascending(values, codes, start, levels, found):  # type: ignore[no-u
 
 @numba.njit(cache=True, nogil=True)
 def _number(values, codes, start, slots, levels, found):  # type: ignore[no-untyped-def]
-    """Number the values from ``start`` on, as far as the table has room."""
+    """Number the values from ``start``, as far as the table has room."""
     mask = np.uint64(slots.size - 1)
     last, number = np.int64(0), np.int64(-1)
     for i in range(start, values.size):
         value = np.int64(values[i])
-        if value == last and number >= 0:  # equal neighbours are frequent: files are often sorted by area
+        if value == last and number >= 0:  # runs are frequent: files are often sorted by area
             codes[i] = number
-        elif number + 1 < found and levels[number + 1] == value:  # and so is the level that was next before
+        elif number + 1 < found and levels[number + 1] == value:  # and so is the next level in order
             last, number = value, number + 1
             codes[i] = number
         else:

@@ -1,7 +1,7 @@
-"""A k-d tree over points: boxes within boxes, each box tight around a run of the points in the tree's own order.
+"""A k-d tree over points: nested boxes, each tight around a run of the points in tree order.
 
-Node i has the children 2i + 1 and 2i + 2, and the run of a node is cut in halves at the median of its widest side, so
-that the shape of the tree follows from the number of points alone.
+Node i has the children 2i + 1 and 2i + 2, and the run of a node is halved at the median of its widest side, so the
+shape of the tree depends on the number of points alone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numba import njit
 from safeswap.arrays.types import Floats, Rows
 
 LEAF = 20
-"""A run of up to so many points is not cut any further."""
+"""A run of at most this many points is not split further."""
 
 
 class Tree(NamedTuple):
-    """Points in the order of the tree, the row from which each came, and per node its run and its box."""
+    """Points in tree order, the original row of each, and per node its run and its box."""
 
     points: Floats
     rows: Rows
@@ -29,7 +29,7 @@ class Tree(NamedTuple):
 
 
 def build(points: Floats) -> Tree:
-    """Return the tree of finite points, one per line.
+    """Build the tree of finite points, one per row.
 
     >>> tree = build(np.array([[0.0, 0.0], [3.0, 1.0]]))
     >>> tree.low[0].tolist(), tree.high[0].tolist()
@@ -53,7 +53,7 @@ def build(points: Floats) -> Tree:
 
 @njit(cache=True, nogil=True)
 def _grow(points: Floats, rows: Rows, starts: Rows, ends: Rows, low: Floats, high: Floats) -> None:
-    """Cut every run in halves, from the root downwards; a box is measured before its run is cut."""
+    """Halve every run, from the root downwards; a box is measured before its run is split."""
     sides = points.shape[1]
     ends[0] = points.shape[0]
     inner = (len(starts) - 1) // 2
@@ -76,7 +76,7 @@ def _grow(points: Floats, rows: Rows, starts: Rows, ends: Rows, low: Floats, hig
 
 @njit(cache=True, nogil=True)
 def _select(points: Floats, rows: Rows, start: int, end: int, place: int, side: int) -> None:
-    """Arrange a run so that nothing before ``place`` lies above it on one side, nothing after it below (Hoare)."""
+    """Partition a run so that nothing before ``place`` is above it on ``side``, nothing after it below (Hoare)."""
     left, right = start, end - 1
     while left < right:
         pivot = points[(left + right) // 2, side]
@@ -102,7 +102,7 @@ def _select(points: Floats, rows: Rows, start: int, end: int, place: int, side: 
 
 @njit(cache=True, nogil=True, inline="always")
 def squared(a, i, b, k):  # type: ignore[no-untyped-def]
-    """Return the squared distance of two points; every kernel sums in this order, so that all agree to the last bit."""
+    """Return the squared distance of two points; every kernel sums in this order, so all agree to the last bit."""
     total = 0.0
     for j in range(a.shape[1]):
         step = a[i, j] - b[k, j]

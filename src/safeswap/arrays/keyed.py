@@ -1,7 +1,7 @@
 """Keyed draws: a record's random number is AES of its identifier under a derived key.
 
-Claim: without the key the draws of distinct records cannot be told from independent uniform numbers, since AES is a
-pseudorandom permutation and distinct records have distinct blocks. With the key a draw is a pure function of the
+Claim: without the key, the draws of distinct records are indistinguishable from independent uniform numbers, since AES
+is a pseudorandom permutation and distinct records have distinct blocks. With the key, a draw is a pure function of the
 record, so the order of the draws does not depend on row order, threads, partitions or retries.
 
 A block is 16 bytes, here two little-endian 64-bit words:
@@ -14,8 +14,8 @@ text of up to 14 bytes  the bytes, then their number, then the tag 2
 longer text             CBC-MAC under a key of its own over (number of bytes, bytes), 16 bytes
 ======================  =====================================================================
 
-Text that is exactly what an integer would print as counts as that integer, so that a file gives the same draws
-whether its identifiers were read as text or as numbers.
+Text that is exactly the decimal form of an integer counts as that integer, so a file gives the same draws whether its
+identifiers were read as text or as numbers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from numba import njit
 from safeswap.arrays.types import Floats, Words
 
 ALGORITHM = "safeswap-draw-1"
-"""The version of the rules on this page; a change of any of them is a new version."""
+"""The version of the rules in this module; any change to them is a new version."""
 
 
 _BLOCK = 16
-_CHUNK = 1 << 16  # records at a time: blocks and cipher text stay in the second-level cache
+_CHUNK = 1 << 16  # records per chunk: blocks and cipher text stay in the second-level cache
 _TAG_INTEGER = 1
 _TAG_TEXT = 2
 _SHORT_TEXT = 14
@@ -50,7 +50,7 @@ def derive(secret: bytes, *context: str | int) -> bytes:
     >>> len(a), a == b, a == derive(bytes(32), "swap", 1)
     (32, False, True)
     """
-    # Each part carries its length: ("ab", "c") and ("a", "bc") must not meet.
+    # Each part carries its length: ("ab", "c") and ("a", "bc") must not collide.
     info = b"".join(len(part).to_bytes(4, "big") + part for part in (str(c).encode() for c in (ALGORITHM, *context)))
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
 
@@ -68,7 +68,7 @@ def integer_blocks(identifiers: npt.NDArray[np.int64]) -> Words:
 
 
 def text_blocks(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac_key: bytes) -> Words:
-    """Return the blocks of text identifiers, given as Arrow lays them out: text i is ``data[offsets[i]:offsets[i+1]]``.
+    """Return the blocks of text identifiers in Arrow's layout: text i is ``data[offsets[i]:offsets[i+1]]``.
 
     >>> text = np.frombuffer(b"7" + b"007" + b"a rather long identifier", dtype=np.uint8)
     >>> blocks = text_blocks(np.array([0, 1, 4, 28]), text, bytes(32))
@@ -84,13 +84,13 @@ def text_blocks(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac
 
 
 def encrypt(blocks: Words, key: bytes) -> Words:
-    """AES-256 of each block."""
+    """Encrypt each block with AES-256."""
     out = np.empty(len(blocks) * _BLOCK + _BLOCK, dtype=np.uint8)
     cipher = _cipher(key)
     step = _CHUNK * _BLOCK
     source = np.ascontiguousarray(blocks).view(np.uint8).reshape(-1)
     for start in range(0, len(source), step):
-        # update_into wants one block of slack behind what it writes.
+        # update_into needs one block of slack after its output.
         cipher.update_into(source[start : start + step], out[start : start + step + _BLOCK])
     return out[: len(source)].view(np.uint64).reshape(-1, 2)
 
@@ -108,10 +108,10 @@ def draws(blocks: Words, key: bytes) -> Words:
 def draw_chunks(
     identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = _CHUNK
 ) -> Iterator[tuple[int, Words]]:
-    """The draws, a chunk of records at a time as (first row, draws), so that they need never stand in memory at once.
+    """Yield the draws in chunks of records as (first row, draws), so that they are never all in memory.
 
-    ``identifiers`` are integers, or blocks already made. The draws of a chunk stand where the next chunk's will: what
-    is to outlast the step must be copied.
+    ``identifiers`` are integers or blocks. The buffer of draws is reused by the next chunk: copy what must outlast the
+    step.
     """
     cipher = _cipher(key)
     chunk = min(chunk, max(len(identifiers), 1))
@@ -131,14 +131,14 @@ def draw_chunks(
 
 
 def _cipher(key: bytes) -> Any:
-    # Each block is encrypted once and on its own: here ECB is the pseudorandom permutation itself, no mode for text.
+    # Each block is encrypted once and on its own: ECB here is the pseudorandom permutation itself, not a mode for text.
     return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
 
 def _mac(
     starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac_key: bytes
 ) -> Words:
-    """CBC-MAC of each text, its length first (which makes the encoding prefix-free, as the proof of CBC-MAC needs)."""
+    """Return the CBC-MAC of each text, its length first (prefix-free, as the proof of CBC-MAC requires)."""
     lengths = ends - starts
     state = np.zeros((len(starts), 2), dtype=np.uint64)
     state[:, 0] = lengths.view(np.uint64)
@@ -169,7 +169,7 @@ def _nth_block(
 def _short_blocks(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Fill the blocks of integers and short texts; the result is the tag used, 0 for texts that are too long."""
+    """Fill the blocks of integers and short texts; return the tag used, 0 for texts that are too long."""
     kind = np.zeros(len(offsets) - 1, dtype=np.uint8)
     for i in range(len(offsets) - 1):
         start, end = offsets[i], offsets[i + 1]
@@ -190,7 +190,7 @@ def _short_blocks(
 
 @njit(cache=True, nogil=True)
 def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[bool, np.uint64]:
-    """Return whether a text is exactly how a 64-bit signed integer prints, and its two's complement."""
+    """Return whether a text is exactly the decimal form of a signed 64-bit integer, and its two's complement."""
     zero = np.uint64(0)
     negative = end > start and data[start] == 45
     first = start + 1 if negative else start
@@ -208,11 +208,8 @@ def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tup
     return True, (~value + np.uint64(1)) if negative else value
 
 
-# Random numbers of records by a secret key: two uniform words each, and normal deviates from them.
-
-
 def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
-    """Return two uniform 64-bit words per record, a function of the key and of the record's identity alone.
+    """Return two uniform 64-bit words per record, a function of the key and the record's identity alone.
 
     >>> words = record_words(np.array([3, 1, 2]), bytes(32))
     >>> words.shape, words[1].tolist() == record_words(np.array([1]), bytes(32))[0].tolist()
@@ -222,7 +219,7 @@ def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
 
 
 def uniforms(words: Words) -> Floats:
-    """Numbers strictly between 0 and 1, in steps of 2⁻⁵².
+    """Map words to numbers strictly between 0 and 1, in steps of 2⁻⁵².
 
     >>> bool(uniforms(np.array([0], np.uint64))[0] > 0), bool(uniforms(np.array([2**64 - 1], np.uint64))[0] < 1)
     (True, True)
@@ -231,7 +228,7 @@ def uniforms(words: Words) -> Floats:
 
 
 def normals(words: Words) -> Floats:
-    """Standard normal deviates, by the inverse of the distribution function.
+    """Map words to standard normal deviates by the inverse distribution function.
 
     >>> normals(np.array([2**63], np.uint64)).round(9).tolist()
     [0.0]

@@ -1,4 +1,4 @@
-"""The largest number of disjoint pairs, computed on counts of classes instead of on records.
+"""The largest number of disjoint pairs, computed on counts of classes instead of records.
 
 A class is a combination of labels in J coordinates within a stratum. Two records may be paired if they lie in the same
 stratum and their classes differ in every coordinate.
@@ -9,12 +9,11 @@ stratum and their classes differ in every coordinate.
 * Several coordinates: a maximum b-matching in the graph of compatible classes. Half of all records, and all records
   outside a label, are upper bounds. A greedy pass that takes the most crowded labels first often reaches one; where it
   does not, augmenting paths (:mod:`safeswap.arrays.augmenting`) lead to the maximum and prove it. Where only the
-  number is asked for and no label is crowded, the degrees alone prove it.
+  number is needed and no label is crowded, the degrees alone prove it.
 
-The work on a stratum is limited. Where the limit is reached the result is a range: a number of pairs that was found,
-and one that cannot be exceeded.
+The work on a stratum is limited. Beyond the limit the result is a range: the number of pairs found, and an upper bound.
 
-Classes come in a canonical order given by the caller, so that the result depends on neither row order nor label names.
+The caller gives the classes in a canonical order, so the result depends on neither row order nor label names.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from safeswap.arrays.augmenting import close_gap, may_pair
 from safeswap.arrays.types import Counts
 
 _WORK = 2_000_000_000
-"""Comparisons of two classes after which a stratum is left as it is: some twenty seconds."""
+"""The budget per stratum in comparisons of two classes: about twenty seconds."""
 
 _GREEDY_WORK = 50_000_000
-"""A stratum whose greedy pass would need more comparisons begins with the first partner that fits instead."""
+"""A stratum whose greedy pass would need more comparisons starts with a first-fit pass instead."""
 
 
 class Total(NamedTuple):
-    """How many pairs were found, and the number that cannot be exceeded: the same where the maximum is proved.
+    """The number of pairs found and an upper bound; equal where the maximum is proved.
 
     >>> Total(40, 40).is_proved, Total(40, 45).is_proved
     (True, False)
@@ -54,7 +53,7 @@ class Total(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """Moves (class a, class b, number of pairs), their total, and the number that no matching exceeds."""
+    """Moves (class a, class b, number of pairs), their total, and an upper bound on any matching."""
 
     moves: Counts
     total: int
@@ -75,7 +74,7 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
     """
     occupied = np.flatnonzero(counts)
     if len(occupied) < len(counts):
-        # What is left over after random pairs lies in few classes, and the work grows with the square of their number.
+        # Records left over after random pairing lie in few classes, and the work is quadratic in their number.
         matching = largest_matching(strata[occupied], coordinates[occupied], counts[occupied])
         matching.moves[:, :2] = occupied[matching.moves[:, :2]]
         return matching
@@ -89,7 +88,7 @@ def largest_matching(strata: Counts, coordinates: Counts, counts: Counts) -> Mat
 
 
 def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
-    """Return the number of pairs only; for one coordinate, and for crowds that are small, without building the moves.
+    """Return the number of pairs only; without building the moves for one coordinate or small crowds.
 
     >>> largest_total(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080]))
     Total(found=7080, most=7080)
@@ -107,7 +106,7 @@ def largest_total(strata: Counts, coordinates: Counts, counts: Counts) -> Total:
 
 
 def _has_twins(strata: Counts, labels: Counts) -> bool:
-    """Return whether two classes of a stratum have one label, as −0.0 and 0.0 have."""
+    """Return whether two classes of a stratum share one label, as −0.0 and 0.0 do."""
     order = np.lexsort((labels, strata))
     return bool(((np.diff(labels[order]) == 0) & (np.diff(strata[order]) == 0)).any())
 
@@ -115,12 +114,12 @@ def _has_twins(strata: Counts, labels: Counts) -> bool:
 def _total_by_degrees(
     starts: Counts, size: Counts, coordinates: Counts, counts: Counts
 ) -> tuple[int, npt.NDArray[np.bool_]]:
-    """The pairs of the strata whose maximum follows from how many partners a record has, and which strata are left.
+    """Return the pairs of the strata whose maximum follows from the degrees, and flag the remaining strata.
 
     In a stratum of n records let m_j be the largest number with one label in coordinate j, M the sum of the m_j.
     A record has at least n − M partners. So M ≤ n/2 proves a cycle through all records (Dirac 1952), hence n // 2
     pairs. And if n − m_j ≤ m_j − (M − m_j) for some j, each of the n − m_j records outside that label finds a partner
-    of its own inside it, whoever chooses first; more pairs than that there cannot be. With one coordinate M = m_1, and
+    of its own inside it, in whatever order they choose; no matching has more pairs. With one coordinate M = m_1, and
     one of the two always holds.
     """
     stratum = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(counts)]))
@@ -138,7 +137,7 @@ def _total_by_degrees(
 
 
 def pairs_per_record(strata: Counts, coordinates: Counts, counts: Counts, *, by_stratum: bool = True) -> float:
-    """How many pairs that count a random pairing gives per record, in expectation: within strata, or of all records.
+    """Return the expected number of valid pairs per record of a random pairing, within strata or over all records.
 
     >>> round(pairs_per_record(np.zeros(2, int), np.array([[0], [1]]), np.array([41762, 7080])), 4)
     0.1239
@@ -157,20 +156,20 @@ def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts, by_stra
         if total < 2:
             continue
         if coordinates.shape[1] == 1 or end - start > 400:
-            # Many classes are not compared with each other: as if coordinates were independent is near enough.
+            # Too many classes to compare pairwise: treating coordinates as independent is close enough.
             share = 1.0
             for j in range(coordinates.shape[1]):
                 share *= 1 - _count_alike(coordinates[start:end, j], counts[start:end]) / (total * (total - 1))
         else:
             share = 1 - _count_alike_anywhere(coordinates[start:end], counts[start:end]) / (total * (total - 1))
-        # Without strata to wait in, the next record has to be of the same stratum by chance.
+        # Without strata, the next record is in the same stratum only by chance.
         expected += total / 2 * share * (1.0 if by_stratum else (total - 1) / others)
     return expected
 
 
 @njit(cache=True, nogil=True)
 def _count_alike(labels: Counts, counts: Counts) -> float:
-    """How many ordered pairs of records have the same label."""
+    """Count the ordered pairs of records with the same label."""
     order = np.argsort(labels)
     alike = 0.0
     i = 0
@@ -186,7 +185,7 @@ def _count_alike(labels: Counts, counts: Counts) -> float:
 
 @njit(cache=True, nogil=True)
 def _count_alike_anywhere(coordinates: Counts, counts: Counts) -> float:
-    """How many ordered pairs of records have the same label in at least one coordinate."""
+    """Count the ordered pairs of records with the same label in at least one coordinate."""
     alike = 0.0
     for a in range(len(counts)):
         for b in range(len(counts)):
@@ -208,7 +207,7 @@ def _match_one_coordinate(bounds: Counts, counts: Counts) -> Counts:
         total = left[start:end].sum()
         largest = start + np.argmax(left[start:end])
         if 2 * left[largest] > total:
-            # One class holds more than half: everyone else is paired with a member of it.
+            # One class holds more than half: every other record is paired with a member of it.
             left[largest] = total - left[largest]
         elif total % 2:
             left[largest] -= 1
@@ -218,7 +217,7 @@ def _match_one_coordinate(bounds: Counts, counts: Counts) -> Counts:
 
 @njit(cache=True, nogil=True)
 def _rotate(left: Counts, start: int, end: int, half: int, moves: Counts, made: int) -> int:
-    """Pair place i with place i + half where classes lie one after another; both pointers only ever move forwards."""
+    """Pair place i with place i + half of classes laid end to end; both pointers only move forwards."""
     a = start
     used_a = 0
     b = start
@@ -251,7 +250,7 @@ def _dense_labels(coordinates: Counts) -> Counts:
 
 @njit(cache=True, nogil=True)
 def _upper_bound(labels: Counts, counts: Counts) -> int:
-    """No matching is larger than half of all, nor than all but one label."""
+    """Return the lesser of half of all records and the records outside any one label."""
     classes, coordinates = labels.shape
     total = counts.sum()
     bound: int = total // 2
@@ -265,7 +264,7 @@ def _upper_bound(labels: Counts, counts: Counts) -> int:
 
 @njit(cache=True, nogil=True)
 def _match_strata(bounds: Counts, labels: Counts, counts: Counts, greedy_work: int, work: int) -> tuple[Counts, int]:
-    """Return the moves in every stratum, and the number of pairs that cannot be exceeded."""
+    """Return the moves in every stratum, and an upper bound on the number of pairs."""
     levels = 0
     for j in range(labels.shape[1]):
         if len(labels):
@@ -299,7 +298,7 @@ def _match_strata(bounds: Counts, labels: Counts, counts: Counts, greedy_work: i
 
 @njit(cache=True, nogil=True)
 def _first_fit(labels: Counts, counts: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
-    """Pair each class, those with the most crowded labels first, with the first ones that it may be paired with."""
+    """Pair each class, most crowded labels first, with the first compatible classes."""
     order = _order_hardest_first(labels, counts)
     sorted_labels = labels[order]
     left = counts[order]
@@ -326,7 +325,7 @@ def _first_fit(labels: Counts, counts: Counts, moves: Counts, made: int, offset:
 
 @njit(cache=True, nogil=True)
 def _order_hardest_first(labels: Counts, counts: Counts) -> Counts:
-    """Classes by how few records they may be paired with, as if coordinates were independent."""
+    """Order classes by their number of possible partners, ascending, as if coordinates were independent."""
     partners = np.ones(len(counts))
     for j in range(labels.shape[1]):
         sizes = np.zeros(labels[:, j].max() + 1, dtype=np.int64)
@@ -339,9 +338,9 @@ def _order_hardest_first(labels: Counts, counts: Counts) -> Counts:
 
 @njit(cache=True, nogil=True)
 def _greedy(labels: Counts, counts: Counts, crowd: Counts, moves: Counts, made: int, offset: int) -> tuple[Counts, int]:
-    """Pair the class with the most crowded label with its most crowded partner, a part of it at a time.
+    """Pair the class with the most crowded label with its most crowded partner, part by part.
 
-    ``crowd`` counts the records left per coordinate and label; it comes and goes as zeros.
+    ``crowd`` counts the records left per coordinate and label; it is all zeros on entry and exit.
     """
     left = counts.copy()
     closed = np.zeros(len(counts), dtype=np.bool_)  # classes without any partner left

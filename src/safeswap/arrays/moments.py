@@ -1,7 +1,7 @@
 """Means and covariances that do not depend on the order of the records, to the last bit.
 
-Sums are exact before they are rounded once (Shewchuk 1997, as in ``math.fsum``). Sums in the order of the file would
-give other last digits for another order, and with them another release.
+Sums are exact and rounded once (Shewchuk 1997, as in ``math.fsum``). Sums in file order would differ in the last
+digits for another row order, and so would the release.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from safeswap.arrays.types import Floats
 
 
 def mean(values: Floats) -> float:
-    """Return the mean; 0 of nothing.
+    """Return the mean; 0 for an empty array.
 
     >>> mean(np.array([1e100, 1.0, -1e100, 3.0]))
     1.0

@@ -1,4 +1,4 @@
-"""Records in the order of their keyed draws, a prefix of it at a time."""
+"""Order records by their keyed draws, in full or as a prefix, and sort them by integer codes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.N
 
 
 def arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
-    """When each record arrives in the race: an exponential time from its draw, the sooner the heavier it is.
+    """Return each record's arrival time in the race: exponential, from its draw, earlier for larger weights.
 
     >>> arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
     [0.0, 0.3466]
@@ -62,7 +62,7 @@ def arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDAr
 
 
 def sortable(times: npt.NDArray[np.float64]) -> Words:
-    """Times, none of which is negative, as integers in the same order, for engines that sort integers.
+    """Map non-negative times to integers in the same order, for engines that sort integers.
 
     >>> sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
     [0, 1, 2]
@@ -82,7 +82,7 @@ def _sort_by_draw(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | W
     else:
         ordered, met = bucket_sort(rows, values)
     if met:
-        # Two draws of 64 bits met; the whole cipher text, which is unique, decides. Row numbers must not.
+        # Two 64-bit draws are equal; the whole cipher text, which is unique, breaks the tie. Row numbers must not.
         full = keyed.encrypt(_as_blocks(identity[rows]), key)
         ordered = rows[np.lexsort((full[:, 1], full[:, 0], values))]
     return ordered
@@ -90,15 +90,15 @@ def _sort_by_draw(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | W
 
 @njit(cache=True, nogil=True)
 def bucket_sort(rows: Rows, values: Words) -> tuple[Rows, bool]:
-    """Rows by their values, and whether two values are equal.
+    """Sort rows by their values; return them, and whether two values are equal.
 
-    Draws are uniform, so dealing them into buckets by their leading bits leaves a handful in each: linear time. Values
-    that are not uniform are sorted just as correctly, only slower.
+    Draws are uniform, so buckets by their leading bits hold a handful each: linear time. Values that are not uniform
+    are sorted correctly too, only slower.
     """
     n = len(rows)
     largest = values.max()
     shift = np.uint64(0)
-    while (largest >> shift) >= np.uint64(n // 4 + 2):  # two at least: a word cannot be shifted by all of its 64 bits
+    while (largest >> shift) >= np.uint64(n // 4 + 2):  # at least two: a word cannot be shifted by all of its 64 bits
         shift += np.uint64(1)
     start = np.zeros((largest >> shift) + np.uint64(2), dtype=np.int64)
     for value in values:
@@ -135,21 +135,18 @@ def _insertion_sort(rows: Rows, values: Words, start: int, end: int) -> bool:
     return met
 
 
-# Sort records by an integer code: byte by byte, stable, in linear time and on all cores.
-#
-# Codes come with the number of possible ones, so only the bytes that can differ are looked at. Every run of records
-# has its own counts and its own places to write to, computed beforehand: the result depends neither on the number of
-# threads nor on their timing, and records of one code stay in the order in which they came.
+# Parallel radix sort. Only the bytes that can differ are visited. Every run of records has its own counts and its own
+# places to write to, computed beforehand: the result depends neither on the number of threads nor on their timing.
 
-_BITS = 8  # 256 streams to write to: as many as the address cache holds; wider digits were slower in every trial
+_BITS = 8  # 256 output streams: as many as the TLB holds; wider digits were slower in every trial
 _MOST_RECORDS = 1 << 31
 
 
 def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Codes, UInt32s]:
-    """Return the codes in ascending order, and the row from which each came.
+    """Return the codes in ascending order, and the row of each. Stable, linear time, on all cores.
 
-    ``cells`` is above every code. ``rows`` says where the records stand to begin with, which is how ties are broken:
-    in file order, unless another one is given.
+    ``cells`` is above every code. ``rows`` gives the initial order of the records, which breaks ties: file order
+    unless stated.
 
     >>> codes, rows = sort_rows(np.array([2, 0, 2, 1], np.uint8), 3)
     >>> codes.tolist(), rows.tolist()

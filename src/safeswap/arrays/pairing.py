@@ -1,12 +1,12 @@
-"""Pairing records along a keyed order.
+"""Pair records along a keyed order.
 
 Records come in the order of their draws. The first record waits, the second is paired with it, the third waits again,
-and so on. A pair counts if the two are of one stratum and differ in every coordinate. Either all records share one
-place to wait, so that consecutive records of the whole order are paired, or each stratum has its own, so that
+and so on. A pair is valid if the two are in one stratum and differ in every coordinate. Either all records share one
+waiting place, so that consecutive records of the whole order are paired, or each stratum has its own, so that
 consecutive records of a stratum are.
 
-Claim: pairs come out in the order of the later of their two draws. So the first k pairs that count depend on a prefix
-of the order only, and a longer prefix never changes them.
+Claim: pairs come out in the order of the later of their two draws. So the first k valid pairs depend on a prefix of the
+order only, and a longer prefix never changes them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from safeswap.arrays.types import Rows, UInt32s
 def walk(
     strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, by_stratum: bool
 ) -> tuple[Rows, int, int]:
-    """Pair along the order until ``wanted`` pairs count or the records end.
+    """Pair along the order until ``wanted`` pairs are valid or the records end.
 
     ``strata`` holds a label below ``number_of_strata`` per record (or is empty: one stratum), ``coordinates`` one row
-    per record. With ``by_stratum`` each stratum has a place to wait of its own. The result: the pairs that count as
-    positions in the order, how many records were looked at, how many pairs were formed.
+    per record. With ``by_stratum`` each stratum has its own waiting place. Returns the valid pairs as positions in the
+    order, the number of records visited, and the number of pairs formed.
     """
     records = coordinates.shape[0]
     pairs = np.empty((min(wanted, records // 2), 2), dtype=np.int64)
@@ -62,9 +62,9 @@ def _differ(coordinates: UInt32s, a: int, b: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def deal(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
-    """Give moves between classes to records: move (a, b, x) pairs the next x records of a with the next x of b.
+    """Assign moves between classes to records: move (a, b, x) pairs the next x records of a with the next x of b.
 
-    ``class_of`` is in keyed order, so "next" is random. The result holds positions in that order, a row per pair.
+    ``class_of`` is in keyed order, so "next" is random. Returns positions in that order, a row per pair.
     """
     first = np.zeros(number_of_classes + 1, dtype=np.int64)
     for c in class_of:

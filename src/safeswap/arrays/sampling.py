@@ -1,4 +1,4 @@
-"""Samples by keyed draw: a record is in the sample if its draw is low enough, whatever the other records are."""
+"""Samples by keyed draw: a record is sampled if its draw is low enough, whatever the other records are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safeswap.arrays import keyed
 from safeswap.arrays.types import Codes, Identity, Rows, Words
 
 RESERVE = 1 / 32
-"""The share of the file whose draws are highest, and which is kept at hand for those who look for a partner."""
+"""The share of the file with the highest draws, kept as a reserve of possible partners."""
 
 _TOP = (1 << 64) - 1
 
@@ -37,7 +37,7 @@ def draw_limit(rate: float) -> np.uint64:
 
 
 RESERVED_FROM = np.uint64(_TOP) - draw_limit(RESERVE)
-"""Draws from here on are in the reserve, unless they are in the sample."""
+"""Draws from this value up are in the reserve, unless they are in the sample."""
 
 
 def draw_sample(

@@ -1,11 +1,11 @@
-"""A small sketch of a file from which the share of records it has in common with another file can be estimated.
+"""A small sketch of a file, from which the share of records in common with another file can be estimated.
 
-A *view* is a small set of columns, fine enough to tell records apart. Its *cells* are the combinations of values that
-occur. Of each view the sketch keeps the ``CELLS`` cells with the lowest hash, and how many records each cell has.
+A *view* is a small set of columns, fine enough to distinguish records. Its *cells* are the combinations of values that
+occur. For each view the sketch keeps the ``CELLS`` cells with the lowest hash, and their numbers of records.
 
-Claim: for two files whose values were hashed under one key, every cell that lies below both ceilings and occurs in
-either file is listed in the sketch of each file in which it occurs, with its exact count, whatever the order of the
-records, the order of the columns, and their names.
+Claim: for two files whose values were hashed under one key, every cell below both ceilings that occurs in either file
+is listed in the sketch of each file in which it occurs, with its exact count, whatever the order of the records, the
+order of the columns, and their names.
 
 Why it holds: the hash of a cell is a function of the *sum* of the words of its values, so it does not depend on the
 order of columns, on their names, or on the row. A cell leaves the table only when ``CELLS`` others have lower hashes;
@@ -13,10 +13,10 @@ the ceiling is then the lowest hash that left, and nothing at or above it is cou
 ceiling were counted from their first record to their last. The list is a bottom-k sample of the cells: which ones are
 kept depends on the key alone, not on the records.
 
-Views are chosen from a sample of records: all sets of columns that are fine enough, smallest first, and of too many
-those that keyed marks of their columns choose, so that two files that share a set of columns choose it alike.
+Views are chosen from a sample of records: all sets of columns that are fine enough, smallest first, and if there are
+too many, by keyed marks of their columns, so that two files that share a set of columns make the same choice.
 
-Sketching is linear in the number of records. A sketch is confidential: whoever has the key can ask it whether a
+Sketching is linear in the number of records. A sketch is confidential: anyone with the key can test whether a
 combination of values occurs in the file. Stores keep it sealed.
 """
 
@@ -74,7 +74,7 @@ def choose_columns(samples: Sequence[Words]) -> list[int]:
 
 
 def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
-    """The sketch of a file, given a keyed word per value: ``words[column, record]``, and those of a sample of records.
+    """Sketch a file, given a keyed word per value, ``words[column, record]``, and the words of a sample of records.
 
     >>> words = np.random.default_rng(1).integers(0, 2**63, (3, 500)).astype(np.uint64)
     >>> sketch = sketch_words(words, list(words))
@@ -102,7 +102,7 @@ def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
 
 
 def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
-    """Return the sets of columns to look through: some wide ones, then the small ones that are fine enough."""
+    """Return the sets of columns to use: some wide ones, then the small ones that are fine enough."""
     fine = min(_FINE, max(2, len(samples[0]) // 2))
     found: list[tuple[int, ...]] = []
     level: list[tuple[int, ...]] = [()]
@@ -122,13 +122,13 @@ def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
 
 
 def _draw_wide(marks: Sequence[int], number: int) -> tuple[int, ...]:
-    """As many columns as a view may have, drawn by their marks: alike where the columns are alike."""
+    """Draw as many columns as a view may have, by their marks: the same columns give the same draw."""
     order = sorted(range(len(marks)), key=lambda column: _mix_one(marks[column] + number))
     return tuple(sorted(order[:WIDEST]))
 
 
 def _mark(sample: Words) -> int:
-    """A word that stands for a column in whatever file it occurs: the lowest among those of its frequent values."""
+    """Return a word that identifies a column in any file: the lowest word among its frequent values."""
     words, counts = np.unique(sample, return_counts=True)
     frequent = words[counts >= _FREQUENT]
     return int(frequent[0]) if len(frequent) else 1
@@ -160,7 +160,7 @@ def _mix_one(word: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _mix(word):  # type: ignore[no-untyped-def]
-    """Return a bijection of 64-bit words in which every bit of the input moves every bit of the output (SplitMix64)."""
+    """Mix a 64-bit word by a bijection in which every input bit affects every output bit (SplitMix64)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
@@ -182,7 +182,7 @@ def _count_distinct(words):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _count_views(words, views, cells, counts, ceilings):  # type: ignore[no-untyped-def]
-    """Count the lowest cells of each view, a chunk of records at a time so that their words stay in the cache."""
+    """Count the lowest cells of each view, in chunks of records so that their words stay in the cache."""
     table = np.zeros((views.shape[0], _SLOTS), np.uint64)
     number = np.zeros((views.shape[0], _SLOTS), np.uint32)
     used = np.zeros(views.shape[0], np.int64)
@@ -203,7 +203,7 @@ def _count_views(words, views, cells, counts, ceilings):  # type: ignore[no-unty
 
 @numba.njit(cache=True, nogil=True)
 def _hash_cells(words, start, view, out):  # type: ignore[no-untyped-def]
-    """The hashes of some records' cells, in loops plain enough for the compiler to do several records at once."""
+    """Hash the cells of some records, in loops that the compiler can vectorise."""
     first = words[view[0], start : start + out.size]
     for row in range(out.size):
         out[row] = first[row]
@@ -236,7 +236,7 @@ def _count_hashes(hashes, table, number, used, ceiling):  # type: ignore[no-unty
 
 @numba.njit(cache=True, nogil=True)
 def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
-    """Forget all cells but the lowest; the ceiling becomes the lowest one that is forgotten."""
+    """Drop all cells but the lowest; the ceiling becomes the lowest dropped one."""
     if used <= CELLS:
         return used, ceiling
     filled = np.flatnonzero(table)
@@ -261,7 +261,7 @@ def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
 #
 #     signal / weight,  signal = Σ w·(m·q·(1-q) - d²),  weight = Σ w·m·q·(1-q),
 #
-# estimates 2M/(N1 + N2), and z = signal / (its standard deviation under independence) says whether it can be chance.
+# estimates 2M/(N1 + N2), and z = signal / (its standard deviation under independence) tests it against chance.
 # w = 1/max(m - 1, 1) weighs cells by what they tell: all alike where each holds one record, less where they hold
 # many.
 #
@@ -270,14 +270,14 @@ def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
 #
 # For a file that is part of the other a second statistic counts *hits*: records of the smaller file in cells that
 # occur in the larger one. By the Cauchy–Schwarz inequality strangers hit at most at the root of the product of both
-# files' own rates of coincidence, times the ratio of sizes, whatever the two populations are.
+# files' rates of coincidence, times the ratio of sizes, whatever the two populations are.
 #
-# For a narrow file, of which all cells are listed, neither can be sure. There the files are taken for the same one
-# only if every count agrees and a binomial would do that with a probability below ``CHANCE``.
+# For a narrow file with all cells listed, neither is conclusive. There the files are taken to be the same only if
+# every count agrees and a binomial would do that with a probability below ``CHANCE``.
 #
 # Columns can agree by design: a record number, a quota, a list of sampling points. So an alarm needs a tenth of the
-# views that can be compared, and views that no single column, nor one nest of columns, explains; or half of all of
-# them, some of more than one column.
+# comparable views, and views that no single column, nor one nest of columns, explains; or half of all comparable
+# views, some of more than one column.
 
 ALARM_SHARE = 0.5
 CHANCE = 3e-7  # of five standard deviations
@@ -297,11 +297,11 @@ class Overlap(NamedTuple):
     agreeing: int  # views
     compared: int  # views
     alarm: bool
-    closeness: float  # mean share over the views that could be compared: tells which of two files is nearer
+    closeness: float  # mean share over the comparable views: which of two files is nearer
 
 
 def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_SHARE) -> Overlap:
-    """Return the share of records in common, and whether it is at least ``alarm_share`` beyond doubt."""
+    """Estimate the share of records in common, and whether it is at least ``alarm_share`` beyond doubt."""
     best = np.zeros((len(other.cells), 3))
     half = len(best) // 2
 
@@ -324,7 +324,7 @@ def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_S
 
 
 def has_content(sketch: Sketch) -> bool:
-    """Return whether some view has enough cells to recognise the file after it was changed, and not only as it is."""
+    """Return whether some view has enough cells to recognise the file even after changes."""
     return bool((sketch.counts > 0).sum(axis=1).max(initial=0) >= _ENOUGH)
 
 
@@ -338,7 +338,7 @@ def _is_alarm(sketch: Sketch, agreeing: npt.NDArray[np.intp], compared: int) -> 
 
 
 def share_of_identifiers(one: Sequence[npt.NDArray[np.uint64]], other: Sequence[npt.NDArray[np.uint64]]) -> float:
-    """The share of the shorter list's identifiers in the longer one, from the lowest words and the ceiling of each.
+    """Return the share of the shorter list's identifiers in the longer one, from the lowest words and ceiling of each.
 
     >>> low, high = np.arange(4, dtype=np.uint64), np.array([9], np.uint64)
     >>> share_of_identifiers((low, high), (low[:2], high))
@@ -352,7 +352,7 @@ def share_of_identifiers(one: Sequence[npt.NDArray[np.uint64]], other: Sequence[
 
 @numba.njit(cache=True, nogil=True)
 def _compare_views(cells1, counts1, tops1, n1, cells2, counts2, tops2, n2, best):  # type: ignore[no-untyped-def]
-    """For each view of the second sketch: share, z and common cells with the view of the first that fits best."""
+    """Compare each view of the second sketch with its best match in the first: share, z and common cells."""
     for j in range(len(cells2)):
         for i in range(len(cells1)):
             share, z, common = _compare(cells1[i], counts1[i], tops1[i], n1, cells2[j], counts2[j], tops2[j], n2)
@@ -362,7 +362,7 @@ def _compare_views(cells1, counts1, tops1, n1, cells2, counts2, tops2, n2, best)
 
 @numba.njit(cache=True, nogil=True)
 def _log_chance(counts):  # type: ignore[no-untyped-def]
-    """The log-probability that two independent files have the same counts, given the sum of both in each cell."""
+    """Return the log-probability that two independent files have the same counts, given their sum in each cell."""
     total = 0.0
     for count in counts:
         total += lgamma(2.0 * count + 1.0) - 2.0 * lgamma(count + 1.0) - 2.0 * count * _LOG_TWO
@@ -371,7 +371,7 @@ def _log_chance(counts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _compare(cells1, counts1, top1, n1, cells2, counts2, top2, n2):  # type: ignore[no-untyped-def]
-    """The share of the smaller file that is in the other, by the statistic that is surest: (share, z, common cells)."""
+    """Return (share, z, common cells) of the smaller file in the other, by the most certain statistic."""
     top, q = min(top1, top2), n1 / (n1 + n2)
     q1 = q * (1.0 - q)
     signal, weight, variance = 0.0, 0.0, 1.0

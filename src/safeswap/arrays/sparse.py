@@ -1,8 +1,8 @@
-"""Group records by a 64-bit code when the possible codes are too many for an array: partition, then hash.
+"""Group records by a 64-bit code when there are too many possible codes for an array: partition, then hash.
 
 Codes are scrambled by a bijection, spread over partitions by their top bits, and numbered inside each partition by an
-open-addressing table that fits the cache. Spreading is stable and its positions are computed beforehand, so that the
-result depends neither on the number of threads nor on their timing.
+open-addressing table that fits the cache. Spreading is stable and its positions are computed beforehand, so the result
+depends neither on the number of threads nor on their timing.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ import numpy.typing as npt
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
-# The compiled loops behind :mod:`safeswap.arrays.sparse`: scrambling, spreading, hashing, sorting.
-
-MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible; its bits are well mixed
+MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits
 HALF = np.uint64(32)
 DIGIT_BITS = 11
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
-_LARGEST_FIRST_TABLE = 1 << 14  # a cell that holds most records needs no large table: it grows where it must
+_LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
 
 
 @numba.njit(cache=True, nogil=True)
 def scramble(code):  # type: ignore[no-untyped-def]
-    """Return a bijection of 64-bit codes that spreads neighbours over the whole range."""
+    """Map a 64-bit code by a bijection that spreads neighbours over the whole range."""
     x = np.uint64(code)
     x ^= x >> HALF
     x *= _FACTOR
@@ -56,14 +54,14 @@ def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def look_up(places, at_place):  # type: ignore[no-untyped-def]
-    """Replace each place by the value that stands there."""
+    """Replace each place by the value at that place."""
     for i in range(places.size):
         places[i] = at_place[places[i]]
 
 
 @numba.njit(cache=True, nogil=True)
 def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
-    """Bring values from partition order back to file order, by the very walk that spread the records."""
+    """Bring values from partition order back to file order, by the same walk that spread the records."""
     for i in range(codes.size):
         part = scramble(codes[i]) >> shift
         out[i] = values[cursor[part]]
@@ -113,7 +111,7 @@ def enter(names, slots):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untyped-def]
-    """Count the records of the codes that are in the table, passing over the skipped ones."""
+    """Count the records of the codes in the table, except the skipped records."""
     mask = np.uint64(slots.size - 1)
     for i in range(codes.size):
         if skipped[i]:
@@ -137,7 +135,7 @@ def number_partitions(starts, first, last, keys, names, found):  # type: ignore[
 
 @numba.njit(cache=True, nogil=True)
 def tally_codes(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
-    """Count the records per place of name, in some partitions, from ``first`` to ``last`` of each."""
+    """Count the records per place of name in some partitions, from ``first`` to ``last`` of each."""
     for part in range(first_part, last_part):
         counts[starts[part] : starts[part] + found[part]] = 0
         for i in range(first[part], last[part]):
@@ -146,7 +144,7 @@ def tally_codes(starts, found, first, last, first_part, last_part, places, count
 
 @numba.njit(cache=True, nogil=True)
 def sorted_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
-    """Both in ascending order of the code: one stable pass per digit, the lowest first. Overwrites its arguments."""
+    """Sort codes and places by code: one stable pass per digit, lowest first. Overwrites its arguments."""
     other_codes, other_places = np.empty_like(codes), np.empty_like(places)
     mask = np.uint64((1 << DIGIT_BITS) - 1)
     for digit in range(digits):
@@ -172,16 +170,16 @@ _MOST_BITS = 12
 
 @dataclass(frozen=True, eq=False)
 class _Grouped:
-    """Records by partition, in file order inside: partition p lies from ``starts[p]`` to ``starts[p + 1]``.
+    """Records by partition, in file order inside: partition p is ``starts[p]`` to ``starts[p + 1]``.
 
-    ``places`` has one entry per record: where the name of its cell stands. The names of the cells of a partition, as
-    scrambled codes, stand at the beginning of its stretch of ``names``; there are ``found[p]`` of them.
+    ``places`` has one entry per record: the position of its cell's name. The names of a partition's cells, as scrambled
+    codes, are the first ``found[p]`` entries of its stretch of ``names``.
     """
 
     codes: Codes
     shift: np.uint64
     runs: list[tuple[int, int]]
-    cursors: Int64s  # for each run of records and partition, where the run's first record of it lies
+    cursors: Int64s  # per run of records and partition, the place of the run's first record
     starts: Int64s
     places: UInt64s
     names: UInt64s
@@ -189,7 +187,7 @@ class _Grouped:
 
 
 def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
-    """Return the distinct codes in ascending order and how often each occurs.
+    """Return the distinct codes in ascending order, and their counts.
 
     >>> values, counts = distinct(np.array([7, 3, 7], dtype=np.uint64))
     >>> values.tolist(), counts.tolist()
@@ -202,7 +200,7 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
 
 
 def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
-    """Return the codes that occur on either side, in ascending order, and how often each occurs on both.
+    """Return the codes that occur on either side, in ascending order, and their counts on both.
 
     >>> values, first, second = joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
     >>> values.tolist(), first.tolist(), second.tolist()
@@ -220,7 +218,7 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
 
 
 def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -> Int64s:
-    """How many records have each of the ``wanted`` codes (distinct), leaving out the skipped records.
+    """Count the records of each of the ``wanted`` codes (distinct), except the skipped records.
 
     >>> codes, skipped = np.array([7, 3, 7, 5], np.uint64), np.array([False, False, True, False])
     >>> tally_among(codes, skipped, np.array([7, 5], np.uint64)).tolist()
@@ -241,7 +239,7 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
 
 
 def occurrences(codes: Codes) -> Int32s:
-    """For each record, how many records have its code.
+    """Return, for each record, the number of records with its code.
 
     >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
     [2, 1, 2]
@@ -254,7 +252,7 @@ def occurrences(codes: Codes) -> Int32s:
 
 
 def ranks(codes: Codes) -> tuple[UInt64s, int]:
-    """For each record the rank of its code among the distinct codes, and the number of those.
+    """Return the rank of each record's code among the distinct codes, and their number.
 
     >>> rank, number = ranks(np.array([7, 3, 7], dtype=np.uint64))
     >>> rank.tolist(), number
@@ -269,7 +267,7 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
 
 
 def unscrambled(keys: UInt64s) -> UInt64s:
-    """Return the codes of which these are the scrambled form.
+    """Invert :func:`scramble`.
 
     >>> unscrambled(np.array([scramble(np.uint64(7))])).tolist()
     [7]
@@ -281,7 +279,7 @@ def unscrambled(keys: UInt64s) -> UInt64s:
 
 
 def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut the partitions into as many stretches as there are runs, of about the same number of records."""
+    """Divide the partitions into one stretch per run, of about the same number of records each."""
     edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
     return [(edges[i], edges[i + 1]) for i in range(len(runs))]
 
@@ -302,7 +300,7 @@ def _group(codes: Codes) -> _Grouped:
 
 
 def _tally(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
-    """At the place of each name, how many of its records lie from ``first[p]`` to ``last[p]`` of its partition."""
+    """Count, at the place of each name, its records from ``first[p]`` to ``last[p]`` of its partition."""
     counts = np.empty(grouped.places.size, np.int32)
     run_all(
         lambda s: tally_codes(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts),
@@ -323,8 +321,8 @@ def _sort_codes(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
 
 
 def _restore_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """For each record the value at its place; ``grouped.places`` is used up."""
-    # Looked up in partition order, where the values of a partition are near each other, and then brought home.
+    """Write each record's value to ``out`` in file order; overwrites ``grouped.places``."""
+    # Looked up in partition order, where the values of a partition are close together, then moved to file order.
     run_all(lambda run: look_up(grouped.places[slice(*run)], at_place), grouped.runs)
     moving = grouped.cursors.copy()
 

@@ -1,7 +1,7 @@
 """The lines of an n-way table: the sets of cells whose sum is one figure of a kept margin.
 
-A margin is named by the axes that it keeps. The cells are numbered as ``ravel`` does, the lines of all kept margins
-one after the other.
+A margin is named by the axes that it keeps. Cells are numbered as by ``ravel``, lines consecutively over all kept
+margins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Axes = tuple[int, ...]
 
 
 def line_ids(shape: Sequence[int], keep: Sequence[Axes]) -> tuple[Int32s, int]:
-    """For each kept margin (a row) and each cell (a column) the number of its line, and how many lines there are.
+    """Return the line number of each cell (a column) in each kept margin (a row), and the number of lines.
 
     >>> ids, number = line_ids((2, 3), [(0,), (1,)])
     >>> ids.tolist(), number
@@ -49,7 +49,7 @@ def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int6
 
 
 def all_but_one(ways: int) -> tuple[Axes, ...]:
-    """Return the axes of all (n−1)-way margins; of a one-way table that is its total.
+    """Return the axes of all (n−1)-way margins; for a one-way table, its total.
 
     >>> all_but_one(3), all_but_one(1)
     (((0, 1), (0, 2), (1, 2)), ((),))
@@ -58,7 +58,7 @@ def all_but_one(ways: int) -> tuple[Axes, ...]:
 
 
 def largest_only(keep: Sequence[Axes]) -> tuple[Axes, ...]:
-    """Return the margins that no other one implies, each once and in order.
+    """Return the margins that no other margin implies, each once and in order.
 
     >>> largest_only([(0,), (1, 0), (2,), (2,)])
     ((0, 1), (2,))
@@ -68,10 +68,10 @@ def largest_only(keep: Sequence[Axes]) -> tuple[Axes, ...]:
 
 
 def moved_axes(ways: int, keep: Sequence[Axes]) -> tuple[Axes, ...]:
-    """Return the smallest sets of axes such that +1 and −1 by turns on the corners of a box over them keep all margins.
+    """Return the smallest sets of axes such that alternating ±1 on the corners of a box over them keeps all margins.
 
-    A box over D has two levels on each axis of D. Summed over an axis of D it vanishes, so it leaves the margin K as it
-    is exactly if D is no subset of K.
+    A box over D has two levels on each axis of D. Summed over an axis of D it vanishes, so it keeps the margin K if and
+    only if D is not a subset of K.
 
     >>> moved_axes(3, [(0, 1), (0, 2), (1, 2)]), moved_axes(3, [(0,), (1,)]), moved_axes(2, [])
     (((0, 1, 2),), ((2,), (0, 1)), ((),))
@@ -88,11 +88,11 @@ def moved_axes(ways: int, keep: Sequence[Axes]) -> tuple[Axes, ...]:
 def balancing_cells(
     shape: Sequence[int], keep: Sequence[Axes], excess: Sequence[Int64s], anchor: Sequence[int]
 ) -> tuple[Int64s, Int64s]:
-    """Cells and amounts that, added to a table, take the ``excess`` off its margins, whatever the amounts.
+    """Return cells and amounts that, added to a table, remove the ``excess`` from its margins, whatever the amounts.
 
     ``excess`` has an array for each kept margin, and they agree in the margins that they share. For each set S of axes
-    that is part of a kept one, the cells off the anchor on S and on it elsewhere get what is still wanting in the
-    margin S, larger sets first: a Möbius inversion over the kept margins.
+    contained in a kept one, the cells off the anchor on S and on it elsewhere get what is still missing in the margin
+    S, larger sets first: a Möbius inversion over the kept margins.
 
     >>> cells, amounts = balancing_cells((2, 2), [(0,), (1,)], [np.array([0, 2]), np.array([2, 0])], (0, 0))
     >>> dict(zip(cells.tolist(), amounts.tolist()))

@@ -1,4 +1,4 @@
-"""Run kernels on several cores, with results that do not depend on how many there are."""
+"""Run kernels on several cores, with results that do not depend on their number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _most_threads() -> int:
 
 
 def spans(records: int) -> list[tuple[int, int]]:
-    """Cut the records into runs, one per thread that is worth starting (``NUMBA_NUM_THREADS`` at most).
+    """Divide the records into runs, one per thread worth starting (``NUMBA_NUM_THREADS`` at most).
 
     >>> spans(10)
     [(0, 10)]
@@ -32,8 +32,8 @@ def spans(records: int) -> list[tuple[int, int]]:
 def run_all(work: Callable[[T], object], items: Sequence[T]) -> None:
     """Call ``work`` on every item, in threads when there are several.
 
-    Threads of our own and not Numba's parallel loops: its usual pool breaks when two threads enter it at
-    once, and compiling for it takes several times as long. The kernels let go of the interpreter's lock.
+    Plain threads, not Numba's parallel loops: its default pool breaks when two threads enter it at once, and
+    compiling for it takes several times as long. The kernels release the GIL.
     """
     if len(items) <= 1:
         for item in items:

@@ -1,7 +1,7 @@
 """All 2-way tables of a file, and how far a candidate changes them.
 
-Swapping keeps every one-way margin, so the counts expected under independence are those of the original file, for
-every candidate: they are worked out once. Only tables with one exchanged and one other attribute can change.
+Swapping keeps every one-way margin, so the counts expected under independence are those of the original file for every
+candidate and are computed once. Only tables with one exchanged and one other attribute can change.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from numba import njit
 
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt32s
 
-# The records that a candidate touches: the first pairs of a walk along the keyed order, and the cells they change.
-#
-# Records stand in keyed order, a row of labels each, so that a walk reads memory from front to back and stops as soon
-# as it has its pairs. The pairs are those of :func:`safeswap.arrays.pairing.walk`; here they are found from the
-# labels of the attributes themselves, without a packed code per choice of attributes.
+# Records are in keyed order, a row of labels each, so that a walk reads memory front to back and stops as soon as it
+# has its pairs. The pairs are those of :func:`safeswap.arrays.pairing.walk`, found from the labels themselves, without
+# a packed code per choice of attributes.
 
 
 @njit(cache=True, nogil=True)
@@ -47,10 +45,10 @@ def first_pairs(
     wanted: int,
     by_stratum: bool,
 ) -> Int64s:
-    """Return the first ``wanted`` pairs that count, as positions in the order; fewer where the records end before.
+    """Return the first ``wanted`` valid pairs as positions in the order; fewer if the records run out.
 
-    A pair counts if it differs in any attribute of ``swapped`` (in all of them where ``every``) and in all of
-    ``differ``, within a stratum. ``strata`` is empty where there is one stratum. With ``by_stratum`` the consecutive
+    A pair is valid if it differs in any attribute of ``swapped`` (in all of them if ``every``) and in all of
+    ``differ``, within a stratum. ``strata`` is empty if there is one stratum. With ``by_stratum`` the consecutive
     records of each stratum are paired, else those of the whole order.
     """
     records = labels.shape[0]
@@ -91,7 +89,7 @@ def _is_valid_pair(labels: Codes, a: int, b: int, swapped: Int64s, every: bool, 
 
 @njit(cache=True, nogil=True)
 def moves(labels: Codes, cells: Int64s, pairs: Int64s, swapped: Int64s, strides: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the cell of each touched record before and after; the records of pair i stand at 2i and 2i + 1."""
+    """Return the cell of each touched record before and after; the records of pair i are at 2i and 2i + 1."""
     old = np.empty(2 * len(pairs), dtype=np.int64)
     new = np.empty(2 * len(pairs), dtype=np.int64)
     for i in range(len(pairs)):
@@ -109,19 +107,19 @@ def moves(labels: Codes, cells: Int64s, pairs: Int64s, swapped: Int64s, strides:
 MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
 
 MOST_PLACES = 1 << 20
-"""Where all tables together have more cells than this none is kept: a candidate would cost more than its records."""
+"""If all tables together have more cells than this, none is kept: a candidate would cost more than its records."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoWay:
-    """The tables before: their cells stand in one long array, table after table."""
+    """The tables before, their cells in one array, table after table."""
 
     attributes: Int64s  # (a, b), a row per table
     first: Int64s  # the first place of each table, and the end of the last
     counts: Int64s
-    per_expected: Floats  # 1 / the count expected under independence; 0 where none is
+    per_expected: Floats  # 1 / the count expected under independence; 0 where that is 0
     expected: Floats
-    steps: Int64s  # min(m − 1, n − 1) over the rows and columns that hold records
+    steps: Int64s  # min(m − 1, n − 1) over the non-empty rows and columns
     before: Floats  # (Cramér's V, contingency coefficient C) of each table
 
     def __len__(self) -> int:
@@ -136,7 +134,7 @@ class TwoWay:
 def two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
     """Count all 2-way tables from the occupied cells (a row of labels each) and their counts.
 
-    Where they would have more than :data:`MOST_PLACES` cells there are none.
+    There are none if they would have more than :data:`MOST_PLACES` cells.
     """
     chosen = list(combinations(range(len(sizes)), 2))
     if sum(int(sizes[a]) * int(sizes[b]) for a, b in chosen) > MOST_PLACES:
@@ -173,7 +171,7 @@ def _count_tables(occupied: Codes, counts: Int64s, attributes: Int64s, first: In
 
 @njit(cache=True, nogil=True)
 def places(cells: Codes, attributes: Int64s, first: Int64s, sizes: Int64s, chosen: Int64s) -> Int32s:
-    """Return where each cell (a row of labels) counts in each chosen table."""
+    """Return the place of each cell (a row of labels) in each chosen table."""
     found = np.empty((len(cells), len(chosen)), dtype=np.int32)
     for i in range(len(cells)):
         for j in range(len(chosen)):
@@ -187,7 +185,7 @@ def places(cells: Codes, attributes: Int64s, first: Int64s, sizes: Int64s, chose
 def _association(
     counts: Int64s, expected: Floats, per_expected: Floats, start: int, stop: int, steps: int, records: float
 ) -> tuple[float, float]:
-    """Cramér's V and the contingency coefficient C of one table."""
+    """Return Cramér's V and the contingency coefficient C of one table."""
     if steps < 1:
         return 0.0, 0.0
     chi = 0.0
@@ -211,7 +209,7 @@ def score_tables(
     x_log_x: Floats,
     change: Int64s,
 ) -> None:
-    """The measures of every chosen table, from the change of its counts. ``change`` comes filled and goes as zeros."""
+    """Score every chosen table by the change of its counts, into ``out``. ``change`` is reset to zeros."""
     for t in chosen:
         hellinger = 0.0
         variation = 0
@@ -237,11 +235,11 @@ def score_tables(
 
 
 X_LOG_X: Floats = np.r_[0.0, np.arange(1, 1 << 12) * np.log(np.arange(1, 1 << 12))]
-"""x · log x of the counts that come up most; a logarithm costs more than a look."""
+"""x · log x of small counts, tabulated: a lookup is cheaper than a logarithm."""
 
 
 @njit(cache=True, nogil=True, inline="always")
 def times_log(count: int, x_log_x: Floats) -> float:
-    """x · log x, 0 for 0."""
+    """Return x · log x, 0 for 0."""
     value: float = x_log_x[count] if count < len(x_log_x) else count * np.log(float(count))
     return value

@@ -1,4 +1,4 @@
-"""Names for the array types in use, so that each has one meaning everywhere."""
+"""The array types, each named once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UInt8s = npt.NDArray[np.uint8]
 UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
 
-# Of any width.
+# Any width.
 Integers = npt.NDArray[np.integer[Any]]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
-# The same types by what they hold.
+# Aliases by content.
 Rows = Int64s
 Counts = Int64s
 Words = UInt64s

@@ -1,9 +1,9 @@
-"""Count combinations in which a blank could be any value: one way, by the keys that a record has, or both ways.
+"""Count combinations in which a blank could be any value, one way or both ways.
 
-One way (:func:`published_sizes`) a record is counted by its keys that are not blank, and only records that have these
-keys count for it. Both ways (:func:`matching_sizes`) a record with blanks also counts for every record that it could
-be. Neither kind of matching is transitive, so there are no cells to add up. Cells are sorted by which of their keys are
-blank; both ways a cell of one such pattern matches those of another that agree in the keys which neither leaves blank.
+One way (:func:`published_sizes`), a record is counted by its keys that are not blank, and only records that have these
+keys count for it. Both ways (:func:`matching_sizes`), a record with blanks also counts for every record that it could
+be. Neither kind of matching is transitive, so there are no cells to add up. Cells are grouped by their pattern of
+blanks; both ways, a cell of one pattern matches those of another that agree in the keys that neither leaves blank.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from safeswap.arrays import cells
 from safeswap.arrays.combinations import Classes, Sizes, cell_codes, cell_sizes
 from safeswap.arrays.types import Codes
 
-_PATTERN_COST = 40  # sorting the cells of a pair of patterns costs about so many comparisons per cell
+_PATTERN_COST = 40  # sorting the cells of a pair of patterns costs about this many comparisons per cell
 
 
 def published_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
-    """For each class, the size of all classes that agree with it in those of some keys that it has, itself included.
+    """Return, for each class, the total size of the classes that agree with it in its non-blank keys, itself included.
 
-    A class that lacks one of these keys does not count: who is blanked vouches for nobody.
+    A class that lacks one of these keys does not count: a blanked record protects no other.
 
     >>> from safeswap.arrays.combinations import classes
     >>> town, job = np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 1], np.uint8)
@@ -48,7 +48,7 @@ def published_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
 
 
 def matching_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
-    """For each class, the size of all classes that match it over some keys, itself included.
+    """Return, for each class, the total size of the classes that match it over some keys, itself included.
 
     >>> from safeswap.arrays.combinations import classes
     >>> town, job = np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 1], np.uint8)
@@ -94,7 +94,7 @@ def _sum_agreeing(
     there: npt.NDArray[np.int64],
     sizes: Sizes,
 ) -> Sizes:
-    """For each cell here, the size of the cells there that agree with it in the shared keys."""
+    """Return, for each cell here, the total size of the cells there that agree with it in the shared keys."""
     if not shared:
         total: Sizes = np.full(here.size, sizes[there].sum(), sizes.dtype)
         return total
@@ -116,7 +116,7 @@ def _match_one_by_one(
 
 @numba.njit(cache=True, nogil=True)
 def _match(matrix, blank, starred, is_starred, sizes, matched):  # type: ignore[no-untyped-def]
-    """Compare each cell that has a blank with all others; those without are told what matches them."""
+    """Compare each cell that has a blank with all others, and add the sizes of matches on both sides."""
     for s in range(starred.size):
         i = starred[s]
         for k in range(sizes.size):

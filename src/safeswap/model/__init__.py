@@ -1,1 +1,1 @@
-"""Frozen values: what the data are, what is asked, what was done. No input or output."""
+"""Values that the whole job shares: data, schema, specification, plan, audit, release. No input or output."""

@@ -1,4 +1,4 @@
-"""The confidential record of what was done: enough to undo it, and therefore never to leave the building."""
+"""The confidential record of a masking: enough to undo it, and therefore never released."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.text import several
 
 COARSENED = "coarsened"
-"""The fact by which an audit says that values were made coarser, not wrong."""
+"""The value of the fact ``values`` where a method made values coarser, not untrue."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,10 +24,10 @@ class Exchange:
     """One stage: these attributes were exchanged between these pairs of rows."""
 
     attributes: tuple[str, ...]
-    pairs: Rows  # shape (k, 2): row positions in the file as it was read
+    pairs: Rows  # shape (k, 2): row positions in the file as read
 
     def permutation(self, records: int) -> Rows:
-        """For each row the row from which its values came."""
+        """Return, for each row, the row its values came from."""
         source = np.arange(records, dtype=np.int64)
         source[self.pairs[:, 0]] = self.pairs[:, 1]
         source[self.pairs[:, 1]] = self.pairs[:, 0]
@@ -36,7 +36,7 @@ class Exchange:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Replacement:
-    """One stage of a method that does not exchange: these rows of an attribute held these values before.
+    """One stage of a method that replaces values: the rows of an attribute and their values before.
 
     ``before`` is in the order of ``rows``; the type of the column before may differ from the one after.
     """
@@ -48,9 +48,9 @@ class Replacement:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit:
-    """Who was paired with whom, and all that is needed to do it again.
+    """The pairs and replacements of a masking, and everything needed to repeat it.
 
-    ``repr`` shows totals only, since what is printed gets copied.
+    ``repr`` shows totals only, since printed text gets copied.
     """
 
     method: str
@@ -66,7 +66,7 @@ class Audit:
     replicate: int = 0
     data_name: str = ""
     compensating: int = 0
-    at_most: int | None = None  # given where ``feasible`` is not proved to be the maximum: more than this cannot be
+    at_most: int | None = None  # upper bound, given where ``feasible`` is not proved to be the maximum
     replacements: tuple[Replacement, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Audit:
         return "" if self.releasable else f"NOT FOR RELEASE ({self.facts.get('not_for_release', 'insecure seed')})"
 
     def touched(self) -> npt.NDArray[np.bool_]:
-        """Per record, whether it took part in any exchange or replacement."""
+        """Flag the records that took part in any exchange or replacement."""
         flags = np.zeros(self.records, dtype=np.bool_)
         for exchange in self.exchanges:
             flags[exchange.pairs.ravel()] = True
@@ -86,18 +86,18 @@ class Audit:
 
     @property
     def changed_attributes(self) -> tuple[str, ...]:
-        """The attributes of which any value was exchanged or replaced, each once."""
+        """The attributes with any exchanged or replaced value, each once."""
         exchanged = (name for each in self.exchanges if len(each.pairs) for name in each.attributes)
         replaced = (each.attribute for each in self.replacements if len(each.rows))
         return tuple(dict.fromkeys((*exchanged, *replaced)))
 
     def perturbed(self) -> npt.NDArray[np.bool_]:
-        """Per record, whether its values may be untrue: it was touched, and values were not just made coarser."""
+        """Flag the records whose values may be untrue: touched, and not just made coarser."""
         return np.zeros(self.records, dtype=np.bool_) if self.facts.get("values") == COARSENED else self.touched()
 
     @property
     def unit(self) -> str:
-        """What ``asked``, ``feasible`` and ``made`` count: pairs, unless the method counts records."""
+        """The unit of ``asked``, ``feasible`` and ``made``: pairs, unless the method counts records."""
         return str(self.facts.get("unit", "pairs"))
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class Audit:
 
 
 def told(value: object) -> str:
-    """Return a fact that fits on a line; tables among the facts are left to the audit record."""
+    """Format a fact for one line; empty for tables, which are left to the audit record."""
     if isinstance(value, bool) or value is None:
         return ""
     if isinstance(value, int):
@@ -121,11 +121,8 @@ def told(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# Facts of a masking, of which some are found out only when somebody asks.
-
-
 class Facts(Mapping[str, Any]):
-    """Facts by name. Those given as functions are computed once, when they are first looked at.
+    """Facts by name. Those given as functions are computed once, on first access.
 
     >>> facts = Facts({"unmatched": 3}, diagnosis=lambda: ["drop Age"])
     >>> list(facts), facts["diagnosis"], dict(facts)
@@ -151,11 +148,8 @@ class Facts(Mapping[str, Any]):
         return f"<Facts: {', '.join(self)}>"
 
 
-# From the masked file and its audit back to the original.
-
-
 def undo(after: Microdata, audit: Audit) -> Microdata:
-    """Return the file as it was before the masking, exactly.
+    """Restore the file as it was before the masking, exactly.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Race"),))
@@ -181,28 +175,28 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
             code="audit-mismatch",
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )
-    # Values were replaced after all exchanges. An exchange undoes itself, the last one first.
+    # Values were replaced after all exchanges. An exchange is its own inverse; the last is undone first.
     before = replay(restored(after, reversed(audit.replacements)), reversed(audit.exchanges))
     known = after.past and after.past[-1].attributes == audit.changed_attributes
     return replace(before, past=after.past[:-1]) if known else before
 
 
 def restored(data: Microdata, replacements: Iterable[Replacement]) -> Microdata:
-    """Return the file with the values that were replaced back in their places, in the type they had."""
+    """Put the replaced values back, in the type they had."""
     columns: dict[str, pa.ChunkedArray] = {}
     for replacement in replacements:
         name = replacement.attribute
-        data.schema[name]  # an unknown attribute gets its own clear error
+        data.schema[name]  # raises for an unknown attribute
         columns[name] = _put_back(columns.get(name, data.table.column(name)), replacement)
     return data.with_columns(columns, {})
 
 
 def _put_back(column: pa.ChunkedArray, replacement: Replacement) -> pa.ChunkedArray:
-    """Rows that were not replaced come from the column, the others from what is put back."""
+    """Take replaced rows from the replacement, all others from the column."""
     source = np.arange(len(column), dtype=np.int64)
     source[replacement.rows] = len(column) + np.arange(len(replacement.rows))
     kind = replacement.before.type
-    if len(replacement.rows) == len(column):  # the column that was need have nothing in common with the one that is
+    if len(replacement.rows) == len(column):  # the old and the new column may have nothing in common
         column = pa.chunked_array([], type=kind)
         source -= len(source)
     pieces = [*column.cast(kind).chunks, replacement.before]
@@ -210,11 +204,11 @@ def _put_back(column: pa.ChunkedArray, replacement: Replacement) -> pa.ChunkedAr
 
 
 def replay(data: Microdata, exchanges: Iterable[Exchange]) -> Microdata:
-    """Return the file with these exchanges made, one after the other."""
+    """Apply exchanges to the file, in order."""
     columns: dict[str, pa.ChunkedArray] = {}
     for exchange in exchanges:
         source = pa.array(exchange.permutation(len(data)))
         for name in exchange.attributes:
-            data.schema[name]  # an unknown attribute gets its own clear error
+            data.schema[name]  # raises for an unknown attribute
             columns[name] = columns.get(name, data.table.column(name)).take(source)
     return data.with_columns(columns, {})

@@ -1,7 +1,7 @@
-"""Arguments checked at the door: each is of the type that its annotation states, or is refused by name.
+"""Validate arguments of public functions against their annotations.
 
-One decorator does it for every public function, so that a wrong type ends in a :class:`SpecError` with the name of the
-argument, and never in an error from the depths of the program. A message names types, not values.
+One decorator does it for every public function, so that a wrong type raises a :class:`SpecError` with the name of the
+argument, never an error from deep inside the program. Messages name types, not values.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class _MisfitError(Exception):
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function behind a door that refuses arguments of another type than the signature says.
+    """Wrap a function so that it refuses arguments of a type other than its signature states.
 
-    Whole numbers and truth values of NumPy become Python's own. Annotations are looked at on the first call; a class
-    that is imported for type checkers only is known by its name.
+    NumPy integers and booleans become Python's own. Annotations are resolved on the first call; a class that is
+    imported for type checkers only is matched by its name.
 
     >>> @checked
     ... def repeat(text: str, *, times: int = 2) -> str:
@@ -76,7 +76,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             read_signature()
         names = positional + rest * max(0, len(args) - len(positional))
         given = [_check_argument(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
-        given += args[len(given) :]  # more than there are parameters: Python's own error follows
+        given += args[len(given) :]  # surplus arguments: Python raises its own error
         named = {name: _check_argument(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
         return function(*given, **named)
 
@@ -84,13 +84,13 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def checked_values(cls: type[T]) -> type[T]:
-    """Return the class, made from values of the types that its fields state or not at all."""
+    """Wrap a class so that its constructor refuses values of a type other than its fields state."""
     cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 
 class _StandIn:
-    """The base of classes that stand for one of the same name, which is imported for type checkers only."""
+    """Base of stand-ins for classes of the same name that are imported for type checkers only."""
 
 
 class _Names(dict[str, Any]):
@@ -108,7 +108,7 @@ def _resolve_annotation(annotation: Any, function: Callable[..., Any]) -> Any:
     names = _Names(inspect.unwrap(function).__globals__)
     try:
         return eval(annotation, {}, names)  # noqa: S307  (an annotation of our own source)
-    except (AttributeError, TypeError):  # a part of a module that only a type checker knows
+    except (AttributeError, TypeError):  # a name that only a type checker knows
         return Any
 
 
@@ -128,7 +128,7 @@ def _check_argument(function: Callable[..., Any], name: str, value: Any, hint: A
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    """Return the value, if it is of the type; numbers as Python's own."""
+    """Return the value if it is of the type, numbers as Python's own; raise ``_MisfitError`` otherwise."""
     origin = get_origin(hint)
     if hint is Any or hint is object:
         return value
@@ -185,7 +185,7 @@ def _check_text(value: Any) -> Any:
 
 
 def _is_encodable(text: str) -> bool:
-    """Return whether the text can be written down: half of a character, a lone surrogate, cannot."""
+    """Return whether the text can be encoded: a lone surrogate cannot."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -227,7 +227,7 @@ _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
 
 
 def in_words(hint: Any) -> str:
-    """Return a type as one says it.
+    """Return a type in plain words.
 
     >>> in_words(int | None), in_words(Literal["new", "none"]), in_words(tuple[str, ...])
     ('a whole number or None', '"new" or "none"', 'a list of text')

@@ -1,4 +1,4 @@
-"""Whether a column says the same as before in fewer words."""
+"""Columns: bitwise comparison, ranks, numbers, replacement of values, and detection of coarsening."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from safeswap.model.dates import is_date_format
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Attribute, level_texts
 
-# When two columns are the same: bit by bit, whatever the chunks, dictionaries and text types they are kept in.
-
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    """Return whether two columns are views of the very same bytes; then no comparison could tell them apart."""
+    """Return whether two columns are views of the same memory, hence equal without comparison."""
     if one.type != other.type or one.num_chunks != other.num_chunks:
         return False
     return all(_memory_address(a) == _memory_address(b) for a, b in zip(one.chunks, other.chunks, strict=True))
@@ -33,7 +31,7 @@ def _memory_address(array: pa.Array) -> tuple[Any, ...]:
 
 
 def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return two columns in a form in which equality is equality of bits, dictionaries resolved to common codes."""
+    """Convert two columns so that equality means equal bits, with dictionaries resolved to common codes."""
     if pa.types.is_dictionary(before.type) and pa.types.is_dictionary(after.type):
         common = _common_codes(before, after)
         if common is not None:
@@ -42,7 +40,7 @@ def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa
 
 
 def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column whose equality is equality of bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
+    """Convert a column so that equality means equal bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return bitwise(column.cast(kind.value_type))
@@ -55,7 +53,7 @@ def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """Return the indices of two dictionary columns into the first one's dictionary, −1 for what is not in it."""
+    """Return the indices of two dictionary columns into the first one's dictionary, −1 for values not in it."""
     if not before.num_chunks or not after.num_chunks:
         return None
     if any(chunk.dictionary.null_count for side in (before, after) for chunk in side.chunks):
@@ -73,19 +71,19 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
 
 
 def means_bits(column: pa.ChunkedArray) -> bool:
-    """Return whether a dictionary column has one dictionary, in which different places mean different bits."""
+    """Return whether a column has one dictionary with distinct entries, so that indices can be compared as values."""
     return column.num_chunks == 1 and _is_plain(column.chunk(0).dictionary)
 
 
 def _is_plain(levels: pa.Array) -> bool:
-    """Return whether different places of a dictionary mean different bits, and the same place the same."""
+    """Return whether different entries of a dictionary mean different bits, and equal entries the same."""
     kind = levels.type
     known = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return bool(known) and not levels.null_count and _are_distinct(levels)
 
 
 def _are_distinct(levels: pa.Array) -> bool:
-    """Return whether no level occurs twice; told at once of numbers that ascend, as areas of a sorted file do."""
+    """Return whether no level occurs twice; a shortcut for ascending numbers, as areas in a sorted file."""
     if pa.types.is_integer(levels.type):
         numbers = levels.to_numpy()
         if (numbers[1:] > numbers[:-1]).all():
@@ -94,7 +92,7 @@ def _are_distinct(levels: pa.Array) -> bool:
 
 
 def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
-    """Per row, whether the value differs; missing equals missing only. Another type differs everywhere.
+    """Flag the rows whose values differ; missing equals missing only. Columns of different types differ everywhere.
 
     >>> a, b = (pa.chunked_array([values]) for values in (["x", None, "y"], ["x", None, None]))
     >>> different(a, b).tolist()
@@ -110,7 +108,7 @@ def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
 
 
 def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
-    """Return two aligned columns as integers that are equal where the values are; missing is a value of its own."""
+    """Encode two aligned columns as integers that are equal where the values are; missing is a value of its own."""
     if before.type != after.type:  # no value of one type is a value of the other
         return as_codes(before, before)[0], ~as_codes(after, after)[0]
     if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
@@ -122,14 +120,11 @@ def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, I
     return codes[: len(before)], codes[len(before) :]
 
 
-# Columns coded so that the order of the codes is the order of the values.
-
-
 def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
-    """Return the column as ranks of its values, and how many ranks there are. The rows' order plays no part in them.
+    """Return the column as ranks of its values, and the number of ranks. They do not depend on row order.
 
-    Levels that the schema lists have its order. Otherwise numbers are ordered as numbers, also where they are held as
-    text, and text by its characters. What stands for a missing value comes last, each such code a level of its own.
+    Levels listed in the schema have its order. Otherwise numbers are ordered as numbers, even if stored as text, and
+    text by its characters. Missing codes come last, each a level of its own.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
@@ -142,19 +137,19 @@ def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
 
 
 def rank_of_code(data: Microdata, name: str) -> npt.NDArray[np.int64]:
-    """Return the rank of each code of a column, missing included; what :func:`ranked` gives record by record."""
+    """Return the rank of each code of a column, missing included; :func:`ranked` gives them per record."""
     place = _level_ranks(data.coded(name), data.schema[name])
     return np.append(place, len(place))
 
 
 def ranked_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes], list[int]]:
-    """Return several columns as ranks, as the kernels take them."""
+    """Return several columns as ranks, in the form that kernels take."""
     columns = [ranked(data, name) for name in names]
     return [codes for codes, _ in columns], [ranks for _, ranks in columns]
 
 
 def ranked_levels(data: Microdata, name: str) -> pa.Array:
-    """Return the levels of a column in the order of their ranks; a missing value, which has none, would come last.
+    """Return the levels of a column in the order of their ranks; missing values are not levels.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
@@ -166,7 +161,7 @@ def ranked_levels(data: Microdata, name: str) -> pa.Array:
 
 
 def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
-    """For each code of the column, whether it stands for a missing value.
+    """Flag the codes of the column that mean a missing value.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex", missing=("?",)),))
@@ -180,7 +175,7 @@ def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
 
 
 def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
-    """Return the column as floating-point numbers; what is missing is not a number.
+    """Return the column as floating-point numbers, missing as NaN.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Income", kind="numeric", missing=("-1",)),))
@@ -211,7 +206,7 @@ def _not_numeric(name: str) -> SpecError:
     return SpecError(
         f"{name!r} does not hold numbers",
         code="not-numeric",
-        hint="name a numeric attribute, or describe the codes that stand for a missing value; dates are no numbers",
+        hint="name a numeric attribute (dates are not numeric), or declare its missing codes in the schema",
         attribute=name,
     )
 
@@ -237,7 +232,7 @@ def _level_ranks(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
 def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
     ranks = np.empty(len(texts), dtype=np.int64)
     values = np.array([_parse_number(text) for text in texts])
-    # Text decides between values that are the same number, such as 1 and 01.
+    # Text breaks ties between equal numbers, such as 1 and 01.
     by_text = pc.array_sort_indices(pa.array(texts, pa.string())).to_numpy()
     are_numbers = pa.types.is_floating(levels.type) or not np.isnan(values).any()
     order = by_text[np.argsort(values[by_text], kind="stable")] if are_numbers else by_text
@@ -245,11 +240,8 @@ def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
     return ranks
 
 
-# A column in which some rows get other values, without a copy of more than its bytes.
-
-
 def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
-    """Return the column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type stays.
+    """Return the column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type is kept.
 
     >>> column = pa.chunked_array([["a", "b"], ["c", None]])
     >>> replaced_column(column, np.array([3, 0]), pa.array(["x", None])).to_pylist()
@@ -286,11 +278,11 @@ _DENSE = 1 << 22
 
 
 def coarsening(before: Microdata, after: Microdata, name: str) -> Int64s | None:
-    """For each code before (missing last) its code after, where each value became one value and that is a recoding.
+    """Return the code after of each code before (missing last) if the attribute was recoded, else None.
 
-    A recoded attribute is described anew: other levels, or another kind. Values that were blanked in some records do
-    not count against it. None where the description is the same, where one value became several, or where values only
-    changed places.
+    A recoded attribute has another description: other levels, or another kind. Values blanked in some records do not
+    count against it. None if the description is the same, if one value became several, or if values only changed
+    places.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema

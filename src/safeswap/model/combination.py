@@ -1,4 +1,4 @@
-"""Which combinations of key variables are to be protected, and from which count on one of them is safe."""
+"""Combinations of key variables to protect, and the count from which each is safe."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from safeswap.model.text import several
 
 MOST_COMBINATIONS = 20_000
 MOST_KEYS = 62
-"""A set of keys is kept as the bits of one machine integer."""
+"""A set of keys is stored as the bits of one machine integer."""
 
 Missing = Literal["none", "own", "any", "vouching"]
-"""What a missing value means when combinations are counted.
+"""The meaning of a missing value when combinations are counted.
 
-``none``: it matches nothing, so a record has no combination of keys of which one is missing. ``own``: it is a value of
-its own. ``any``: a record is counted by the keys that it has, as if the missing ones had any value, but it counts for
-no other record by a key that it lacks. ``vouching``: it matches every value both ways, so that a record with missing
-keys also counts for all records that it could be.
+``none``: it matches nothing, so a record has no combination with a missing key. ``own``: it is a value of its own.
+``any``: a record is counted by the keys that it has, as if the missing ones had any value, but it counts for no other
+record by a key that it lacks. ``vouching``: it matches every value both ways, so a record with missing keys also
+counts for all records that it could be.
 """
 
 
 class KeyCombination(BaseModel):
-    """Some keys whose values together must not single out too few records.
+    """Keys whose values together must not single out too few records.
 
     >>> KeyCombination(keys=("Age", "Sex"), tolerance=5).keys
     ('Age', 'Sex')
@@ -50,7 +50,7 @@ class KeyCombination(BaseModel):
 
 
 def _as_combination(value: Any) -> Any:
-    """Return a combination may be written as its names alone."""
+    """Accept a combination written as its names alone."""
     return value if isinstance(value, Mapping | KeyCombination) else {"keys": value}
 
 
@@ -59,7 +59,7 @@ def _as_combinations(value: Any) -> Any:
 
 
 class CombinationFields(BaseModel):
-    """The fields that say what is to be protected; a specification that needs them takes them over."""
+    """The fields that state what to protect, shared by the specifications that need them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,19 +71,23 @@ class CombinationFields(BaseModel):
     keys: Annotated[Names, Field(description="protect every combination of up to `up_to` of these attributes")] = ()
     up_to: Annotated[
         int | None,
-        Field(ge=1, description="how many of `keys` go together at most; left out: all, as far as the limit allows"),
+        Field(ge=1, description="maximum number of `keys` to combine; default: all, as far as the limit allows"),
     ] = None
     exactly: Annotated[bool, Field(description="only combinations of exactly `up_to` keys, not of fewer")] = False
     levels: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=9)]],
-        Field(description="identification level per attribute: level 1 × level ≤ 2 × level ≤ 3 …, as ARGUS has it"),
+        Field(description="identification level per attribute: level 1 × level ≤ 2 × level ≤ 3 …, as in ARGUS"),
     ] = Field(default_factory=dict)
     tolerance: Annotated[
         float, Field(gt=0, allow_inf_nan=False, description="Q: a combination with fewer records is unsafe")
     ] = 3
     threshold: Annotated[
         float | None,
-        Field(ge=0, allow_inf_nan=False, description="as ARGUS says it: a combination with so many or fewer is unsafe"),
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="as in ARGUS: a combination with this many records or fewer is unsafe",
+        ),
     ] = None
     missing: Annotated[
         Missing,
@@ -103,9 +107,9 @@ class CombinationFields(BaseModel):
         if self.up_to is not None and self.up_to > len(self.keys):
             raise ValueError(f"up_to is {self.up_to}, but there are {len(self.keys)} keys")
         if self.exactly and self.up_to is None:
-            raise ValueError("exactly goes with up_to")
+            raise ValueError("exactly needs up_to")
         if self.threshold is not None and "tolerance" in self.model_fields_set:
-            raise ValueError("give tolerance (unsafe: fewer) or threshold (unsafe: so many or fewer), not both")
+            raise ValueError("give tolerance (unsafe: fewer) or threshold (unsafe: this many or fewer), not both")
         if self.threshold is not None and self.weight is not None:
             raise ValueError("a threshold is a number of records; sums of weights are compared with a tolerance")
         _check_levels(self.levels)
@@ -113,7 +117,7 @@ class CombinationFields(BaseModel):
 
     @property
     def default_tolerance(self) -> float:
-        """What the count of a combination must reach, unless it has a tolerance of its own."""
+        """The tolerance of combinations that do not state their own."""
         return self.tolerance if self.threshold is None else int(self.threshold) + 1
 
     def stated(self) -> tuple[tuple[Names, float], ...]:
@@ -123,7 +127,7 @@ class CombinationFields(BaseModel):
         for each in self.combinations:
             tolerance = general if each.tolerance is None else each.tolerance
             known = found.get(frozenset(each.keys))
-            # Said twice: the stricter word holds.
+            # Stated twice: the stricter tolerance applies.
             found[frozenset(each.keys)] = (each.keys, max(tolerance, known[1] if known else 0))
         for names in (*self._combine_keys(), *self._combine_levels()):
             found.setdefault(frozenset(names), (names, general))
@@ -131,7 +135,7 @@ class CombinationFields(BaseModel):
 
     @property
     def most_together(self) -> int:
-        """The largest number of ``keys`` that are combined: ``up_to``, or all of them as far as the limit allows."""
+        """The largest number of ``keys`` combined: ``up_to``, or all of them as far as the limit allows."""
         return largest_size(len(self.keys)) if self.up_to is None else self.up_to
 
     @property
@@ -167,7 +171,7 @@ class CombinationFields(BaseModel):
         return _choices(self.keys, sizes)
 
     def _combine_levels(self) -> Iterable[Names]:
-        """One attribute of level 1 with another of level at most 2 with another of level at most 3, and so on."""
+        """Yield an attribute of level 1 with another of level at most 2, another of level at most 3, and so on."""
         groups: list[frozenset[str]] = [frozenset()] if self.levels else []
         for depth in range(1, max(self.levels.values(), default=0) + 1):
             free = [name for name, level in self.levels.items() if level <= depth]
@@ -184,7 +188,7 @@ class CombinationFields(BaseModel):
 
 
 def largest_size(keys: int) -> int:
-    """How many of so many keys can go together at most, all smaller combinations included, within the limit.
+    """Return how many of ``keys`` keys can be combined, all smaller combinations included, within the limit.
 
     >>> largest_size(8), largest_size(14), largest_size(15), largest_size(20), largest_size(62)
     (8, 14, 7, 4, 2)
@@ -216,7 +220,7 @@ def _check_levels(levels: Mapping[str, int]) -> None:
 
 
 class Combinations(CombinationFields):
-    """What is to be protected.
+    """The combinations to protect.
 
     >>> Combinations(keys=["A", "B", "C"], up_to=2).stated()[-1]
     (('B', 'C'), 3)
@@ -236,7 +240,7 @@ class Combinations(CombinationFields):
 
 
 def as_combinations(value: Any) -> Combinations:
-    """What is to be protected, from a :class:`Combinations`, plain values, or a list of combinations.
+    """Build :class:`Combinations` from plain values or a list of combinations; pass an instance through.
 
     >>> as_combinations([("Age", "Sex"), ("Town",)]).stated()[1]
     (('Town',), 3)
@@ -248,7 +252,7 @@ def as_combinations(value: Any) -> Combinations:
         return Combinations(**stated)
     if not isinstance(value, Mapping | Iterable):
         raise SpecError(
-            "what is to be protected is a list of combinations, or a mapping",
+            "combinations to protect must be a list or a mapping",
             code="bad-spec",
             hint='e.g. [("Age", "Sex")] or {"keys": ["Age", "Sex", "Town"], "up_to": 2}',
         )
@@ -258,7 +262,7 @@ def as_combinations(value: Any) -> Combinations:
 
 
 def check_combinations(asked: CombinationFields, schema: Schema, *, records: int) -> tuple[tuple[Names, float], ...]:
-    """Return every combination with its tolerance; refused where it makes no sense for such a file."""
+    """Return every combination with its tolerance; refuse those that make no sense for the file."""
     stated = asked.stated()
     names = list(dict.fromkeys(name for keys, _ in stated for name in keys))
     for name in names:
@@ -280,15 +284,15 @@ def check_combinations(asked: CombinationFields, schema: Schema, *, records: int
 
 
 def check_sum(stated: tuple[tuple[Names, float], ...], total: float) -> None:
-    """Refuse a tolerance that all weights of the file together do not reach."""
+    """Refuse a tolerance above the sum of all weights of the file."""
     for keys, tolerance in stated:
         if tolerance > total * (1 + 1e-9):
             raise _tolerance_error(keys, f"{tolerance:g}, more than all weights of the file together")
 
 
-def _tolerance_error(keys: Names, told: str, **fields: Any) -> SpecError:
+def _tolerance_error(keys: Names, value: str, **fields: Any) -> SpecError:
     return SpecError(
-        f"the tolerance of {' × '.join(keys)} is {told}",
+        f"the tolerance of {' × '.join(keys)} is {value}",
         code="tolerance-above-records",
         hint="no combination can be safe: lower the tolerance",
         combination=list(keys),
@@ -315,8 +319,8 @@ def check_key(schema: Schema, name: str) -> None:
 def _check_weight(schema: Schema, name: str) -> None:
     if schema[name].kind not in (Kind.WEIGHT, Kind.NUMERIC):
         raise SpecError(
-            f"{name!r} is {schema[name].kind.value} and no weight",
+            f"{name!r} is {schema[name].kind.value}, not a weight",
             code="not-a-weight",
-            hint="name the attribute that is described as weight, or leave weight out to count records",
+            hint="name an attribute of kind weight, or omit weight to count records",
             attribute=name,
         )

@@ -1,9 +1,8 @@
-"""Dates and times of Stata, SPSS and SAS files: numbers on disk, dates from reading to writing.
+"""Dates and times of Stata, SPSS and SAS files: numbers on disk, dates in memory.
 
-These programs keep a date as a number and say in its display format that it is one. A column is read as dates only if
-every value comes back to the same number; otherwise it stays as it is, with its display format. So do periods (months
-and quarters of Stata) and lengths of time, for which there is no type; :func:`is_date_format` tells that they are no
-quantities.
+These programs store a date as a number and mark it by its display format. A column is read as dates only if every value
+converts back to the same number; otherwise it stays numeric, with its display format. So do periods (months and
+quarters of Stata) and durations, for which there is no type; :func:`is_date_format` shows that they are not quantities.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from safeswap.arrays.types import Floats
 
 Program = Literal["spss", "stata", "sas"]
 
-_DAY = 86_400_000_000  # microseconds, in which all is reckoned
+_DAY = 86_400_000_000  # microseconds, the unit of all arithmetic
 _EPOCH = {"spss": dt.date(1582, 10, 14), "stata": dt.date(1960, 1, 1), "sas": dt.date(1960, 1, 1)}
 _EARLIEST, _LATEST = ((dt.date(year, 1, 1) - dt.date(1970, 1, 1)).days * _DAY for year in (1000, 9999))
 
 _STATA_TIME = r"%-?tc[Hh]{1,2}:?MM(:?SS(\.s+)?)?(\s?[AaPp]\.?[Mm]\.?)?"
 _SAS_DATES = r"DATE|(DDMMYY|MMDDYY|YYMMDD)[BCDNPS]?|[EB]8601DA|WORDDAT[EX]|WEEKDAT[EX]|JULIAN"
-_TYPES: dict[Program, tuple[tuple[str, str, int], ...]] = {  # pattern of the format, type, microseconds of a unit
+_TYPES: dict[Program, tuple[tuple[str, str, int], ...]] = {  # pattern of the format, type, microseconds per unit
     "spss": (
         (r"([AESJ]?DATE|QYR|MOYR|WKYR)\d*", "date", 1_000_000),
         (r"(DATETIME|YMDHMS)\d*(\.\d+)?", "timestamp", 1_000_000),
@@ -54,7 +53,7 @@ _PERIODS = re.compile(r"%-?t[Cwmqhy].*|(DTIME|MTIME|WKDAY|MONTH)\d*(\.\d+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """How a program keeps one sort of dates or times as numbers.
+    """The rule by which a program stores one type of dates or times as numbers.
 
     >>> clock = clock_of("%td", "stata")
     >>> clock.read([0.0, None]).to_pylist()
@@ -68,7 +67,7 @@ class Clock:
     unit: int
 
     def read(self, values: Iterable[float | None]) -> pa.Array | None:
-        """Return the numbers as dates or times; None where they are not all such, to the last digit."""
+        """Convert numbers to dates or times; None unless all of them convert exactly."""
         try:
             numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         except (TypeError, ValueError):
@@ -85,7 +84,7 @@ class Clock:
         return found.cast(pa.date32()) if self.sort == "date" else found
 
     def write(self, column: pa.Array | pa.ChunkedArray) -> Floats | None:
-        """Return the numbers for a column of dates or times; None where they cannot hold it to the last digit."""
+        """Convert dates or times to numbers; None unless all of them convert exactly."""
         whole = _microseconds(column)
         if whole is None:
             return None
@@ -112,7 +111,7 @@ class Clock:
 
 
 def clock_of(display: str, program: Program) -> Clock | None:
-    """What the display format of a column says about dates in it, if anything."""
+    """Return the clock that a column's display format implies, if any."""
     for pattern, sort, unit in _TYPES[program]:
         if re.fullmatch(pattern, display):
             return Clock(program=program, sort=sort, unit=unit)
@@ -120,7 +119,7 @@ def clock_of(display: str, program: Program) -> Clock | None:
 
 
 def clock_for(kind: pa.DataType, display: str, program: Program) -> tuple[Clock, str] | None:
-    """How to write a column of this type, and in which format: its own where it is one of the program, for the type."""
+    """Return the clock and format to write a column of this type: its own format if the program has it for the type."""
     sort = next((name for name, is_sort in _SORTS.items() if is_sort(kind)), None)
     if sort is None or (sort == "timestamp" and kind.tz is not None):
         return None
@@ -136,7 +135,7 @@ _SORTS = {"date": pa.types.is_date, "timestamp": pa.types.is_timestamp, "time": 
 
 
 def is_date_format(display: str) -> bool:
-    """Return whether a display format shows numbers as dates, times, periods or lengths of time.
+    """Return whether a display format shows numbers as dates, times, periods or durations.
 
     >>> [is_date_format(each) for each in ("%tm", "DTIME10", "EDATE10", "F8.2", "%9.0g", "")]
     [True, True, True, False, False, False]
@@ -146,7 +145,7 @@ def is_date_format(display: str) -> bool:
 
 
 def _round_to_unit(numbers: Floats, missing: npt.NDArray[np.bool_], unit: int) -> npt.NDArray[np.int64]:
-    """Microseconds: to the millisecond where that gives the same number back, since a number can be that fine only."""
+    """Convert to microseconds, rounded to the millisecond where that gives the same number back."""
     known = np.where(missing, 0.0, numbers)
     fine = np.round(known * unit).astype(np.int64)
     coarse = np.round(known * unit / 1000).astype(np.int64) * 1000
@@ -154,7 +153,7 @@ def _round_to_unit(numbers: Floats, missing: npt.NDArray[np.bool_], unit: int) -
 
 
 def _microseconds(column: Any) -> npt.NDArray[np.int64] | None:
-    """Return a column of dates or times as whole microseconds, missing as 0; None where it is finer than that."""
+    """Convert dates or times to whole microseconds, missing as 0; None if a value is finer than that."""
     kind = column.type
     try:
         plain = column.cast(pa.time64("us") if pa.types.is_time(kind) else pa.timestamp("us"))

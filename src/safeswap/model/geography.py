@@ -1,4 +1,4 @@
-"""Levels of geography: which attributes they are, and whether each lies within the one above."""
+"""Levels of geography: find the attributes, and check that the levels nest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from safeswap.model.schema import Kind
 
 
 def geography_levels(data: Microdata) -> tuple[str, ...]:
-    """Return the attributes of kind geography, from coarse to fine as far as the schema says.
+    """Return the attributes of kind geography, from coarse to fine as far as the schema states.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -27,7 +27,7 @@ def geography_levels(data: Microdata) -> tuple[str, ...]:
 
 
 def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
-    """Refuse levels, given from coarse to fine, of which one has areas that lie in two areas of the level above."""
+    """Refuse levels, given from coarse to fine, if an area lies in two areas of the level above."""
     from safeswap.arrays.geography import straddling
 
     for coarse, fine in pairwise(levels):
@@ -38,12 +38,12 @@ def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
 
 
 def not_nested(coarse: str, fine: str, areas: int) -> SpecError:
-    """Return the refusal of two levels of which so many areas of the finer one straddle."""
+    """Return the error for two levels that do not nest: ``areas`` of the finer one straddle."""
     return SpecError(
         f"{areas:,} areas of {fine!r} lie in more than one area of {coarse!r}: the levels do not nest",
         code="geography-not-nested",
-        hint="name the levels from coarse to fine; where codes count anew in each coarser area, "
-        'say geography_codes="local" or put the coarser code in front',
+        hint="name the levels from coarse to fine; if codes restart in each coarser area, "
+        'use geography_codes="local" or prefix the coarser code',
         coarse=coarse,
         fine=fine,
         areas=areas,

@@ -1,12 +1,11 @@
-"""What a method promises about its result, as values that can be checked on the result.
+"""Promises of a method about its result, as values that can be checked.
 
-Each invariant says in one sentence what holds, and checks it on the file before, the file after and the audit
-between them, without the code that did the masking. A finding speaks of attributes and of numbers of records, never
-of a value.
+Each invariant states one promise in a sentence, and checks it on the file before, the file after and the audit between
+them, independently of the code that did the masking. A finding names attributes and numbers of records, never a value.
 
 ::
 
-    SameRows        UntouchedColumns   KeptMargin                     what the file still tells
+    SameRows        UntouchedColumns   KeptMargin                     what is preserved
     DisjointPairs   PairsAgree         PairsDiffer   ChangedRecords   how it was masked
     ReplaysFromAudit                                                  that it can be undone
 """
@@ -30,15 +29,13 @@ from safeswap.model.columns import aligned_columns, as_codes, different, same_me
 from safeswap.model.microdata import Microdata
 from safeswap.model.text import several
 
-# What the invariants are checked on: the two files and the audit, read independently of what masked them.
-#
-# Nothing here trusts the codes that a method worked with, and nothing here uses the kernels: the Arrow columns
-# themselves are compared, bit by bit. Only rows that have changed according to the files, or that took part according
-# to the audit, are looked at one by one, so that the cost follows the number of exchanges.
-
 
 class Evidence:
-    """The file before and after and the audit between them, with what has been found out about them so far.
+    """The file before, the file after and the audit between them, with cached comparisons.
+
+    Uses neither the codes that a method worked with nor the kernels: the Arrow columns themselves are compared, bit by
+    bit. Only rows that changed according to the files, or took part according to the audit, are examined one by one, so
+    the cost follows the number of exchanges.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="x"),))
@@ -71,7 +68,7 @@ class Evidence:
 
     @cached_property
     def obstacle(self) -> str:
-        """Why the two files and the audit cannot be compared at all; empty where they can."""
+        """The reason why the two files and the audit cannot be compared; empty if they can."""
         if len(self.before) != len(self.after) or self.audit.records != len(self.before):
             return "the files before and after and the audit do not have the same number of records"
         if self.before.attributes != self.after.attributes:
@@ -89,7 +86,7 @@ class Evidence:
         return ""
 
     def changed(self, name: str) -> Flags | None:
-        """Per row, whether the column holds another value than before; None where it is the same memory."""
+        """Flag the rows whose value differs from before; None if both columns share memory."""
         if name not in self._changed:
             shared = same_memory(*self._columns(name))
             self._changed[name] = None if shared else different(*self._aligned(name))
@@ -97,7 +94,7 @@ class Evidence:
 
     @cached_property
     def rows(self) -> Int64s:
-        """The rows worth looking at: in an exchange according to the audit, or changed according to the files."""
+        """The rows to examine: in an exchange according to the audit, or changed according to the files."""
         flags = np.zeros(len(self.before), dtype=np.bool_)
         for exchange in self.audit.exchanges:
             flags[exchange.pairs.ravel()] = True
@@ -115,7 +112,7 @@ class Evidence:
 
     @cached_property
     def _position(self) -> npt.NDArray[Any]:
-        # Only the rows that count are filled in: nobody asks for the others, and an empty array costs nothing.
+        # Only the rows to examine are filled in; the others are never read, and an empty array costs nothing.
         position = np.empty(len(self.before), dtype=np.int32 if len(self.before) < 2**31 else np.int64)
         position[self.rows] = np.arange(len(self.rows))
         return position
@@ -130,7 +127,7 @@ class Evidence:
         return self._codes[name]
 
     def stages(self, names: tuple[str, ...]) -> Iterator[tuple[Exchange, dict[str, Int64s]]]:
-        """Yield each exchange, with the codes of the named attributes as they stood just before it."""
+        """Yield each exchange, with the codes of the named attributes just before it."""
         state = {name: self.codes(name)[0] for name in names}
         for exchange in self.audit.exchanges:
             yield exchange, dict(state)
@@ -139,7 +136,7 @@ class Evidence:
                     state[name] = exchanged(state[name], self.pairs(exchange))
 
     def _aligned(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-        """Both columns in full; the common codes of dictionaries are kept, since looking through these is dear."""
+        """Return both columns in full; common dictionary codes are cached, since finding them is expensive."""
         before, after = self._columns(name)
         aligned = aligned_columns(before, after)
         dictionaries = all(pa.types.is_dictionary(side.type) for side in (before, after))
@@ -152,7 +149,7 @@ class Evidence:
 
 
 def exchanged(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
-    """Return a copy in which the values of each pair of positions have changed places."""
+    """Return a copy with the values of each pair of positions swapped."""
     result = values.copy()
     result[pairs[:, 0]] = values[pairs[:, 1]]
     result[pairs[:, 1]] = values[pairs[:, 0]]
@@ -161,7 +158,7 @@ def exchanged(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What came of one check: the promise, whether it holds, and if not what is wrong."""
+    """The result of one check: the promise, whether it holds, and if not, what is wrong."""
 
     invariant: str
     sentence: str
@@ -169,40 +166,40 @@ class Finding:
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the verifier's report."""
+        """Return plain values, for the verifier's report."""
         return {"invariant": self.invariant, "sentence": self.sentence, "ok": self.ok, "problem": self.problem}
 
 
 class Invariant(ABC):
-    """A promise that can be checked. Subclasses say what is promised and find what is wrong."""
+    """A promise that can be checked. Subclasses state the promise and find violations."""
 
     @property
     @abstractmethod
     def sentence(self) -> str:
-        """What is promised, in plain words."""
+        """The promise in plain words."""
 
     @abstractmethod
     def problem(self, evidence: Evidence) -> str:
-        """What is wrong, in plain words and without a value of a record; empty where nothing is."""
+        """Describe the violation in plain words, without a value of a record; empty if there is none."""
 
     def check(self, before: Microdata, after: Microdata, audit: Audit) -> Finding:
-        """Return whether the promise holds on these files."""
+        """Check the promise on these files."""
         return self.finding(Evidence(before, after, audit))
 
     def finding(self, evidence: Evidence) -> Finding:
-        """Return whether the promise holds, on evidence that several checks share."""
+        """Check the promise on evidence that several checks share."""
         problem = evidence.obstacle or self.problem(evidence)
         return Finding(invariant=type(self).__name__, sentence=self.sentence, ok=not problem, problem=problem)
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """What remains of the promise for somebody who sees only these columns; None where nothing does."""
+        """Return the part of the promise that holds for a user of these columns only; None if nothing is left."""
         return None
 
 
 def verify(
     invariants: Iterable[Invariant], *, before: Microdata, after: Microdata, audit: Audit
 ) -> tuple[Finding, ...]:
-    """Check every promise; what one check learns about the files, the next need not learn again.
+    """Check every promise on shared evidence, so that comparisons are made once.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Race"), Attribute(name="Sex")))
@@ -231,7 +228,7 @@ def verify(
 
 @dataclass(frozen=True)
 class SameRows(Invariant):
-    """The file that stays inside has the records, the identifiers and the row order that it had."""
+    """The masked file has the same records, identifiers and row order as the original."""
 
     @property
     def sentence(self) -> str:
@@ -239,7 +236,7 @@ class SameRows(Invariant):
         return "The number of records, their identifiers and their order are unchanged."
 
     def problem(self, evidence: Evidence) -> str:
-        """Return a different number of records is an obstacle, found before this is asked."""
+        """Find changed identifiers; a different number of records is an obstacle, found earlier."""
         identifier = evidence.before.schema.identifier
         return "" if identifier is None else _describe_changes(evidence, (identifier.name,))
 
@@ -291,7 +288,7 @@ class KeptMargin(Invariant):
         return f"{moved:,} cells by {_join_names(self.attributes)} have another count than before" if moved else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the margin by those of the attributes that are released, which is kept where the finer one is."""
+        """Return the margin over the released attributes, which is kept if the finer one is."""
         left = tuple(name for name in self.attributes if name in names)
         return KeptMargin(left) if left else None
 
@@ -306,7 +303,7 @@ class DisjointPairs(Invariant):
         return "No record takes part in two pairs of the same exchange."
 
     def problem(self, evidence: Evidence) -> str:
-        """Return the number of records too many."""
+        """Count the surplus places of records."""
         for exchange in evidence.audit.exchanges:
             seen = np.zeros(evidence.audit.records, dtype=np.bool_)
             seen[exchange.pairs.ravel()] = True
@@ -392,7 +389,7 @@ class ChangedRecords(Invariant):
 
 @dataclass(frozen=True)
 class ReplaysFromAudit(Invariant):
-    """The audit tells all: with it the file before can be had from the file after.
+    """The audit is complete: with it, the file before can be restored from the file after.
 
     Exchanges must also lead forwards, from the file before to the file after.
     """
@@ -400,7 +397,7 @@ class ReplaysFromAudit(Invariant):
     @property
     def sentence(self) -> str:
         """What is promised."""
-        return "The audit record explains every change, and undone it gives the file before back, exactly."
+        return "The audit record explains every change, and undoing it restores the file before exactly."
 
     def problem(self, evidence: Evidence) -> str:
         """Return the columns for which it does not."""
@@ -413,7 +410,7 @@ class ReplaysFromAudit(Invariant):
                 if not _restores(evidence, name):
                     return f"the audit record does not give {name} back"
                 continue
-            # All rows that changed or took part are in the codes, so what they do not show has not happened.
+            # All rows that changed or took part are in the codes, so no other change is possible.
             before, after = evidence.codes(name)
             if not np.array_equal(_replay(before, stages), after):
                 return f"the audit record does not explain {name}"
@@ -423,11 +420,11 @@ class ReplaysFromAudit(Invariant):
 
 
 def _restores(evidence: Evidence, name: str) -> bool:
-    """Return whether undoing gives the column back, tried on the file itself."""
+    """Return whether undoing restores the column, tested on the file itself."""
     before = evidence.before.table.column(name)
     try:
         after = undo(evidence.after, evidence.audit).table.column(name)
-    except pa.ArrowInvalid:  # what was not replaced does not fit the type that was
+    except pa.ArrowInvalid:  # a value that was not replaced does not fit the old type
         return False
     return not different(*aligned_columns(before, after)).any()
 
@@ -439,7 +436,7 @@ def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
 
 
 def _find_changed(exchange: Exchange, evidence: Evidence) -> Flags:
-    """Per row, whether a stage changed it: seen in the files, or in the replay where stages share an attribute."""
+    """Flag the rows that a stage changed: from the files, or from the replay where stages share an attribute."""
     flags = np.zeros(len(evidence.rows), dtype=np.bool_)
     for name in exchange.attributes:
         if sum(name in other.attributes for other in evidence.audit.exchanges) == 1:

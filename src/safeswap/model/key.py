@@ -1,4 +1,4 @@
-"""The secret from which all randomness comes."""
+"""The secret key from which all randomness is derived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY_BYTES = 32
 @checked_values
 @dataclass(frozen=True)
 class Key:
-    """A 256-bit secret key. It never shows itself: ``repr`` gives its public identifier only.
+    """A 256-bit secret key. ``repr`` shows its public identifier only.
 
     >>> key = Key.generate()
     >>> key == Key(key.secret), key.releasable
@@ -44,12 +44,12 @@ class Key:
     @classmethod
     @checked
     def insecure(cls, *, seed: int) -> Key:
-        """Return a key from a small number, for teaching and tests: what it makes is stamped *not for release*."""
+        """Return a key from a small number, for teaching and tests: results are stamped *not for release*."""
         return cls(hashlib.sha256(b"safeswap insecure seed " + str(int(seed)).encode()).digest(), releasable=False)
 
     @property
     def id(self) -> str:
-        """A name for the key from which the key cannot be found; it stands in audit records."""
+        """A public identifier that does not reveal the key; recorded in audit records."""
         return hmac.new(self.secret, b"safeswap key id", hashlib.sha256).hexdigest()[:16]
 
     def __repr__(self) -> str:

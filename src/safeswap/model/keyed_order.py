@@ -1,4 +1,4 @@
-"""Orders that only the holder of the key can foresee: of records, of households, of anything with a name."""
+"""Orders of records or households that only the holder of the key can predict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 1 << 20
 def keyed_order(names: Identity, key: bytes) -> Integers:
     """Return the positions of ``names`` (integers, or 16-byte blocks) in the order of their draws under a derived key.
 
-    The order is a function of the key and the names alone: rows that come in another order end up in the same one.
+    The order is a function of the key and the names alone, whatever the order of the rows.
 
     >>> order = keyed_order(np.array([30, 10, 20]), bytes(32))
     >>> other = keyed_order(np.array([10, 20, 30]), bytes(32))
@@ -26,7 +26,7 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
     """
     import polars as pl
 
-    # The row number stands in the low bits of its draw, so that one sort of plain integers does it all.
+    # The row number is in the low bits of its draw, so one sort of plain integers is enough.
     bits = max(1, (len(names) - 1).bit_length())
     ordered = pl.Series(_pack(names, key, bits)).sort().to_numpy()
     rows, ties = _unpack(ordered, bits)
@@ -34,7 +34,7 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
 
 
 def _unpack(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:
-    """The row numbers, and the places whose draw is that of the next place too; in chunks, to need little memory."""
+    """Return the row numbers, and the places whose draw equals the next one; in chunks, to save memory."""
     rows: Integers = np.empty(len(ordered), dtype=np.int32 if len(ordered) < 2**31 else np.int64)
     ties = []
     for start in range(0, len(ordered), _CHUNK):
@@ -56,7 +56,7 @@ def _pack(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
 
 
 def _break_ties(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[np.uint64], ties: Integers) -> Integers:
-    """Put the few rows whose shortened draws are equal in the order of their whole ones."""
+    """Order the few rows whose shortened draws are equal by their full draws."""
     from safeswap.arrays.keyed import encrypt, integer_blocks
 
     places = np.union1d(ties, ties + 1)
@@ -68,7 +68,7 @@ def _break_ties(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[
 
 
 def names_of(column: pa.ChunkedArray, mac_key: bytes) -> Identity:
-    """What each value of an identifying column is called in keyed draws: whole numbers as they are, the rest as text.
+    """Return the names of a column's values in keyed draws: whole numbers as they are, the rest as text blocks.
 
     >>> names_of(pa.chunked_array([["7", "8"]]), bytes(32))[:, 0].tolist()
     [7, 8]

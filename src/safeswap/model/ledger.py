@@ -1,14 +1,14 @@
-"""The ledger: what has left the house, known by content, so that the same records are not released twice unnoticed.
+"""The ledger: past releases, recognised by content, so that the same records are not released twice unnoticed.
 
-Every further release of the same records lets a reader average the noise away. Names, numbers and keys do not tell
-whether two files hold the same records: files are renamed, sorted, converted, cut, and numbered again. So each release
+Every further release of the same records lets a reader average the noise away. Names, numbers and keys do not show
+whether two files hold the same records: files are renamed, sorted, converted, truncated and renumbered. So each release
 leaves an entry with keyed sketches (:mod:`safeswap.arrays.sketch`) of the original and of the released file. Before
-the next release its original is compared with all of them (:mod:`safeswap.arrays.sketch`): with the originals, to
-find the same records, and with the released files, to find a release that is used as input.
+the next release its original is compared with all of them: with the originals, to find the same records, and with the
+released files, to find a release that is used as input.
 
-Identifiers are sketched apart. That they agree is mentioned and never an alarm: unrelated files are numbered 1 to N.
+Identifiers are sketched separately. Their agreement is reported, never an alarm: unrelated files are numbered 1 to N.
 
-An entry is as confidential as the audit record. A store keeps it sealed under a key of the ledger's own.
+An entry is as confidential as the audit record. A store keeps it sealed under the ledger's own key.
 """
 
 from __future__ import annotations
@@ -46,26 +46,24 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 
-# The content of a file as the ledger sees it: keyed words of its values, without names, order and identifiers.
-#
-# A value has the same word wherever it stands: 1, 1.0 and "1" are one value, and so is a text in any column type,
-# with or without blanks around it. Without the key a word tells nothing about its value (AES, see
+# A value has the same keyed word wherever it occurs: 1, 1.0 and "1" are one value, and so is a text in any column
+# type, with or without surrounding blanks. Without the key a word reveals nothing about its value (AES, see
 # :mod:`safeswap.arrays.keyed`).
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Identifiers: TypeAlias = tuple[Words, Words]
 """The lowest words of a file's identifiers, ascending, and the ceiling below which all are listed."""
 
-_NUMBER, _MISSING = np.uint64(4 << 56), np.uint64(5 << 56)  # tags of blocks that keyed draws do not use
+_NUMBER, _MISSING = np.uint64(4 << 56), np.uint64(5 << 56)  # block tags that keyed draws do not use
 _IDENTIFIERS = 2048
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-# A numbering: whole numbers almost without gaps, and more of them than a classification has.
+# A numbering: whole numbers with few gaps, and more of them than a classification has.
 _FEWEST_NUMBERS, _SHARE_OF_RECORDS, _LONGEST_SPAN, _FILLED = 300, 0.02, 1.3, 0.9
 _DISTINCT_IN_SAMPLE = 250
 
 
 def sketch_content(data: Microdata, secret: bytes, *, drop: Sequence[str] = ()) -> Sketch:
-    """The sketch of a file's content; identifiers, household numbers and columns that only number records left out.
+    """Sketch a file's content, without identifiers, household numbers and columns that only number records.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -92,7 +90,7 @@ def sketch_content(data: Microdata, secret: bytes, *, drop: Sequence[str] = ()) 
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
-    """Return the lowest words of the identifiers; none where the file has no identifier."""
+    """Return the lowest words of the identifiers; none if the file has no identifier."""
     identifier = data.schema.identifier
     words = np.empty(0, np.uint64)
     if identifier is not None:
@@ -149,7 +147,7 @@ def _hash_levels(levels: pa.Array, key: bytes) -> Words:
 
 
 def _parse(text: pa.Array) -> npt.NDArray[np.float64]:
-    """Return the numbers that texts stand for, NaN for those that are none."""
+    """Parse texts as numbers, NaN where they are not numbers."""
     import polars as pl
 
     parsed = pl.Series(text).cast(pl.String).cast(pl.Float64, strict=False)
@@ -168,7 +166,7 @@ def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
 
 
 def _hash_numbers(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
-    """Return a word per number; missing and not-a-number have one of their own, and -0 is 0."""
+    """Return a word per number; missing and NaN have their own, and -0 is 0."""
     blocks = np.empty((len(numbers), 2), dtype=np.uint64)
     blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), _NUMBER
     blocks[np.isnan(numbers)] = (np.uint64(0), _MISSING)
@@ -205,7 +203,7 @@ def _is_numbering(column: pa.ChunkedArray, sample: Words) -> bool:
 
 
 def _known_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
-    """Return the numbers of a column, or None where some values are none."""
+    """Return the numbers of a column, or None if some values are not numbers."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     known = column.drop_null()
@@ -228,10 +226,10 @@ NOT_SEEN = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Entry:
-    """What the ledger keeps of one release.
+    """The ledger's entry of one release.
 
-    ``release`` is the SHA-256 of its manifest, ``record`` says where its audit record lies, and ``columns`` holds keyed
-    digests of the original columns that were changed: only where they agree can two releases be compared row by row.
+    ``release`` is the SHA-256 of its manifest, ``record`` the location of its audit record, and ``columns`` holds keyed
+    digests of the original columns that were changed: only if they agree can two releases be compared row by row.
     """
 
     release: str
@@ -245,11 +243,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The name by which people know the release: that of its audit record."""
+        """The name of the release: that of its audit record."""
         return f"release-{self.release[:16]}"
 
     def to_bytes(self) -> bytes:
-        """Return the entry as bytes, to be sealed."""
+        """Serialise the entry, to be sealed."""
         facts = {"release": self.release, "record": self.record, "at": self.at, "reason": self.reason}
         sketches = [self.original, self.released]
         shapes = [[sketch.records, len(sketch.groups), len(sketch.views)] for sketch in sketches]
@@ -260,7 +258,7 @@ class Entry:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Entry:
-        """Return the entry that was written."""
+        """Restore an entry from its bytes."""
         (length,) = struct.unpack_from("<q", content)
         head = json.loads(content[8 : 8 + length])
         if head.pop("format") != FORMAT:
@@ -274,7 +272,7 @@ class Entry:
 
 
 class _Reader:
-    """Takes arrays from bytes, one after the other."""
+    """A reader of consecutive arrays from bytes."""
 
     def __init__(self, content: bytes, at: int) -> None:
         self._content, self._at = content, at
@@ -308,11 +306,11 @@ class Book(Protocol):
         """Return all entries, oldest first."""
 
     def enter(self, entry: Entry) -> None:
-        """Add an entry, durably; it is taken back if the block in which the ledger is open fails."""
+        """Add an entry durably; rolled back if the block in which the ledger is open fails."""
 
 
 class Ledger(Protocol):
-    """Where entries are kept: a file, or the database of the service."""
+    """The store of entries: a file, or the database of the service."""
 
     @property
     def secret(self) -> bytes:
@@ -323,12 +321,12 @@ class Ledger(Protocol):
         """The share of records in common from which a release is refused."""
 
     def open(self) -> AbstractContextManager[Book]:
-        """Hold the ledger alone: nobody else compares or enters until the block ends."""
+        """Open the ledger exclusively: no one else compares or adds entries until the block ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """How much of a file an earlier release holds. ``side`` says which of its files is more alike."""
+    """The overlap of a file with an earlier release. ``side`` names the file of the release that is more alike."""
 
     release: str
     share: float
@@ -352,7 +350,7 @@ class Likeness:
 
 
 def make_entry(masked: Masked, secret: bytes, *, drop: Sequence[str] = (), original: Microdata | None = None) -> Entry:
-    """The entry of a release that is not yet named; ``original`` is the file before any recipe, if there was one."""
+    """Return the entry of a release that has no name yet; ``original`` is the file before any recipe, if any."""
     first = masked.original if original is None else original
     return Entry(
         release="",
@@ -370,12 +368,12 @@ def changed_attributes(audit: Audit) -> tuple[str, ...]:
 
 
 def digest_columns(data: Microdata, names: Sequence[str], secret: bytes) -> dict[str, str]:
-    """Keyed digests of columns, in the order of the records."""
+    """Return keyed digests of columns, in the order of the records."""
     return {name: digest_in_order(data.table.column(name), secret) for name in names if name in data.attributes}
 
 
 def compare(now: Entry, earlier: Entry, *, alarm_share: float = ALARM_SHARE) -> Likeness:
-    """How alike the original of a release and an earlier release are."""
+    """Compare the original of a release with an earlier release."""
     sides: list[tuple[Literal["original", "released"], Sketch]]
     sides = [("original", earlier.original), ("released", earlier.released)]
     found = [(side, estimate_overlap(now.original, sketch, alarm_share=alarm_share)) for side, sketch in sides]

@@ -1,4 +1,4 @@
-"""A masked file together with what it came from and the confidential record of the masking."""
+"""A masked file with its original and the confidential record of the masking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from safeswap.model.text import several
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Masked:
-    """What a method returns. Everything in here stays inside; ``release`` makes what may leave."""
+    """The result of a method. All of it is confidential; ``release`` makes the public part."""
 
     original: Microdata
     data: Microdata
@@ -53,12 +53,9 @@ class Masked:
         }
 
 
-# What became of a file that was masked on disk: totals, and where things are.
-
-
 @dataclass(frozen=True, kw_only=True)
 class MaskedFile:
-    """A masked file that stays inside and its confidential record. It holds totals only: no pair, no value."""
+    """A file masked on disk: totals and paths only, no pair, no value. The file and its record are confidential."""
 
     target: Path
     audit: Path
@@ -71,7 +68,7 @@ class MaskedFile:
     made: int
     compensating: int
     releasable: bool
-    at_most: int | None = None  # given where ``feasible`` is not proved to be the maximum: more than this cannot be
+    at_most: int | None = None  # upper bound, given where ``feasible`` is not proved to be the maximum
     findings: tuple[Finding, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     assessment: Assessment | None = None

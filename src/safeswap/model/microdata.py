@@ -1,4 +1,4 @@
-"""Records in columns, coded once to the smallest integers that hold their levels."""
+"""Records in columns, each coded once to the smallest integers that hold its levels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from safeswap.model.schema import Schema
 from safeswap.model.text import several
 
 _WORTH_A_TABLE = 1 << 17
-"""Above this many records it is worth loading compiled code to number them."""
+"""Above this many records, loading compiled code to number them pays off."""
 
 
 def smallest_code_type(levels: int) -> np.dtype[Any]:
@@ -51,7 +51,7 @@ class Coded:
 
 @dataclass(frozen=True, kw_only=True)
 class PastStep:
-    """A masking or recode that the values have been through, and the attributes in which it changed any."""
+    """An earlier masking or recode of the values, and the attributes that it changed."""
 
     method: str
     attributes: tuple[str, ...]
@@ -63,8 +63,8 @@ class PastStep:
 class Microdata:
     """N records by v attributes, as an Arrow table with its schema. Treated as immutable.
 
-    ``origin`` is the caller's own dataframe where there was one, so that results go back in the caller's type.
-    ``past`` lists what is known to have been done to the values since they were collected, the first step first.
+    ``origin`` is the caller's dataframe if there was one, so that results are returned in the caller's type.
+    ``past`` lists the known processing of the values since they were collected, first step first.
     """
 
     table: pa.Table
@@ -91,27 +91,27 @@ class Microdata:
 
     @checked
     def coded(self, name: str) -> Coded:
-        """Return the column as small integers; computed once and kept."""
+        """Return the column as small integers, computed once and cached."""
         if name not in self._coded:
-            self.schema[name]  # an unknown attribute gets its own clear error
+            self.schema[name]  # raises for an unknown attribute
             self._coded[name] = code_column(self.table.column(name))
         return self._coded[name]
 
     @checked
     def coded_columns(self, names: Sequence[str]) -> tuple[list[Codes], list[int]]:
-        """Codes and cardinalities of several columns, as the kernels take them."""
+        """Return codes and cardinalities of several columns, in the form that kernels take."""
         columns = [self.coded(name) for name in names]
         return [c.codes for c in columns], [c.cardinality for c in columns]
 
     @checked
     def is_constant(self, name: str) -> bool:
-        """Return whether all records have the same value; levels that do not occur play no part."""
+        """Return whether all records have the same value; unused levels do not matter."""
         codes = self.coded(name).codes
         return bool((codes == codes[:1]).all())
 
     @checked
     def codes_at(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[Codes, int]:
-        """Codes of some rows and their cardinality; a column that nobody has coded yet is not coded as a whole."""
+        """Return the codes of some rows and their cardinality, without coding the whole column unless it is cached."""
         if rows.dtype.kind not in "iu":
             raise SpecError(
                 "rows are whole numbers", code="bad-argument", hint="give an array of them", argument="rows"
@@ -124,7 +124,7 @@ class Microdata:
 
     @checked
     def with_columns(self, columns: Mapping[str, pa.ChunkedArray], coded: Mapping[str, Coded]) -> Microdata:
-        """Return a copy in which some columns are replaced; the others are shared, not copied."""
+        """Return a copy with some columns replaced; the others are shared, not copied."""
         table = self.table
         for name, column in columns.items():
             position = table.column_names.index(name)
@@ -176,7 +176,7 @@ def code_column(column: pa.ChunkedArray) -> Coded:
 
 
 def _code_short_integers(column: pa.ChunkedArray) -> Coded:
-    """Short integers are looked up, not hashed: a place for each possible value, levels in ascending order."""
+    """Code short integers by a table over all possible values instead of a hash; levels in ascending order."""
     bits = column.type.bit_width
     dtype = np.dtype(f"u{bits // 8}")
     present = np.zeros(1 << bits, dtype=np.bool_)
@@ -195,7 +195,7 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
 
 
 def _code_long_integers(column: pa.ChunkedArray) -> Coded:
-    """As Arrow would code them, levels in order of appearance, in a table of our own: several times as fast."""
+    """Code as Arrow does, levels in order of appearance, with our own hash table: several times as fast."""
     from safeswap.arrays.integer_codes import IntegerCodes
 
     numbers = IntegerCodes()
@@ -209,18 +209,18 @@ def _code_long_integers(column: pa.ChunkedArray) -> Coded:
 
 
 def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a dictionary column whose chunks share one dictionary; others as they are."""
+    """Give the chunks of a dictionary column one shared dictionary; return other columns unchanged."""
     try:
         return column.unify_dictionaries()
     except pa.ArrowInvalid:
-        # Missing values inside a dictionary, or more levels in all than its indices can number.
+        # Missing values inside a dictionary, or more levels in total than its indices can number.
         return column.cast(column.type.value_type).dictionary_encode().unify_dictionaries()
 
 
 def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
-    """Return the places of −0.0 and of 0.0 among levels; None unless both occur.
+    """Return the places of −0.0 and 0.0 among levels; None unless both occur.
 
-    They are different bits and the same number: nothing differs where one is exchanged for the other.
+    They are different bits but the same number: exchanging one for the other changes nothing.
 
     >>> signed_zeros(pa.array([0.0, 1.5, -0.0]))
     (2, 0)
@@ -236,7 +236,7 @@ def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
 
 
 def without_signed_zero(codes: npt.NDArray[Any], zeros: tuple[int, int] | None) -> npt.NDArray[Any]:
-    """Return the codes with that of 0.0 in place of that of −0.0."""
+    """Replace the code of −0.0 by that of 0.0."""
     return codes if zeros is None else np.where(codes == zeros[0], codes.dtype.type(zeros[1]), codes)
 
 
@@ -245,10 +245,10 @@ def _fits(index_type: pa.DataType, value: int) -> bool:
 
 
 def _compact(codes: Codes, levels: pa.Array, *, has_missing: bool) -> Coded:
-    """Drop repeated and null dictionary entries, which foreign files may hold; the usual case costs nothing."""
+    """Drop repeated and null dictionary entries, which foreign files may contain; free in the usual case."""
     if levels.null_count == 0 and len(levels.unique()) == len(levels):
         return Coded(codes, levels, has_missing)
-    encoded = levels.dictionary_encode()  # as columns are coded: −0.0 is not 0.0, and NaN is NaN
+    encoded = levels.dictionary_encode()  # as when coding columns: −0.0 is not 0.0, and NaN equals NaN
     unique = encoded.dictionary
     lookup = np.append(encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False), len(unique))
     recoded = lookup[codes]
