@@ -1,7 +1,7 @@
-"""Numbers out of a column, and changed numbers back into it, in the form the column has.
+"""Read numbers from a column, and write changed numbers back in the form that the column has.
 
-Numbers in a text file are text. They are parsed where a method needs them; values that a method leaves alone stay as
-they are, to the last character, and changed ones are written with as many decimals as the column has.
+Numbers in a text file are text. They are parsed where a method needs them; unchanged values stay as they are, to the
+last character, and changed ones are written with as many decimals as the column has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXACT = 2.0**53
 
 
 def finite_numbers(data: Microdata, name: str) -> Floats:
-    """Return the column as numbers, missing as NaN; refused where it does not hold numbers, or infinite ones.
+    """Return the column as numbers, missing as NaN; refuse one that is not numeric or holds infinite values.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
@@ -54,7 +54,7 @@ def finite_numbers(data: Microdata, name: str) -> Floats:
 
 
 def decimals_of(values: Floats) -> int | None:
-    """With how many decimals all values can be written; None where that is not a small number.
+    """Return the number of decimals that all values need; None if that is not a small number.
 
     >>> decimals_of(np.array([1.0, 2.5, np.nan])), decimals_of(np.array([7.0])), decimals_of(np.array([1 / 3]))
     (1, 0, None)
@@ -70,7 +70,7 @@ def decimals_of(values: Floats) -> int | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Change:
-    """A column with other numbers in some rows, and what the audit has to keep of it; nothing where none changed."""
+    """A column with new numbers in some rows, and its replacement for the audit; None if nothing changed."""
 
     column: pa.ChunkedArray
     replacement: Replacement | None
@@ -85,11 +85,11 @@ def changed_numbers(
     decimals: int | None = None,
     written: Flags | None = None,
 ) -> Change:
-    """Put numbers into a column. Where a number is the same after rounding, the value stays as it is written.
+    """Write numbers to a column. A value whose number is unchanged after rounding keeps its text.
 
-    ``before`` are the numbers that the column holds now; missing ones stay missing. ``written`` marks rows that are
-    written anew even so: a text such as ``1.50`` among shorter ones would tell that it was left alone. A changed number
-    that would read as a code for a missing value is moved by one unit of its last decimal.
+    ``before`` are the column's present numbers; missing ones stay missing. ``written`` flags rows that are rewritten
+    even if unchanged: a text such as ``1.50`` among shorter ones would reveal that it was left alone. A changed number
+    that would read as a missing code is moved by one unit of its last decimal.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
@@ -115,7 +115,7 @@ def changed_numbers(
             return Change(column=column, replacement=None)
         replaced = Replacement(attribute=name, rows=rows, before=old)
         return Change(column=with_rows(column, rows, made), replacement=replaced)
-    # Another type: what was there is kept whole, since values of the new type need not fit the old one.
+    # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     everywhere = np.arange(len(column), dtype=np.int64)
     plain = with_rows(_decode(column).cast(made.type, safe=False), rows, made)
@@ -123,7 +123,7 @@ def changed_numbers(
 
 
 def ordered_numbers(data: Microdata, name: str) -> Floats:
-    """Numbers by which the values of an attribute can be ordered: its own, or the places of ordinal levels.
+    """Return numbers that order the values of an attribute: its own, or the ranks of ordinal levels.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="size", kind="ordinal", levels=("small", "large")),))
@@ -156,7 +156,7 @@ def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
-    """Return the numbers as values of a column of this type where they fit, and whether they do."""
+    """Cast numbers to a column type if they fit; return them, and whether they do."""
     if pa.types.is_dictionary(kind):
         return _cast_like(kind.value_type, values)[0], False
     numbers_now = pa.array(values)

@@ -1,4 +1,4 @@
-"""What a method will do, known from counts alone before any record is touched."""
+"""The plan of a method, derived from counts alone before any record is touched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safeswap.model.text import several
 class Relaxation:
     """A change of the specification and the number of pairs it would allow.
 
-    ``at_most`` is given where that number is not proved to be the maximum: more than this cannot be.
+    ``at_most`` is an upper bound, given where that number is not proved to be the maximum.
     """
 
     change: str
@@ -20,20 +20,20 @@ class Relaxation:
     at_most: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; ``at_most`` only where it is needed."""
+        """Return plain values; ``at_most`` only if it is given."""
         bound = {} if self.at_most is None else {"at_most": self.at_most}
         return {"change": self.change, "feasible": self.feasible, **bound}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How many pairs are asked for, how many the data allow, and which constraint binds.
+    """The number of pairs asked for, the number that the data allow, and the binding constraint.
 
     >>> plan = Plan(method="swap", records=100, asked=60, feasible=40, binds=("Race",))
     >>> plan.is_feasible, plan.sentence
     (False, '60 pairs asked for, at most 40 feasible; Race binds')
 
-    Where the maximum is not proved, ``feasible`` is what was found and ``at_most`` what cannot be exceeded.
+    Where the maximum is not proved, ``feasible`` is the number found and ``at_most`` an upper bound.
 
     >>> Plan(method="swap", records=100, asked=60, feasible=40, at_most=45).sentence
     '60 pairs asked for, at least 40 and at most 45 feasible'
@@ -46,11 +46,11 @@ class Plan:
     at_most: int | None = None
     binds: tuple[str, ...] = ()
     relaxations: tuple[Relaxation, ...] = field(default=())
-    pairs_per_record: tuple[float, ...] = field(default=(), repr=False)  # per stage, what one random pass would give
+    pairs_per_record: tuple[float, ...] = field(default=(), repr=False)  # per stage, expected from one random pass
 
     @property
     def is_feasible(self) -> bool:
-        """True if the asked-for number can be had."""
+        """True if the number asked for is possible."""
         return self.asked <= self.feasible
 
     @property
@@ -62,7 +62,7 @@ class Plan:
 
 
 def feasible_range(feasible: int, at_most: int | None) -> str:
-    """Return the number of pairs that can be had, in words: the maximum, or a range where it is not proved.
+    """Describe the feasible number of pairs: the maximum, or a range where it is not proved.
 
     >>> feasible_range(1200, None), feasible_range(1200, 1300)
     ('at most 1,200', 'at least 1,200 and at most 1,300')

@@ -1,6 +1,6 @@
-"""What may leave: the released values, a schema made from them alone, and facts that anybody may know.
+"""The public part of a result: the released values, a schema made from them alone, and public facts.
 
-Nothing in here can lead back to the confidential record: this module does not know that such a record exists.
+Nothing here can lead back to the confidential record: this module does not know that such a record exists.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 
-# A column as it may leave: the released values, and only what they themselves say about it.
-
 MOST_LISTED = 10_000
-"""A longer list of levels is no documentation any more; the data have them all."""
+"""A longer list of levels is not useful as documentation; the data have them all."""
 
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """The values in their released order, and the attribute as rebuilt from them."""
+    """The values in their released order, and the attribute rebuilt from them."""
 
     attribute: Attribute
     values: pa.Array | pa.ChunkedArray
 
 
 def released_column(attribute: Attribute, column: pa.ChunkedArray, index: pa.Array) -> Released:
-    """Return the rows ``index`` of a column, and its description restricted to the values that occur.
+    """Return rows ``index`` of a column, and its description restricted to the values that occur.
 
     >>> sex = pa.chunked_array([pa.DictionaryArray.from_arrays([2, 0, 2], ["m", "unused", "f"])])
     >>> released = released_column(Attribute(name="Sex", labels={"unused": "?", "f": "female"}), sex, pa.array([0, 1]))
@@ -69,9 +67,9 @@ def _plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _plain_column(name, column.cast(kind.value_type))
     if pa.types.is_nested(kind):
         raise UnsafeRelease(
-            f"column {name!r} holds lists or records, which cannot be looked through before a release",
+            f"column {name!r} holds lists or records, which cannot be checked before a release",
             code="nested-column",
-            hint="drop the column, or make plain columns of it",
+            hint="drop the column, or convert it to plain columns",
             column=name,
         )
     return column
@@ -82,7 +80,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _canonical_levels(attribute: Attribute, coded: Coded) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Return the levels that occur, as the schema orders them or else sorted, and the old code of each."""
+    """Return the levels that occur, in schema order or else sorted, and the old code of each."""
     used = np.sort(pa.array(coded.codes).unique().to_numpy()).astype(np.int64)
     used = used[used < len(coded.levels)]
     levels = coded.levels.take(pa.array(used))
@@ -98,14 +96,14 @@ def _recode(coded: Coded, order: npt.NDArray[np.int64], levels: pa.Array, index:
     width = next(t for t in (np.int8, np.int16, np.int32, np.int64) if len(order) <= np.iinfo(t).max)
     lookup = np.zeros(len(coded.levels) + 1, dtype=width)
     lookup[order] = np.arange(len(order))
-    # What has no level is missing. Arrow looks up and gathers without Python's lock: columns run side by side.
+    # A value without a level is missing. Arrow releases the GIL here, so columns run in parallel.
     unknown = np.isin(np.arange(len(lookup)), order, invert=True)
     codes = pa.array(lookup, mask=unknown).take(pa.array(coded.codes)).take(index)
     return pa.DictionaryArray.from_arrays(codes, levels)
 
 
 def _occurring_values(attribute: Attribute, column: pa.ChunkedArray) -> pa.Array:
-    """Return the distinct values, where there is a reason to list them."""
+    """Return the distinct values, if there is a reason to list them."""
     if not (attribute.kind.is_categorical or attribute.labels or attribute.missing):
         return pa.array([], type=column.type)
     distinct = column.unique().drop_null()
@@ -113,7 +111,7 @@ def _occurring_values(attribute: Attribute, column: pa.ChunkedArray) -> pa.Array
 
 
 def _restrict_attribute(attribute: Attribute, levels: pa.Array) -> Attribute:
-    """Return the attribute with nothing about values that do not occur."""
+    """Remove from the attribute everything about values that do not occur."""
     listed = attribute.kind.is_categorical and len(levels) <= MOST_LISTED
     texts = dict.fromkeys(level_texts(levels)) if listed or attribute.labels or attribute.missing else {}
     if listed and attribute.kind is Kind.ORDINAL and attribute.levels:
@@ -148,7 +146,7 @@ _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+(_level_\d+|\.\d+)?
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFacts:
-    """The allow-list of what is told about a release beside its data. What is not a field here is not told.
+    """The allow-list of facts published with the data. Anything that is not a field here is not published.
 
     ``rate`` stays None unless the data protection officer decides to publish it.
     """
@@ -164,7 +162,7 @@ class PublicFacts:
     version: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; what was not stated is left out."""
+        """Return plain values, without unset fields."""
         stated = {"title": self.title, "date": self.date, "rate": self.rate}
         always = {"product": self.product, "version": self.version, "method": self.method}
         counted = {"kept_exactly": list(self.kept), "records": self.records, "tolerance": self.tolerance}
@@ -185,7 +183,7 @@ class Release:
 
 
 def is_index_column(name: str) -> bool:
-    """Return whether a column is what a dataframe library leaves behind when it writes its row numbers.
+    """Return whether a column is a dataframe's index that was written to the file.
 
     >>> [is_index_column(name) for name in ("__index_level_0__", "Unnamed: 0", "Age")]
     [True, True, False]
@@ -194,7 +192,7 @@ def is_index_column(name: str) -> bool:
 
 
 def released_names(schema: Schema, *, identifiers: Identifiers = "new", drop: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the columns that a release of such a file has.
+    """Return the columns that a release of the file has.
 
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"), Attribute(name="A"), Attribute(name="B")))
     >>> released_names(schema, identifiers="none", drop=["B"])
@@ -220,11 +218,11 @@ def prepare_release(
     identifiers: Identifiers = "new",
     drop: Sequence[str] = (),
 ) -> tuple[Release, Integers]:
-    """What may leave of a masked file, and (confidential) the original row of each released one.
+    """Return the public part of a masked file, and (confidential) the original row of each released one.
 
-    Rows stand in an order drawn with the key. Record identifiers number the rows of that order, or are left out;
+    Rows are in an order drawn with the key. Record identifiers number the rows of that order, or are dropped;
     household identifiers become numbers drawn with the key, the same for all members. Categories are those that
-    occur, in the order of the schema or else sorted. Whatever else came with the file is left behind.
+    occur, in schema order or else sorted. Anything else in the file is dropped.
 
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
     >>> data = Microdata(pa.table({"id": [901, 902, 903], "Sex": ["m", "f", "m"]}), schema)
@@ -245,7 +243,7 @@ def prepare_release(
 
 
 def refuse_insecure(key: Key) -> None:
-    """What an insecure seed has made cannot be released."""
+    """Refuse to release a result of an insecure seed."""
     if not key.releasable:
         raise UnsafeRelease(
             "this was made from an insecure seed and is not for release",
@@ -276,7 +274,7 @@ def _release_column(
 
 
 def _renumber(column: pa.ChunkedArray, key: bytes, mac_key: bytes) -> pa.Array:
-    """Numbers 1, 2, … in keyed order instead of the distinct values; missing stays missing."""
+    """Replace the distinct values by numbers 1, 2, … in keyed order; missing stays missing."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     encoded = column.dictionary_encode().combine_chunks()
@@ -291,7 +289,7 @@ def _counting_type(largest: int) -> type[np.int32 | np.int64]:
 
 
 def _without_label(attribute: Attribute) -> Attribute:
-    """New numbers stand in the column: a label that speaks of the old ones stays inside."""
+    """Drop the label of a renumbered column, which may describe the old numbers."""
     return Attribute(name=attribute.name, kind=attribute.kind)
 
 

@@ -1,4 +1,4 @@
-"""What is known about a file apart from its records: attributes, kinds, levels, missing codes, hierarchies."""
+"""The description of a file: attributes, kinds, levels, missing codes, hierarchies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.spec import spec_error
 
-# The text by which a value is known in a schema, whatever its type in the file.
-
 
 def level_texts(levels: pa.Array) -> list[str]:
-    """Return each value as the text that stands for it in ``Attribute.levels``, ``labels`` and ``missing``.
+    """Return the text that represents each value in ``Attribute.levels``, ``labels`` and ``missing``.
 
-    Text is itself. A whole number has no decimal point, also where the file holds it as a float, as SPSS does.
+    Text stays as it is. A whole number has no decimal point, even if the file stores it as a float, as SPSS does.
 
     >>> level_texts(pa.array([1.0, -2.5, float("nan")])), level_texts(pa.array(["1.0", "x"]))
     (['1', '-2.5', 'nan'], ['1.0', 'x'])
@@ -42,12 +40,12 @@ def _number_text(value: float) -> str:
 
 
 def _plain_text(value: object) -> str:
-    # Bytes have no text of their own; hexadecimal digits are one that cannot fail.
+    # Bytes have no text; hexadecimal digits always work.
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
 class Kind(StrEnum):
-    """What an attribute is, as a statistician would say it."""
+    """The kind of an attribute, in statisticians' terms."""
 
     NOMINAL = "nominal"
     ORDINAL = "ordinal"
@@ -59,18 +57,18 @@ class Kind(StrEnum):
 
     @property
     def is_categorical(self) -> bool:
-        """True if cells can be formed from it as it is."""
+        """True if cells can be formed from it without recoding."""
         return self in (Kind.NOMINAL, Kind.ORDINAL, Kind.GEOGRAPHY)
 
 
 class Attribute(BaseModel):
-    """One column and what is known about it.
+    """The description of one column.
 
-    ``levels`` are the values as text, in their order where the attribute is ordinal; empty means "those that occur".
-    ``missing`` lists the codes that stand for "no answer". ``hierarchy`` gives, from fine to coarse, a map from each
-    level to its parent. ``display`` is the format in which Stata, SPSS or SAS show the column (``F8.2``, ``%td``).
-    ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a
-    kind that was guessed from the data and that nobody has confirmed yet.
+    ``levels`` are the values as text, in order if the attribute is ordinal; empty means "those that occur". ``missing``
+    lists the codes that mean "no answer". ``hierarchy`` gives, from fine to coarse, a map from each level to its
+    parent. ``display`` is the format in which Stata, SPSS or SAS show the column (``F8.2``, ``%td``).
+    ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a kind that was guessed
+    from the data and not yet confirmed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -135,7 +133,7 @@ class Schema(BaseModel):
 
     @property
     def identifier(self) -> Attribute | None:
-        """The record identifier, or None where records are known by their position."""
+        """The record identifier, or None if records are identified by position."""
         return next((a for a in self.attributes if a.kind is Kind.IDENTIFIER), None)
 
     @property
@@ -154,7 +152,7 @@ class Schema(BaseModel):
         if isinstance(name, str) and name in self._by_name:
             return self._by_name[name]
         raise SpecError(
-            f"there is no attribute {name!r}" if isinstance(name, str | int) else "an attribute is called by its name",
+            f"there is no attribute {name!r}" if isinstance(name, str | int) else "attributes are looked up by name",
             code="unknown-attribute",
             hint=_attribute_hint(name, self.names),
             attribute=name if isinstance(name, str) else type(name).__name__,
@@ -162,12 +160,12 @@ class Schema(BaseModel):
 
     @checked
     def iter_kind(self, kind: Kind) -> Iterator[Attribute]:
-        """Return the attributes of one kind, in column order."""
+        """Iterate over the attributes of one kind, in column order."""
         return (a for a in self.attributes if a.kind is kind)
 
     @checked
     def replace(self, *attributes: Attribute, name: str | None = None) -> Schema:
-        """Return a copy in which the named attributes are described anew."""
+        """Return a copy with new descriptions of the given attributes."""
         new = {a.name: a for a in attributes}
         for unknown in new.keys() - set(self.names):
             self[unknown]

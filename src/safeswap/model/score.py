@@ -1,4 +1,4 @@
-"""Figures of risk and of distortion, each with the table behind it and a sentence that says what it means."""
+"""Risk and distortion scores, each with its detail table and a sentence that explains it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Axis(StrEnum):
-    """On which side of the risk-utility map a measure stands."""
+    """The axis of the risk-utility map to which a measure belongs."""
 
     RISK = "risk"
     DISTORTION = "distortion"
@@ -30,10 +30,10 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """What a measure looks at: the file before and after, over stated attributes.
+    """The input of a measure: the file before and after, over stated attributes.
 
-    ``touched`` marks the records that took part in the masking, where that is known. ``only_numbers`` says whether
-    masking changed numeric attributes and no other, where the files at hand do not hold all columns.
+    ``touched`` flags the records that took part in the masking, if known. ``only_numbers`` is whether masking changed
+    numeric attributes and no others, where the files at hand do not have all columns.
     """
 
     before: Microdata
@@ -45,10 +45,10 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountedCells:
-    """What measures of cell counts look at where the records themselves are too many: counts, and no record.
+    """The input of measures of cell counts where there are too many records: counts only.
 
-    ``joint`` has the counts before and after of the cells that changed, all others thrown together in one. The small
-    cells after are counted by their size: how many there are, and how many of their records took no part.
+    ``joint`` has the counts before and after of the cells that changed, all others merged into one. The small cells
+    after are counted by size: how many there are, and how many of their records took no part.
     """
 
     schema: Schema
@@ -62,14 +62,14 @@ class CountedCells:
 
     @property
     def only_numbers(self) -> bool:
-        """True if records changed, and none of all the categorical attributes did."""
+        """True if records changed, but no categorical attribute did."""
         every = set(self.schema.categorical) <= set(self.attributes)
         return every and not self.changed and self.untouched < int(self.joint.before.sum())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Score:
-    """One figure. Smaller is better on both axes; where the sign is a direction, the smaller magnitude."""
+    """One figure. Smaller is better on both axes; for signed measures, the smaller magnitude."""
 
     measure: str
     axis: Axis
@@ -79,7 +79,7 @@ class Score:
     detail: pa.Table | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; the detail table as rows."""
+        """Return plain values; the detail table as rows."""
         return {
             "measure": self.measure,
             "axis": self.axis.value,
@@ -92,7 +92,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """A measure that was not taken, and why."""
+    """A measure that was not computed, and the reason."""
 
     measure: str
     reason: str
@@ -117,7 +117,7 @@ class Assessment:
         raise SpecError(f"{measure!r} was not assessed", code="unknown-measure", hint=f"assessed were: {known}")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json`` and for reports."""
+        """Return plain values, for ``--json`` and reports."""
         return {
             "scores": [score.as_dict() for score in self.scores],
             "left_out": [{"measure": each.measure, "reason": each.reason} for each in self.left_out],
@@ -145,16 +145,14 @@ class Assessment:
         return table + "".join(f"<p>{escape(sentence)}</p>" for sentence in self.left_out_sentences)
 
 
-# A bound that is printed beside a result: never above it.
-
 _ROUNDING = 1e-6
 
 
 def proved_bound(bound: float, value: float) -> float:
-    """The bound as it may be printed beside a value that was reached; what is above it by rounding only is the value.
+    """Return a lower bound for display beside an attained value; one above it by rounding only becomes the value.
 
-    A bound says that nothing less is possible. One above a value that was reached is false, and so would be everything
-    that is said of the result: that is an error of the program, never a figure.
+    A lower bound above an attained value is false, and so would be every statement about the result: that is a bug,
+    never a figure.
 
     >>> proved_bound(3.0, 4.0), proved_bound(4.0000001, 4.0)
     (3.0, 4.0)

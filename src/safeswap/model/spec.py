@@ -1,4 +1,4 @@
-"""What is asked for: one frozen specification per method, validated when made."""
+"""Specifications: one frozen value per method, validated when made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from safeswap.model.checked import checked
 
 
 class Role(StrEnum):
-    """What a swap does with an attribute."""
+    """The role of an attribute in a swap."""
 
     SWAP = "S"
     FIXED = "F"
@@ -32,7 +32,7 @@ class Role(StrEnum):
 
 
 class Strict(BaseModel):
-    """Frozen values without unknown fields, in which no truth value or text is taken for a number, nor the reverse."""
+    """A frozen model without unknown fields that converts neither booleans nor text to numbers, nor the reverse."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +45,7 @@ class Strict(BaseModel):
 
 
 def refuse_other_type(given: Any, taken: Any) -> None:
-    """Refuse what pydantic would convert: a truth value or text as a number, a number or text as a truth value.
+    """Refuse what pydantic would convert: a boolean or text as a number, a number or text as a boolean.
 
     >>> refuse_other_type([1, 2.0], (1, 2))
     >>> refuse_other_type(True, 1)
@@ -69,7 +69,7 @@ def refuse_other_type(given: Any, taken: Any) -> None:
 
 
 class MaskSpec(Strict):
-    """The base of all specifications: frozen, no unknown fields, errors of our own kind."""
+    """The base of all specifications: frozen, no unknown fields, errors as :class:`SpecError`."""
 
     method: ClassVar[str]
 
@@ -80,16 +80,16 @@ class MaskSpec(Strict):
             raise spec_error(f"the {self.method} specification", error) from None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values with the method's name, from which ``registry.make_spec`` makes the same spec again."""
+        """Return plain values with the method's name; ``registry.make_spec`` restores the spec from them."""
         return {"method": self.method, **self.model_dump(mode="json", exclude_defaults=True)}
 
     def replace(self, **values: Any) -> Self:
-        """Return a copy with some parameters changed, validated anew."""
+        """Return a validated copy with some parameters changed."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **values})
 
 
 def spec_error(title: str, error: ValidationError) -> SpecError:
-    """Turn pydantic's report into one plain sentence per problem."""
+    """Convert pydantic's report to an error with one plain sentence per problem."""
     problems = [
         (".".join(str(part) for part in item["loc"]), _describe_problem(item))
         for item in error.errors(include_url=False, include_context=False)
@@ -104,7 +104,7 @@ def spec_error(title: str, error: ValidationError) -> SpecError:
 
 
 def _describe_problem(problem: Any) -> str:
-    """Return one problem without the value that was given, except for the two mistakes that a name makes plain."""
+    """Describe one problem without its value, except for two mistakes that involve only a name."""
     given = problem["input"]
     if problem["type"] == "tuple_type" and isinstance(given, str):
         return f"give a list, even of one: [{given!r}]"
@@ -198,11 +198,11 @@ class SwapSpec(MaskSpec):
 
     @checked
     def pairs_for(self, records: int) -> int:
-        """How many pairs are asked for in a file of so many records."""
+        """Return the number of pairs to make in a file of ``records`` records."""
         if self.pairs is not None:
             return self.pairs
         assert self.rate is not None  # noqa: S101  (the validator allows exactly one of the two)
-        # Rounded before the half is cut off: 0.29 × 100 must be 29 and not 28.999…
+        # Rounded before halving: 0.29 × 100 must be 29 and not 28.999…
         return int(round(self.rate * records, 6) // 2)
 
     @property

@@ -1,4 +1,4 @@
-"""What a risk-utility study tries, and what its figures are called."""
+"""The specification of a risk-utility study, and the figures of its candidates."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.spec import Strict, SwapSpec, spec_error
 
-# The figures of some candidates, a row each.
-
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """Scores, pairs made, the reason where a candidate was rejected (its scores are then not numbers), 2-way tables."""
+    """Figures of candidates, a row each: scores, pairs made, reason for rejection (scores then NaN), 2-way tables."""
 
     scores: npt.NDArray[np.float64]
     made: npt.NDArray[np.int64]
@@ -32,7 +30,7 @@ class Figures:
 
     @staticmethod
     def rejected(reasons: Sequence[str], *, measures: int, tables: tuple[int, int] | None = None) -> Figures:
-        """Candidates that could not be made."""
+        """Return the figures of candidates that could not be made."""
         return Figures(
             np.full((len(reasons), measures), np.nan),
             np.zeros(len(reasons), dtype=np.int64),
@@ -42,7 +40,7 @@ class Figures:
 
     @staticmethod
     def joined(parts: Sequence[Figures]) -> Figures:
-        """Return one after the other; tables only where all have them."""
+        """Concatenate figures; tables only if all parts have them."""
         if len(parts) == 1:
             return parts[0]
         tables = [part.tables for part in parts if part.tables is not None]
@@ -54,7 +52,7 @@ class Figures:
         )
 
     def rows(self, order: npt.NDArray[np.int64]) -> Figures:
-        """Some of the candidates, in that order."""
+        """Return some of the candidates, in the given order."""
         return Figures(
             self.scores[order],
             self.made[order],
@@ -64,7 +62,7 @@ class Figures:
 
     @property
     def is_consistent(self) -> bool:
-        """True if all parts speak of the same number of candidates."""
+        """True if all parts have the same number of candidates."""
         parts = (self.scores, self.made, *(() if self.tables is None else (self.tables,)))
         return self.scores.ndim == 2 and all(len(part) == len(self.reasons) for part in parts)
 
@@ -82,7 +80,7 @@ def _check_distinct(names: Names) -> Names:
 
 
 class ConstraintSet(Strict):
-    """One collection of constraints under which swaps are tried.
+    """A set of constraints under which swaps are tried.
 
     >>> ConstraintSet(fixed=("Sex",), differ=("MS",)).label
     'Sex equal, MS different'
@@ -108,7 +106,7 @@ class ConstraintSet(Strict):
 
     @classmethod
     def from_text(cls, text: str) -> ConstraintSet:
-        """Return a set from its label; "none" or nothing for the empty one. Names that hold a comma are put in quotes.
+        """Parse a set from its label; "none" or empty text for the empty set. Names that contain a comma are quoted.
 
         >>> ConstraintSet.from_text("Sex equal, MS different") == ConstraintSet(fixed=("Sex",), differ=("MS",))
         True
@@ -128,7 +126,7 @@ class ConstraintSet(Strict):
 
     @property
     def label(self) -> str:
-        """The constraints in a few words; empty where there are none."""
+        """The constraints in a few words; empty if there are none."""
         return ", ".join([*(f"{name} equal" for name in self.fixed), *(f"{name} different" for name in self.differ)])
 
 
@@ -205,7 +203,7 @@ class StudySpec(Strict):
 
     @checked
     def groups(self, attributes: Names) -> Iterator[tuple[Names, ConstraintSet]]:
-        """Yield the choices of swap attributes and constraints; an attribute that is constrained is not swapped."""
+        """Yield the choices of swap attributes and constraints; a constrained attribute is not swapped."""
         for constraint in self.constraints:
             free = [name for name in attributes if name not in (*constraint.fixed, *constraint.differ)]
             for size in range(1, min(self.up_to, len(free)) + 1):
@@ -214,7 +212,7 @@ class StudySpec(Strict):
 
     @checked
     def number_of_groups(self, attributes: Names) -> int:
-        """How many choices there are, without making them."""
+        """Return the number of choices without generating them."""
         total = 0
         for constraint in self.constraints:
             free = len(set(attributes) - {*constraint.fixed, *constraint.differ})
@@ -223,7 +221,7 @@ class StudySpec(Strict):
 
     @checked
     def number_of_candidates(self, attributes: Names) -> int:
-        """How many candidates the study has, known before it runs."""
+        """Return the number of candidates, known before the study runs."""
         return (self.number_of_groups(attributes) * len(self.rates) + len(self.others)) * self.replicates
 
     @checked

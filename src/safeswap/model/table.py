@@ -22,10 +22,10 @@ from safeswap.model.schema import level_texts
 from safeswap.model.text import several
 
 MOST_CELLS = 1 << 26
-"""A table is held with all of its cells, empty ones too; larger ones are refused."""
+"""The largest number of cells, empty ones included; larger tables are refused."""
 
 MISSING = "(missing)"
-"""What a missing value is called as a level of a table."""
+"""The name of the missing level in a table."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,7 +45,7 @@ class CountTable:
     def from_array(
         cls, counts: Any, *, names: Sequence[str] | None = None, levels: Sequence[Sequence[str]] | None = None
     ) -> CountTable:
-        """Return a table from an array; variables and levels that are not named are numbered."""
+        """Build a table from an array; unnamed variables and levels are numbered."""
         found = whole_counts(counts)
         names = tuple(names) if names is not None else tuple(f"axis {axis}" for axis in range(found.ndim))
         if len(names) != found.ndim or len(set(names)) != len(names):
@@ -63,16 +63,16 @@ class CountTable:
 
     @property
     def ways(self) -> int:
-        """How many variables the table has."""
+        """The number of variables."""
         return len(self.names)
 
     @property
     def total(self) -> int:
-        """How many records the table counts."""
+        """The number of records counted."""
         return int(self.counts.sum())
 
     def axes_of(self, names: Sequence[str]) -> Axes:
-        """Return the axes of some of the variables, ascending."""
+        """Return the axes of some variables, ascending."""
         for name in names:
             if name not in self.names:
                 raise SpecError(
@@ -84,7 +84,7 @@ class CountTable:
         return tuple(sorted({self.names.index(name) for name in names}))
 
     def margin(self, names: Sequence[str]) -> Counts:
-        """Return the counts by some of the variables, in the order of the table's axes."""
+        """Return the counts by some variables, in the order of the table's axes."""
         kept = self.axes_of(names)
         summed: Counts = np.asarray(self.counts.sum(axis=tuple(a for a in range(self.ways) if a not in kept)))
         return summed
@@ -105,7 +105,7 @@ class CountTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Programme:
-    """Several tables of one and the same records: where they share variables, they share margins.
+    """Several tables of the same records: where they share variables, they share margins.
 
     >>> one = CountTable.from_array([[4, 0], [1, 6]], names=("Region", "Sex"))
     >>> other = CountTable.from_array([[3, 1], [5, 2]], names=("Region", "Tenure"))
@@ -125,7 +125,7 @@ class Programme:
 
     @property
     def links(self) -> tuple[tuple[int, int, Names], ...]:
-        """The pairs of tables and the variables that they share; with none, they still share the total."""
+        """The pairs of tables and their shared variables; without any, they still share the total."""
         pairs = combinations(range(len(self.tables)), 2)
         return tuple((a, b, tuple(n for n in self.tables[a].names if n in self.tables[b].names)) for a, b in pairs)
 
@@ -153,7 +153,7 @@ def _check_link(one: CountTable, other: CountTable, shared: Names) -> None:
 
 
 def whole_counts(values: Any) -> Counts:
-    """Counts as 64-bit integers; what is no table of counts is refused with the reason and the number of bad cells.
+    """Convert counts to 64-bit integers; refuse invalid ones with the reason and the number of bad cells.
 
     >>> whole_counts([[1.0, 2.0]]).dtype
     dtype('int64')
@@ -190,7 +190,7 @@ def _refuse(bad: npt.NDArray[np.bool_], what: str, code: str, hint: str) -> None
 
 
 def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
-    """Return the table of a file by some attributes, their levels in the order of the schema or of the values.
+    """Tabulate a file by some attributes, levels in the order of the schema or of the values.
 
     >>> from safeswap import datasets
     >>> tabulate(datasets.cps8d(), ["Sex", "Race"]).total
@@ -212,7 +212,7 @@ def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
 
 
 def check_table_names(data: Microdata, names: Sequence[str]) -> None:
-    """Refuse attributes that cannot form a table, and an attribute that is named twice."""
+    """Refuse attributes that cannot form a table, and repeated ones."""
     if not names or len(set(names)) != len(names):
         raise SpecError(
             "a table is named by its attributes, each once", code="bad-table", hint='for example ("Region", "Sex")'
@@ -239,7 +239,7 @@ def check_tolerance(tolerance: Any) -> None:
 
 
 def long_table(table: CountTable, columns: Mapping[str, Counts]) -> pa.Table:
-    """Return the cells of a table in rows: a column per variable, then the given figures of each cell.
+    """Return the cells of a table as rows: a column per variable, then the given figures of each cell.
 
     >>> table = CountTable.from_array([[4, 0]], names=("Region", "Sex"))
     >>> long_table(table, {"count": table.counts}).to_pylist()[1]
