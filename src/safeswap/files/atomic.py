@@ -1,9 +1,9 @@
 """Files and directories that appear complete or not at all.
 
-What is written goes to a hidden neighbour of the target first (same directory, hence same file system), readable by
-its owner only, is forced to disk, and takes its name in one step at the end. Whatever happens before that step, an
-error, a full disk, an interrupt, leaves the target as it was and removes the neighbour. What a killed process could not
-remove goes when something is written to that directory again (:mod:`safeswap.files.atomic`).
+Output goes to a hidden neighbour of the target first (same directory, hence same file system), readable by its owner
+only, is synced to disk, and is renamed in one step at the end. An error, a full disk or an interrupt before that step
+leaves the target as it was and removes the neighbour. Files left by a killed process are removed by the next write to
+that directory (:func:`sweep`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,16 @@ from typing import Any
 from safeswap.errors import OutputError, SafeswapError
 from safeswap.model.checked import checked
 
-# What a killed run leaves behind, and how a later run knows that it may go.
+# Stale files. Each writer has its own hidden prefix beside the target, ``.safeswap-<16 hexadecimal digits>``, for the
+# names of all its files, and holds a lock on one of them, ``….lock``, as long as it lives. The operating system
+# releases the lock of a dead process, so files whose lock can be acquired have no owner.
 #
-# Whoever writes has a hidden name of its own beside the target, ``.safeswap-<16 hexadecimal digits>``, with which the
-# names of all its files begin, and holds a lock on one of them, ``….lock``, as long as it lives. The operating system
-# takes the lock from a process that dies, whatever it dies of: what bears a lock that can be had belongs to nobody.
-#
-# Locks of one machine need not be seen by another that shares the file system, nor by a container's next host.
-# Therefore the file says since when the machine runs, as the kernel's random number of this start, and only what the
-# same start has left behind is touched, and only by the user whom it belongs to. All else stays until somebody
-# removes it by hand.
+# Locks of one machine may be invisible to another that shares the file system, or to a container's next host.
+# Therefore the lock file records the kernel's boot ID, and only files of the same boot are removed, and only by the
+# user who owns them. All others stay until they are removed by hand.
 
 ASIDE = ".aside"
-"""How the name ends of a directory that makes way for a new one: the only thing that must not be lost."""
+"""The suffix of a directory that is being replaced: the only file that must not be lost."""
 
 _LOCK = re.compile(r"(\.safeswap-[0-9a-f]{16})\.lock")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -45,9 +42,9 @@ _LONGEST = 4096
 
 @contextmanager
 def claimed(target: Path) -> Iterator[Path]:
-    """A hidden name beside ``target`` with which names may begin that belong to this run.
+    """Claim a hidden prefix beside ``target`` for the names of this run's files.
 
-    What begins with it is the caller's to remove; should the caller be killed, :func:`sweep` does.
+    The caller removes files with this prefix; if the caller is killed, :func:`sweep` does.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -60,19 +57,19 @@ def claimed(target: Path) -> Iterator[Path]:
     """
     own = target.parent / f".safeswap-{secrets.token_hex(8)}"
     lock = _lock_path(own)
-    if os.name == "nt":  # there are no such locks there, so nothing is swept
+    if os.name == "nt":  # no such locks there, so nothing is swept
         yield own
         return
     descriptor: int | None = None
     try:
-        # Within the block, since an interrupt may come before the next line: the file would stay.
+        # Inside the block, since an interrupt before the next line would leave the file.
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        # Said after it is locked: a file without these words is one whose owner is about to lock it.
+        # Written after locking: a file without content is about to be locked by its owner.
         if _try_lock(descriptor, wait=True):
             os.write(descriptor, json.dumps({"boot": _boot_id(), "target": target.name}).encode())
         yield own
     finally:
-        if descriptor is None or not _list_owned(own):  # else a later run has another try
+        if descriptor is None or not _list_owned(own):  # else a later run retries
             lock.unlink(missing_ok=True)
         if descriptor is not None:
             os.close(descriptor)
@@ -80,7 +77,7 @@ def claimed(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def working_directory() -> Iterator[Path]:
-    """A private directory among the system's temporary files; it goes at the end, or with the next call if killed."""
+    """Provide a private temporary directory; removed at the end, or by the next call if the process is killed."""
     place = Path(tempfile.gettempdir()) / "safeswap"
     sweep(place.parent)
     with claimed(place) as own:
@@ -93,7 +90,7 @@ def working_directory() -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what runs that are dead have left in a directory. A failure is none of the caller's concern."""
+    """Remove the files that dead runs left in a directory. Failures are ignored."""
     if os.name == "nt" or not _boot_id():
         return
     with suppress(OSError):
@@ -117,11 +114,11 @@ def _sweep_one(own: Path) -> None:
 
 
 def _remove(own: Path, said: dict[str, Any]) -> None:
-    """Remove what begins with a name; the lock last, so that what cannot be removed now is tried again."""
+    """Remove the files with a prefix, the lock last, so that failures are retried later."""
     target = own.parent / Path(str(said.get("target", ""))).name
     aside = own.with_name(own.name + ASIDE)
     if aside.exists() and not os.path.lexists(target):
-        # Killed between two renames: the directory that was to be replaced gets its name back.
+        # Killed between two renames: restore the name of the directory that was to be replaced.
         aside.rename(target)
     for path in _list_owned(own):
         if path.is_dir() and not path.is_symlink():
@@ -142,7 +139,7 @@ def _lock_path(own: Path) -> Path:
 
 
 def _try_lock(descriptor: int, *, wait: bool) -> bool:
-    """Return whether the lock could be had; a file system without locks gives none."""
+    """Try to lock the file; return whether that worked (never on a file system without locks)."""
     import fcntl
 
     try:
@@ -153,7 +150,7 @@ def _try_lock(descriptor: int, *, wait: bool) -> bool:
 
 
 def _boot_id() -> str:
-    """Return the random number of this start of the machine; empty where the kernel gives none."""
+    """Return the kernel's boot ID; empty if there is none."""
     try:
         return _BOOT.read_text("ascii").strip()
     except OSError:
@@ -170,10 +167,10 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, er
 @checked
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> Iterator[Path]:
-    """Give a temporary path to write to, and move it to ``path`` when the block ends without an error.
+    """Provide a temporary path to write to, and move it to ``path`` when the block ends without an error.
 
-    An existing ``path`` is refused unless ``force``; one that appears while the block runs is refused too. ``mode``
-    are the permissions of the finished file: its owner's alone unless stated otherwise.
+    An existing ``path`` is refused unless ``force``, even if it appears while the block runs. ``mode`` is the
+    permissions of the finished file: its owner only by default.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -203,10 +200,10 @@ def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int
 def atomic_directory(
     path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None, mode: int = PRIVATE_DIRECTORY
 ) -> Iterator[Path]:
-    """Give a temporary directory to fill, and move it to ``path`` when the block ends without an error.
+    """Provide a temporary directory to fill, and move it to ``path`` when the block ends without an error.
 
-    With ``force`` an existing directory is replaced, but only if it is empty or holds a file called ``marker``: a
-    slip of the pen must not cost somebody a home directory.
+    With ``force`` an existing directory is replaced, but only if it is empty or contains a file called ``marker``: a
+    typing mistake must not delete a home directory.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -243,7 +240,7 @@ def _check_target(
             hint="make the directory first",
             file=str(target),
         )
-    sweep(target.parent)  # first: it may give a directory its name back
+    sweep(target.parent)  # first: it may restore a directory's name
     _refuse_existing(target, force=force, marker=marker, directory=directory)
     return target
 
@@ -278,7 +275,7 @@ def _exists_error(target: Path) -> OutputError:
 
 
 def _part_path(own: Path, target: Path) -> Path:
-    # The suffix stays: some writers of statistical formats go by it.
+    # The suffix is kept: some writers of statistical formats depend on it.
     suffix = target.suffix if len(target.suffix) < 16 else ""
     return own.with_name(f"{own.name}.part{suffix}")
 
@@ -288,7 +285,7 @@ def _take_name(part: Path, target: Path, *, force: bool) -> None:
         part.replace(target)
         return
     try:
-        # A hard link, unlike a rename, fails when the name has been taken meanwhile.
+        # A hard link, unlike a rename, fails if the name has been taken meanwhile.
         os.link(part, target)
     except FileExistsError:
         raise _exists_error(target) from None
@@ -315,7 +312,7 @@ def _take_directory_name(part: Path, target: Path, *, aside: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    # A file that its writer has made read-only can still be synced, except on Windows.
+    # A read-only file can still be synced, except on Windows.
     descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -345,7 +342,7 @@ def _sync_tree(root: Path) -> None:
 
 @contextmanager
 def _as_output_error(target: Path) -> Iterator[None]:
-    """Say in our own words what the operating system, or a writer on top of it, said in its own."""
+    """Translate errors of the operating system, or of a writer on top of it, to :class:`OutputError`."""
     try:
         yield
     except SafeswapError:
@@ -369,7 +366,7 @@ def _as_output_error(target: Path) -> Iterator[None]:
 
 
 def _errno_of(error: OSError) -> int | None:
-    """Return the number of a system error; writers in other languages give it in words."""
+    """Return the number of a system error; writers in other languages give it as text."""
     if error.errno is not None:
         return error.errno
     told = re.search(r"\(os error (\d+)\)", str(error))

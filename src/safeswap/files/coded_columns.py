@@ -1,7 +1,7 @@
-"""Columns of Parquet files as small integers, with nothing but these in memory.
+"""Columns of Parquet files as small integers, with only the codes in memory.
 
-A batch is decoded, coded and let go, so that its memory serves the next one: at a hundred million records most of the
-time of reading goes into memory that was never used before.
+A batch is decoded, coded and freed, so that the next one reuses its memory: at a hundred million records, most of the
+reading time is spent on fresh memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from safeswap.files.parquet import ParquetFiles
 from safeswap.model.microdata import Coded, code_column, smallest_code_type
 
 _BATCH = 1 << 18
-_COMPARED = 1 << 16  # values meant and values read stay in the cache
+_COMPARED = 1 << 16  # expected and actual values stay in the cache
 
 
 def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
     """Return the columns coded as :func:`safeswap.model.microdata.code_column` would, several at a time.
 
-    Levels need not stand in the same order as there.
+    The order of the levels may differ.
 
     >>> import tempfile, pathlib, pyarrow.parquet
     >>> from safeswap.files.parquet import open_parquet
@@ -40,9 +40,9 @@ def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]
 
 
 def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = None) -> Coded:
-    """Return one column, coded batch by batch; one that holds what this cannot code is read as a whole instead.
+    """Return one column, coded batch by batch; one that cannot be coded this way is read as a whole instead.
 
-    Levels that are ``known`` come first, as they stand: columns of two files are then coded alike.
+    ``known`` levels come first, in the given order, so that columns of two files are coded alike.
     """
     kind = files.schema.field(name).type
     try:
@@ -56,9 +56,9 @@ def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = Non
 
 
 def holds(files: ParquetFiles, name: str, coded: Coded) -> bool:
-    """Whether a column of whole numbers, as read from the files, is what these codes say; False for other columns.
+    """Return whether a column of whole numbers, as read from the files, equals these codes; False for other columns.
 
-    The values themselves are compared, with nothing but NumPy: far less work than to code them anew.
+    The values themselves are compared, with NumPy alone: far less work than coding them again.
     """
     kind = coded.levels.type
     if coded.has_missing or not pa.types.is_signed_integer(kind) or kind != files.schema.field(name).type:
@@ -74,12 +74,12 @@ def holds(files: ParquetFiles, name: str, coded: Coded) -> bool:
 
 
 def as_column(coded: Coded) -> pa.ChunkedArray:
-    """Codes and levels as an Arrow column that takes no more memory; there must be no missing value."""
+    """Return codes and levels as an Arrow column without copying; there must be no missing value."""
     return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(coded.codes), coded.levels)])
 
 
 class _CannotCode(Exception):  # noqa: N818  (not an error: the column is then read as a whole)
-    """The column holds missing values, or more levels than this is made for."""
+    """The column has missing values, or too many levels."""
 
 
 def _code_integers(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:
@@ -120,13 +120,13 @@ def _code_dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None
 
 
 class _Growing:
-    """Codes of all records, in the narrowest type for the levels that were met so far."""
+    """Codes of all records, in the narrowest type for the levels found so far."""
 
     def __init__(self, records: int) -> None:
         self.array: Codes = np.empty(records, np.uint8)
 
     def room(self, start: int, records: int, levels: int) -> Codes:
-        """Return where the codes of the records from ``start`` on belong; so many levels must fit."""
+        """Return the slots for the codes of the records from ``start``, wide enough for ``levels`` levels."""
         if levels > np.iinfo(self.array.dtype).max + 1:
             wider: Codes = np.empty(len(self.array), smallest_code_type(levels))
             wider[:start] = self.array[:start]
@@ -135,7 +135,7 @@ class _Growing:
 
 
 def side_by_side(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    """Yield the same records of two files, a stretch at a time, whatever the batches in which each file comes."""
+    """Yield the same records of two files in stretches, whatever the batches of each file."""
     theirs = second.batches([name], rows=_BATCH)
     held, begins = None, 0
     for start, batch in first.batches([name], rows=_BATCH):

@@ -1,4 +1,4 @@
-"""Any Arrow table into the form the rest of the package relies on, and the levels nobody uses out of it."""
+"""Normalise Arrow tables to the form the rest of the package relies on; drop unused levels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RUN = 1 << 16
 
 
 def settled(table: pa.Table, *, file: str = "") -> pa.Table:
-    """Return the table with distinct names, flat columns, valid text, and nothing written in its margins.
+    """Return the table with distinct names, flat columns, valid text, and no metadata.
 
-    Types that few functions of Arrow know (views, run-end encoding, extensions) become their plain counterparts; the
-    values stay as they are. Metadata go: they may hold anything, an index or unused categories among it.
+    Types that few functions of Arrow support (views, run-end encoding, extensions) become their plain counterparts; the
+    values stay as they are. Metadata are dropped: they may contain anything, such as an index or unused categories.
 
     >>> table = pa.table({"a": pa.array(["x"], type=pa.string_view())}, metadata={"made by": "somebody"})
     >>> settled(table).schema.to_string()
@@ -60,7 +60,7 @@ def _check_names(names: list[str], file: str) -> None:
 
 
 def _unwrap_extension(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values behind an extension type, also where they are categories."""
+    """Return the storage of an extension type, also inside dictionaries."""
     if isinstance(column.type, pa.BaseExtensionType):
         return pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
     if not pa.types.is_dictionary(column.type) or not isinstance(column.type.value_type, pa.BaseExtensionType):
@@ -102,20 +102,20 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _check_content(column: pa.ChunkedArray, name: str, file: str) -> None:
-    """Text in foreign files need not be text, nor codes lie within their dictionary: find out before using them."""
+    """Refuse invalid UTF-8 and dictionary codes out of range, which foreign files may contain."""
     where = {"column": name, **({"file": file} if file else {})}
     if not all(_is_valid(c.dictionary if isinstance(c, pa.DictionaryArray) else c) for c in column.chunks):
         raise InputError(
             f"column {name!r} holds text that is not UTF-8",
             code="wrong-encoding",
-            hint="write the file anew with text in UTF-8",
+            hint="write the file again with text in UTF-8",
             **where,
         )
     if not all(_is_valid(chunk) for chunk in column.chunks):
         raise InputError(
             f"column {name!r} is damaged: it refers to categories that do not exist",
             code="corrupt-file",
-            hint="make the file or fetch it again",
+            hint="create or download the file again",
             **where,
         )
 
@@ -129,7 +129,7 @@ def _is_valid(array: pa.Array) -> bool:
 
 
 def refuse_nul(table: pa.Table) -> None:
-    """Refuse texts with NUL characters, at which readers of text files, Stata and SPSS stop or stumble.
+    """Refuse texts with NUL characters, which readers of text files, Stata and SPSS cannot handle.
 
     >>> refuse_nul(pa.table({"a": ["x\\0"]}))
     Traceback (most recent call last):
@@ -145,13 +145,13 @@ def refuse_nul(table: pa.Table) -> None:
             raise OutputError(
                 f"column {name!r} holds NUL characters in {several(number, 'text')}",
                 code="not-representable",
-                hint="take them out before masking, or write Parquet",
+                hint="remove them before masking, or write Parquet",
                 column=name,
             )
 
 
 def distinct_count(column: pa.ChunkedArray) -> int:
-    """How many different values a column has, missing ones left out.
+    """Count the distinct values of a column, missing excluded.
 
     >>> distinct_count(pa.chunked_array([["a", "b"], ["a", None]]))
     2
@@ -160,15 +160,15 @@ def distinct_count(column: pa.ChunkedArray) -> int:
         column = column.cast(column.type.value_type)
     if len(column) < _MANY_RECORDS:
         return int(pc.count_distinct(column, mode="only_valid").as_py())
-    import polars as pl  # counts with all cores, several times as fast as Arrow, but takes a moment to import
+    import polars as pl  # uses all cores, several times as fast as Arrow, but slow to import
 
     return pl.Series(column).n_unique() - bool(column.null_count)
 
 
 def without_unused_levels(table: pa.Table) -> pa.Table:
-    """Return the same values; dictionaries hold only what occurs, in order of first appearance in the old dictionary.
+    """Drop dictionary entries that do not occur; keep the values and the order of the other entries.
 
-    A dictionary can name categories that no record has (any more): they would tell what was taken out.
+    A dictionary can list categories that no record has (any more): they would reveal what was removed.
 
     >>> column = pa.DictionaryArray.from_arrays(pa.array([1, 1]), pa.array(["gone", "here"]))
     >>> without_unused_levels(pa.table({"a": column}))["a"].chunk(0).dictionary.to_pylist()
@@ -194,7 +194,7 @@ def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _uses_every_level(column: pa.ChunkedArray) -> bool:
-    """Return whether the dictionary holds nothing that does not occur; usually told by the first few records."""
+    """Return whether every dictionary entry occurs; usually decided by the first few records."""
     if column.num_chunks == 0:
         return True
     seen = np.zeros(len(column.chunk(0).dictionary), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Delimited text (CSV and its kin) into a table, every value as the text that stands in the file.
+"""Read delimited text (CSV and similar) into a table, every value as the text in the file.
 
 An empty field without quotes is missing; a quoted empty field is an empty text. Blank lines are skipped, except in a
 file of one column, where a blank line is a missing value.
@@ -27,14 +27,14 @@ _REPEATING = 0.6  # a column counts as categories when at most this share of the
 
 @dataclass(frozen=True, kw_only=True)
 class Delimited:
-    """A delimited file that was read: its table, and what it takes to say where in the file a record stands."""
+    """A delimited file that was read: its table, and the means to locate a record in the file."""
 
     table: pa.Table
     text: Text
     layout: Layout
 
     def lines(self, positions: list[int]) -> list[int]:
-        """Return the lines on which these records begin."""
+        """Return the line numbers on which these records begin."""
         return lines_of_records(self.text, self.layout.dialect, positions, columns=len(self.layout.names))
 
 
@@ -71,7 +71,7 @@ def read_delimited(
 
 
 class Quoting(Enum):
-    """What the quotes of a file are like as a whole."""
+    """The style of quoting in a file."""
 
     ABSENT = "absent"
     PLAIN = "plain"
@@ -79,10 +79,10 @@ class Quoting(Enum):
 
 
 def quoting_of(text: Text, dialect: Dialect) -> Quoting:
-    """Plain if every quote opens a field, closes one, or is one of two in a row inside a quoted field.
+    """Classify the quoting: plain if every quote opens a field, closes one, or is doubled inside a quoted field.
 
-    The fast parser joins what stands behind a closing quote to the field without a word. So a file whose quoting is
-    not plain is first read by the strict reader, which refuses that and allows quotes within unquoted fields.
+    The fast parser silently appends text after a closing quote to the field. So a file whose quoting is not plain is
+    first read by the strict reader, which refuses that and allows quotes within unquoted fields.
 
     >>> quoting_of(Text(file=Path("toy.csv"), content=b'a,b\\n"x, y",z\\n'), Dialect())
     <Quoting.PLAIN: 'plain'>
@@ -97,7 +97,7 @@ def quoting_of(text: Text, dialect: Dialect) -> Quoting:
     number = 0
     for window in _iter_windows(text):
         at = np.flatnonzero(window[1:-1] == quote) + 1
-        # The quotes of a file, counted from 0: even ones open (or reopen after a doubled quote), odd ones close.
+        # Quotes numbered from 0: even ones open (or reopen after a doubled quote), odd ones close.
         opening = (np.arange(at.size) + number) % 2 == 0
         if not ends[window[np.where(opening, at - 1, at + 1)]].all():
             return Quoting.UNUSUAL
@@ -129,7 +129,7 @@ def _has_records(text: Text, layout: Layout) -> bool:
 
 
 def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table:
-    """Return the table; where the parser refuses, an error that says where the file is wrong."""
+    """Parse the table; if the parser fails, raise an error that locates the fault."""
     while (table := _try_parse(text, layout, block_bytes, quoting)) is None:
         find_fault(text, layout.dialect, columns=len(layout.names))
         if block_bytes == _LARGEST_BLOCK:
@@ -139,14 +139,14 @@ def _parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa
                 hint="check the quoting of the file",
                 file=str(text.file),
             )
-        block_bytes = min(block_bytes * 16, _LARGEST_BLOCK)  # nothing is wrong: a record exceeds a block
+        block_bytes = min(block_bytes * 16, _LARGEST_BLOCK)  # no fault found: a record exceeds a block
     return table
 
 
 def _try_parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -> pa.Table | None:
     from pyarrow import csv
 
-    names = [str(i) for i in range(len(layout.names))]  # the file's own names never reach the parser
+    names = [str(i) for i in range(len(layout.names))]  # the file's own names are not given to the parser
     alone = len(names) == 1
     try:
         table = csv.read_csv(
@@ -159,7 +159,7 @@ def _try_parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -
                 ignore_empty_lines=not alone,
             ),
             convert_options=csv.ConvertOptions(
-                check_utf8=False,  # done already, with positions
+                check_utf8=False,  # already checked, with positions
                 column_types=dict(zip(names, _column_types(layout), strict=True)),
                 null_values=[""],
                 strings_can_be_null=True,
@@ -167,33 +167,33 @@ def _try_parse(text: Text, layout: Layout, block_bytes: int, quoting: Quoting) -
             ),
         )
     except pa.ArrowInvalid:
-        return None  # what the parser says quotes the file, so it goes no further
+        return None  # the parser's message quotes the file, so it is not passed on
     if not alone and len(table) and _ends_with(text, layout.dialect.delimiter):
         table = _last_value_missing(table)
     return (table.slice(1) if alone else table).rename_columns(list(layout.names))
 
 
 def _ends_with(text: Text, delimiter: str) -> bool:
-    """Return whether nothing stands behind the last delimiter of the file, not even a line end."""
+    """Return whether the file ends with the delimiter, without a line end."""
     with text.open() as stream:
         stream.seek(-1, os.SEEK_END)
         return stream.read() == delimiter.encode()
 
 
 def _last_value_missing(table: pa.Table) -> pa.Table:
-    """There, if the value before was quoted, the parser takes the empty one for quoted too, and so for a text."""
+    """Make the last value missing: after a quoted value, the parser takes the empty one for an empty text."""
     last = table.column(table.num_columns - 1)
     whole = pa.chunked_array([*last.slice(0, len(last) - 1).chunks, pa.nulls(1, last.type)], last.type)
-    if pa.types.is_dictionary(whole.type):  # or the empty text would stay among the levels
+    if pa.types.is_dictionary(whole.type):  # or the empty text would remain a level
         whole = whole.cast(whole.type.value_type).dictionary_encode()
     return table.set_column(table.num_columns - 1, table.column_names[-1], whole)
 
 
 def _from_header_end(text: Text, layout: Layout) -> pa.NativeFile:
-    """Return the bytes from the line end of the header on.
+    """Return the bytes from the line end of the header.
 
-    The line end stays: without it a first value that happens to begin with U+FEFF would lose it as a byte order mark.
-    The parser skips the blank line this makes, or (one column) gives it as a record that the caller takes off.
+    The line end is included: without it a first value that begins with U+FEFF would lose it as a byte order mark. The
+    parser skips the resulting blank line, or (one column) returns it as a record that the caller removes.
     """
     skip = layout.header_bytes - 1
     if text.content is not None:
@@ -204,7 +204,7 @@ def _from_header_end(text: Text, layout: Layout) -> pa.NativeFile:
 
 
 def _column_types(layout: Layout) -> list[pa.DataType]:
-    """Categories for columns whose values repeat at the beginning of the file, plain text for the others."""
+    """Choose dictionaries for columns whose values repeat at the beginning of the file, plain text for the others."""
     sampled = len(layout.sample)
     columns = zip(*(record for record in layout.sample if len(record) == len(layout.names)), strict=True)
     distinct = [len(set(values)) for values in columns] or [sampled] * len(layout.names)

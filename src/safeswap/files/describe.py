@@ -1,4 +1,4 @@
-"""Describe a file: attributes, levels, small cells. No record, and no value that few records have."""
+"""Describe a file: attributes, levels, small cells. Shows no record, and no value that few records have."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Attribute, Kind, level_texts
 from safeswap.model.text import several
 
-# What may be said about a file without showing a record: the value that ``describe`` gives.
-
 _LONGEST_TEXT = 40
 _LEVELS_IN_A_LINE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCount:
-    """A level that at least a tolerable number of records have; no count where it would give a smaller one away."""
+    """A level with at least ``tolerance`` records; without its count where that would reveal a smaller one."""
 
     level: str
     count: int | None
@@ -40,11 +38,11 @@ class LevelCount:
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeSummary:
-    """One attribute: what it is, how many different values it has, and the frequent ones if it is categorical.
+    """One attribute: its kind, its number of distinct values, and the frequent ones if it is categorical.
 
-    ``levels`` holds no level with fewer records than the tolerance: those are counted in ``levels_below``. Where there
-    are any, another level is named without its count, so that theirs do not come back by subtraction.
-    ``missing`` counts empty values, ``missing_codes`` the records that bear a code declared as missing.
+    ``levels`` has no level with fewer records than the tolerance: those are counted in ``levels_below``. If there are
+    any, another level is listed without its count, so that theirs cannot be found by subtraction. ``missing`` counts
+    empty values, ``missing_codes`` the records with a code declared as missing.
     """
 
     name: str
@@ -59,7 +57,7 @@ class AttributeSummary:
     levels_below: int = 0
 
     def as_dict(self, tolerance: int) -> dict[str, Any]:
-        """Plain values; small counts are given as "<Q"."""
+        """Return plain values; small counts are given as "<Q"."""
         frequent = [{"level": x.level, "label": x.label, "count": x.count} for x in self.levels]
         return {
             "name": self.name,
@@ -82,10 +80,10 @@ class CellSummary:
     attributes: tuple[str, ...]
     possible: int
     occupied: int
-    small: tuple[int, ...]  # how many cells have 1, 2, … tolerance-1 records; empty if the cells are levels
+    small: tuple[int, ...]  # number of cells with 1, 2, … tolerance-1 records; empty if the cells are levels
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "attributes": list(self.attributes),
             "possible": self.possible,
@@ -111,9 +109,9 @@ class CellSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A file described by its attributes, levels and small cells, and by what gives reason to look twice.
+    """The attributes, levels and small cells of a file, and warnings.
 
-    Made for people inside the building: counts at or above the tolerance are exact.
+    For internal use: counts at or above the tolerance are exact.
     """
 
     name: str
@@ -136,7 +134,7 @@ class Description:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json``."""
+        """Return plain values, for ``--json``."""
         return {
             "name": self.name,
             "records": self.records,
@@ -198,7 +196,7 @@ class Description:
 
 
 def shown(text: str) -> str:
-    """Return a text as it can be printed: control characters spelled out, long ones cut.
+    """Return a printable form of a text: control characters escaped, long texts truncated.
 
     >>> shown("a\\x1b[31m"), len(shown("x" * 100))
     ('a\\\\x1b[31m', 40)
@@ -207,15 +205,13 @@ def shown(text: str) -> str:
     return plain if len(plain) <= _LONGEST_TEXT else plain[: _LONGEST_TEXT - 1] + "…"
 
 
-# What in a file gives reason to look twice, in plain words and without a value of it.
-
 _FEW_RECORDS = 20
-_MANY_LEVELS = 10_000  # above that, spelling is not looked into
+_MANY_LEVELS = 10_000  # above that, spelling is not checked
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
 def cautions(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[str, ...]:
-    """Return the warnings for a file, those about the whole of it first.
+    """Return the warnings for a file, those about the whole file first.
 
     >>> import pyarrow as pa
     >>> from safeswap.files.describe import describe
@@ -279,7 +275,7 @@ def _warn_about_levels(data: Microdata, attribute: Attribute, summary: Attribute
 
 
 def _fold(text: str) -> str:
-    """Return a text without what people take for the same: case, spaces around, accents and forms of letters."""
+    """Normalise a text for comparison: case, surrounding spaces, accents and forms of letters."""
     bare = unicodedata.normalize("NFKD", text)
     return "".join(c for c in bare if not unicodedata.combining(c)).casefold().strip()
 
@@ -290,11 +286,11 @@ MOST_TOLERANCE = 1_000_000
 
 
 def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None = None) -> Description:
-    """What the file is like, with counts below ``tolerance`` shown as such only.
+    """Describe the file; counts below ``tolerance`` are only shown as such.
 
-    Of categorical attributes the levels are listed that at least ``tolerance`` records have; of identifiers, weights
-    and numbers nothing but how many different values there are: their smallest and largest values are somebody's.
-    ``keys`` are the attributes that form the cells, all categorical ones by default.
+    For categorical attributes the levels with at least ``tolerance`` records are listed; for identifiers, weights and
+    numbers only the number of distinct values: their smallest and largest values are too identifying to show. ``keys``
+    are the attributes that form the cells, all categorical ones by default.
 
     >>> from safeswap import datasets
     >>> description = describe(datasets.cps8d())
@@ -349,7 +345,7 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
 
 
 def level_counts(coded: Coded) -> npt.NDArray[np.int64]:
-    """How many records have each level, missing left out.
+    """Count the records of each level, missing excluded.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.microdata import code_column
@@ -362,7 +358,7 @@ def level_counts(coded: Coded) -> npt.NDArray[np.int64]:
 def _list_frequent(
     coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute, *, hidden: npt.NDArray[np.bool_]
 ) -> tuple[LevelCount, ...]:
-    """In the order of the schema where it states one, otherwise the most frequent first; hidden counts come last."""
+    """List the frequent levels in schema order if stated, otherwise most frequent first; hidden counts come last."""
     positions = np.flatnonzero(counts)
     texts = level_texts(coded.levels.take(positions))
     order = {level: i for i, level in enumerate(attribute.levels)}
@@ -386,13 +382,13 @@ def _summarise_cells(data: Microdata, names: Sequence[str], tolerance: int) -> C
     columns, cardinalities = data.coded_columns(names)
     sizes = cell_sizes(columns, cardinalities)
     counted = np.bincount(sizes[sizes < tolerance], minlength=tolerance)[1:tolerance]
-    # Of one attribute the cells are its levels, and these would be the counts of the rare ones.
+    # The cells of a single attribute are its levels, and these would be the counts of the rare ones.
     small = tuple(counted.tolist()) if len(names) > 1 else ()
     return CellSummary(attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small)
 
 
 def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the counts of the occupied cells, in no order that matters.
+    """Return the counts of the occupied cells, in no particular order.
 
     >>> sorted(cell_sizes([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3]).tolist())
     [1, 2]

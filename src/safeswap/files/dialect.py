@@ -1,15 +1,15 @@
-"""How a delimited file is written: its delimiter, its quote, its header.
+"""Detect the dialect of a delimited file: delimiter, quote, header.
 
-The rule, the same on every machine. Only the beginning of the file is looked at (256 kB, more if the header is
+The rule is the same on every machine. Only the beginning of the file is examined (256 kB, more if the header is
 longer); the whole file must then agree, or the error names the line that does not.
 
-1. The quote is ``"``, unless the first line begins and ends with ``'`` and holds no ``"``: then it is ``'``.
-2. The delimiters tried are comma, semicolon, tab and bar; one comes into question if it parts the header. For a file
-   called ``.tsv`` or ``.tab`` it is the tab.
-3. If several do, those are kept under which every record at the beginning has as many fields as the header. One
-   left: that is it. Several left: the file is ambiguous and the delimiter has to be stated. None left: the one that
-   parts the header most often.
-4. If none parts the header, the file has one column.
+1. The quote is ``"``, unless the first line begins and ends with ``'`` and contains no ``"``: then it is ``'``.
+2. The candidate delimiters are comma, semicolon, tab and bar, if they split the header. For a ``.tsv`` or ``.tab``
+   file it is the tab.
+3. If several split the header, those are kept under which every record at the beginning has as many fields as the
+   header. One left: that is it. Several left: the file is ambiguous and the delimiter must be stated. None left: the
+   one that splits the header into most fields.
+4. If none splits the header, the file has one column.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_HEADER = 64 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A file's dialect, its column names, how long its header is and what its first records look like."""
+    """A file's dialect, column names, header length and first records."""
 
     dialect: Dialect
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beginning:
-    """The first characters of a file, and whether it goes on behind them."""
+    """The first characters of a file, and whether there are more."""
 
     text: str
     goes_on: bool
@@ -51,7 +51,7 @@ class _Beginning:
         return io.StringIO(self.text, newline="")
 
     def records(self, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-        """Complete, well-formed records with the number of lines read so far; blank lines are left out."""
+        """Yield complete, well-formed records with the number of lines read so far; blank lines are skipped."""
         reader = strict_reader(self.lines(), dialect)
         held: tuple[int, list[str]] | None = None
         try:
@@ -61,7 +61,7 @@ class _Beginning:
                 held = (reader.line_num, record) if record else None
         except csv.Error:
             return
-        if held is not None and not self.goes_on:  # otherwise the last record may be cut in two
+        if held is not None and not self.goes_on:  # otherwise the last record may be truncated
             yield held
 
     def is_even(self, dialect: Dialect) -> bool:
@@ -71,7 +71,7 @@ class _Beginning:
         try:
             widths.extend(len(record) for record in reader if record)
         except csv.Error:
-            # An error on the last line may be due to the cut; anywhere else the quoting is not that of this dialect.
+            # An error on the last line may be due to truncation; anywhere else the quoting is not that of this dialect.
             if not self.goes_on or reader.line_num < sum(1 for _ in self.lines()):
                 return False
         else:
@@ -79,12 +79,12 @@ class _Beginning:
         return len(set(widths)) <= 1
 
     def width(self, dialect: Dialect) -> int:
-        """Return the number of fields in the header; 0 where there is none under this dialect."""
+        """Return the number of fields in the header; 0 if there is none under this dialect."""
         return next((len(record) for _, record in self.records(dialect)), 0)
 
 
 def find_layout(text: Text, *, delimiter: str | None = None, quote: str | None = None, limits: Limits) -> Layout:
-    """Find what is not stated, and the header.
+    """Detect the parts of the dialect that are not stated, and the header.
 
     >>> text = Text(file=Path("toy.csv"), content=b"id;Income\\n1;2,5\\n2;3,5\\n")
     >>> layout = find_layout(text, limits=Limits())
@@ -116,7 +116,7 @@ def find_layout(text: Text, *, delimiter: str | None = None, quote: str | None =
 def _read_beginning(text: Text, size: int) -> _Beginning:
     with text.open() as stream:
         data = stream.read(size + 1)
-    # A character cut in two at the end is left out; the text as a whole is known to be UTF-8.
+    # A truncated character at the end is dropped; the text as a whole is known to be UTF-8.
     return _Beginning(text=data[:size].decode("utf-8", errors="ignore"), goes_on=len(data) > size)
 
 
@@ -138,7 +138,7 @@ def _find_dialect(text: Text, beginning: _Beginning, delimiter: str | None, quot
 
 
 def default_delimiter(file: Path) -> str:
-    """Return the delimiter that a file has by its name, or where nothing else tells.
+    """Return the delimiter implied by a file's name, or the default.
 
     >>> default_delimiter(Path("a.TSV.gz")), default_delimiter(Path("a.txt"))
     ('\\t', ',')
@@ -166,7 +166,7 @@ def _check_stated(delimiter: str | None, quote: str | None) -> None:
 
 
 def _check_names(text: Text, names: list[str]) -> None:
-    """Distinct and not empty. Positions, not names: what stands in the first line may turn out to be a record."""
+    """Refuse empty or repeated names. Errors give positions, not names: the first line may be a record."""
     seen: dict[str, int] = {}
     for position, name in enumerate(names, start=1):
         if not name:
@@ -192,7 +192,7 @@ def _check_names(text: Text, names: list[str]) -> None:
 
 def _ambiguous_error(text: Text, dialects: list[Dialect]) -> InputError:
     return InputError(
-        f"the delimiter of {text.file.name!r} is not clear: {len(dialects)} of them part every record evenly",
+        f"the delimiter of {text.file.name!r} is not clear: {len(dialects)} candidates split every record evenly",
         code="ambiguous-delimiter",
         hint="state the delimiter, for example delimiter=','",
         file=str(text.file),
@@ -204,7 +204,7 @@ def _no_header_error(text: Text) -> InputError:
     return InputError(
         f"{text.file.name!r} has no header line that can be read",
         code="no-header",
-        hint="the first line must hold the column names; check the quoting of it",
+        hint="the first line must contain the column names; check its quoting",
         file=str(text.file),
         line=1,
     )
