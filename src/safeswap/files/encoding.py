@@ -1,7 +1,7 @@
-"""The bytes of a text file as UTF-8, checked from the first to the last.
+"""Text files as validated UTF-8, and the exact line of a fault in delimited text.
 
-Text is taken as UTF-8 unless a byte order mark or the caller says otherwise. Nothing is guessed: a file in an
-unstated one-byte encoding would read without complaint in a dozen of them, each time with other letters.
+Text is taken as UTF-8 unless a byte order mark or the caller states otherwise. Nothing is guessed: a file in an
+unstated one-byte encoding would decode without error in a dozen of them, each time with other letters.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """UTF-8 text without a byte order mark: where it lies in the file, or in memory where it had to be made."""
+    """UTF-8 text without a byte order mark: its position in the file, or its bytes if it had to be converted."""
 
     file: Path
     start: int = 0
     content: bytes | None = field(default=None, repr=False)
 
     def open(self) -> BinaryIO:
-        """Return the bytes from the beginning."""
+        """Open the bytes for reading."""
         if self.content is not None:
             return io.BytesIO(self.content)
         stream = self.file.open("rb")
@@ -47,18 +47,18 @@ class Text:
         return stream
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes, a few megabytes at a time."""
+        """Yield the bytes in chunks of a few megabytes."""
         with self.open() as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
 
     def lines(self) -> io.TextIOWrapper:
-        """Return the lines with their ends as they stand, for the csv module."""
+        """Open the lines with their line ends unchanged, for the csv module."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
 
 def open_text(path: Path, *, encoding: str | None, limits: Limits) -> Text:
-    """Return the text of a file, plain or gzip, in whatever encoding it bears a mark of or is stated to have.
+    """Open the text of a file, plain or gzip, in the encoding that its byte order mark or the caller states.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +88,7 @@ def _find_encoding(path: Path, head: bytes, stated: str | None) -> tuple[str, in
     try:
         name = codecs.lookup(stated).name
         with suppress(UnicodeError):
-            b"xx".decode(name)  # a LookupError for what is a codec but no text encoding, such as hex
+            b"xx".decode(name)  # raises LookupError for a codec that is not a text encoding, such as hex
     except LookupError:
         raise SpecError(
             "there is no text encoding of that name",
@@ -102,16 +102,16 @@ def _find_encoding(path: Path, head: bytes, stated: str | None) -> tuple[str, in
         raise InputError(
             f"the file begins with the mark of {marked[1]}, not of the encoding stated",
             code="wrong-encoding",
-            hint=f"state encoding={marked[1]!r}, or leave it to be found",
+            hint=f"state encoding={marked[1]!r}, or omit the encoding",
             file=str(path),
             encoding=marked[1],
         )
-    # The plain names of UTF-16 and UTF-32 read the mark themselves; the others would take it for a character.
+    # The generic UTF-16 and UTF-32 codecs read the mark themselves; the others would take it for a character.
     return (marked[1], len(marked[0]))
 
 
 def _decompress(path: Path, limits: Limits) -> bytes:
-    """Return all members of a gzip file; stops as soon as the limit is passed, whatever the file claims."""
+    """Decompress all members of a gzip file; stop as soon as the limit is exceeded, whatever the file claims."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -147,12 +147,12 @@ def _transcode(text: Text, encoding: str) -> bytes:
             begin = consumed - (len(error.object) - len(chunk))
             lines += _line_ends(error.object[: error.start].decode(encoding, errors="ignore").encode("utf-8"))
             raise _encoding_error(text.file, encoding, offset=begin + error.start, line=lines) from None
-        except UnicodeError:  # UTF-16 and UTF-32 without the mark that they need
+        except UnicodeError:  # UTF-16 or UTF-32 without its byte order mark
             raise _encoding_error(text.file, encoding, offset=0, line=1) from None
         consumed += len(chunk)
         try:
             utf8 = piece.encode("utf-8")
-        except UnicodeEncodeError:  # half of a surrogate pair: no character at all
+        except UnicodeEncodeError:  # a lone surrogate is not a character
             raise _encoding_error(text.file, encoding, offset=consumed, line=lines) from None
         lines += _line_ends(utf8)
         done.write(utf8)
@@ -160,7 +160,7 @@ def _transcode(text: Text, encoding: str) -> bytes:
 
 
 def _check(text: Text, *, stated: str | None) -> None:
-    """Refuse NUL bytes and what is not UTF-8, with byte and line."""
+    """Refuse NUL bytes and invalid UTF-8, with byte and line."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     offset, lines = text.start, 1
     for chunk in text.chunks():
@@ -209,21 +209,21 @@ def _nul_error(path: Path, *, offset: int, line: int, stated: str | None) -> Inp
     )
 
 
-# Where a delimited file goes wrong: the exact line, found by a second, slower and stricter reading.
+# Faults in delimited text are located by a second, slower and stricter reading.
 
 _LONGEST_FIELD = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How fields are parted and quoted; an empty ``quote`` means that quotes are letters like any other."""
+    """The delimiter and quote of fields; an empty ``quote`` means that quotes are ordinary characters."""
 
     delimiter: str = ","
     quote: str = '"'
 
 
 def strict_reader(lines: Any, dialect: Dialect) -> Any:
-    """Return a reader of the csv module that refuses malformed quoting and bounds no field."""
+    """Return a csv reader that refuses malformed quoting and does not limit field sizes."""
     if csv.field_size_limit() < _LONGEST_FIELD:
         csv.field_size_limit(_LONGEST_FIELD)
     if dialect.quote:
@@ -258,7 +258,7 @@ def find_fault(text: Text, dialect: Dialect, *, columns: int) -> None:
 
 
 def ragged(text: Text, *, line: int, expected: int, found: int) -> InputError:
-    """Return a record with too many or too few fields."""
+    """Return the error for a record with too many or too few fields."""
     return InputError(
         f"line {line:,} of {text.file.name!r} has {found:,} fields; the header has {expected:,}",
         code="ragged-row",
@@ -274,10 +274,10 @@ def lines_of_records(text: Text, dialect: Dialect, positions: Sequence[int], *, 
     """Return the lines on which the records at these positions (0 is the first after the header) begin."""
     wanted = sorted(set(positions))
     lines: dict[int, int] = {}
-    position = -2  # becomes -1 at the header
+    position = -2  # -1 at the header
     for line, record in records_with_lines(text, dialect):
         if not record and (columns > 1 or position == -2):
-            continue  # blank lines are no records, except where a record is a single value
+            continue  # blank lines are not records, except in a file of one column
         position += 1
         if position == wanted[len(lines)]:
             lines[position] = line

@@ -1,7 +1,7 @@
-"""Dataframes in, and back out in the caller's own type.
+"""Convert dataframes to Arrow, and results back to the caller's own type.
 
-Inside, data are Arrow tables. On the way back, columns that were not masked are the caller's own, and exchanged ones
-are taken from the caller's own by position: dtypes, ``NaN`` and ``None``, categories, the index, all stay.
+Internally, data are Arrow tables. On the way back, columns that were not masked are the caller's own, and exchanged
+ones are taken from the caller's own by position: dtypes, ``NaN`` and ``None``, categories and the index are kept.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from safeswap.files.columns import settled
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 
-# What each dataframe library calls the few things that are needed of it.
-
 
 class Native(Protocol):
-    """One type of dataframe."""
+    """The few operations needed of a type of dataframe."""
 
     name: str
 
     def handles(self, frame: Any) -> bool:
-        """Return whether the frame is of this type; imports nothing that is not imported yet."""
+        """Return whether the frame is of this type, without importing its library."""
         ...
 
     def to_arrow(self, frame: Any) -> pa.Table:
@@ -39,7 +37,7 @@ class Native(Protocol):
         ...
 
     def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
-        """Return a copy in which the columns at some positions are reordered, and those at others replaced."""
+        """Return a copy with the columns at some positions reordered, and those at others replaced."""
         ...
 
 
@@ -99,7 +97,7 @@ class _Pandas:
             raise InputError(
                 f"column {name!r} holds text with half of a character (a lone surrogate)",
                 code="wrong-encoding",
-                hint="correct the text where it was read, for example by its encoding",
+                hint="correct the text at its source, for example its encoding",
                 column=name,
             ) from None
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -122,7 +120,7 @@ class _Pandas:
 
 
 def _without_intervals(series: Any) -> Any:
-    """A column as Arrow can hold it: the intervals that ``pandas.cut`` makes become their text, in their order."""
+    """Convert the intervals that ``pandas.cut`` makes, which Arrow lacks, to ordered categories of text."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.IntervalDtype):
@@ -165,7 +163,7 @@ class _Polars:
 
 
 class _Other:
-    """Whatever else narwhals knows with rows in memory."""
+    """Any other in-memory dataframe that narwhals supports."""
 
     name = "other"
 
@@ -215,7 +213,7 @@ def is_frame(source: object) -> bool:
 
 
 def from_frame(source: Any) -> pa.Table:
-    """Return the columns of a dataframe as an Arrow table; a pandas index is no column.
+    """Return the columns of a dataframe as an Arrow table, without a pandas index.
 
     >>> import pandas
     >>> from_frame(pandas.DataFrame({"a": [1, 2]}, index=["x", "y"])).to_pydict()
@@ -226,7 +224,7 @@ def from_frame(source: Any) -> pa.Table:
 
 
 def native_of(frame: Any) -> Native:
-    """What knows how to handle this type of dataframe.
+    """Return the handler of this type of dataframe.
 
     >>> native_of(pa.table({"a": [1]})).name
     'arrow'
@@ -235,7 +233,7 @@ def native_of(frame: Any) -> Native:
         if native.handles(frame):
             return native
     raise InputError(
-        f"a {type(frame).__name__} is neither a path nor a dataframe that is known here",
+        f"a {type(frame).__name__} is neither a path nor a supported dataframe",
         code="unknown-source",
         hint="give a path, or a pandas, Polars or Arrow dataframe; collect a lazy one first",
         type=type(frame).__name__,
@@ -243,7 +241,7 @@ def native_of(frame: Any) -> Native:
 
 
 def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
-    """Return the data as a dataframe: of the caller's own type, or of that of ``like``.
+    """Return the data as a dataframe of the caller's own type, or of the type of ``like``.
 
     ``like`` is a dataframe or one of "pandas", "polars", "arrow". Data that came from a file become an Arrow table.
 
@@ -273,7 +271,7 @@ def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
 
 
 def beside(table: pa.Table, data: Microdata) -> Any:
-    """Return a table of one row per record as a dataframe of the caller's own type, with the index of the caller's own.
+    """Return a table of one row per record as a dataframe of the caller's type, with the caller's index.
 
     >>> import pandas
     >>> from safeswap.files.read import read
@@ -303,9 +301,9 @@ def _choose_native(like: Any, origin: Any) -> Native:
 
 
 def _source_rows(masked: Masked, records: int) -> Mapping[str, Rows]:
-    """For each exchanged attribute the row from which each value came, all stages together.
+    """Return, for each exchanged attribute, the row that each value came from, over all stages.
 
-    Attributes in which values were also replaced are left out: they come from the result.
+    Attributes with replaced values are left out: they are taken from the result.
     """
     sources: dict[str, Rows] = {}
     rewritten = {replacement.attribute for replacement in masked.audit.replacements}
@@ -317,7 +315,7 @@ def _source_rows(masked: Masked, records: int) -> Mapping[str, Rows]:
 
 
 def _is_same(before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
-    # Columns nobody touched share their memory; comparing values would also find NaN different from itself.
+    # Untouched columns share their memory; comparing values would also find NaN different from itself.
     return _addresses(before) == _addresses(after) or bool(before.equals(after))
 
 

@@ -1,4 +1,4 @@
-"""Identifiers must be there and be different; where they are not, say in which records, never which values."""
+"""Check identifiers: present and unique. Errors name records, never values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from safeswap.model.text import several
 _SHOWN = 10
 
 Lines = Callable[[list[int]], list[int]]
-"""Turns record positions into line numbers, where the file has lines."""
+"""Converts record positions to line numbers, for text files."""
 
 
 def check_identifier(
@@ -29,7 +29,7 @@ def check_identifier(
     file: str = "",
     lines: Lines | None = None,
 ) -> None:
-    """Refuse a column that does not tell every record from every other.
+    """Refuse a column that does not identify every record.
 
     >>> check_identifier(pa.chunked_array([["a", "b"]]), name="id")
     >>> check_identifier(pa.chunked_array([["a", "b", "a"]]), name="id")
@@ -66,7 +66,7 @@ def check_identifier(
 
 
 def missing_positions(column: pa.ChunkedArray, codes: Sequence[str] = ()) -> Any:
-    """The positions of the records without an identifier: null, not a number, empty, or a stated missing code."""
+    """Return the positions of records without an identifier: null, NaN, empty, or a stated missing code."""
     absent = pc.is_null(column, nan_is_null=True)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -76,7 +76,7 @@ def missing_positions(column: pa.ChunkedArray, codes: Sequence[str] = ()) -> Any
 
 
 def is_unique(column: pa.ChunkedArray) -> bool:
-    """Whether no value occurs twice, missing ones left aside; a sorted column, the usual case, is told in one pass.
+    """Return whether no value occurs twice, missing excluded; a sorted column, the usual case, takes one pass.
 
     >>> is_unique(pa.chunked_array([[3, 1, 2]])), is_unique(pa.chunked_array([["a"], ["a"]]))
     (True, False)
@@ -98,9 +98,9 @@ def is_unique(column: pa.ChunkedArray) -> bool:
 
 
 def _count_by_marks(values: npt.NDArray[np.integer[Any]]) -> int | None:
-    """How many different integers there are, by a mark for each possible one; None where these would be too many.
+    """Count distinct integers with one byte per possible value; None if there are too many possible values.
 
-    A byte per possible value costs a fraction of what a hash table of all identifiers does.
+    This costs a fraction of a hash table of all identifiers.
     """
     least, most = int(values.min()), int(values.max())
     if most - least >= 8 * len(values):
@@ -111,7 +111,7 @@ def _count_by_marks(values: npt.NDArray[np.integer[Any]]) -> int | None:
 
 
 def positions_of(positions: Any, lines: Lines | None) -> dict[str, list[int]]:
-    """Return the first few positions as fields of an error: record numbers from 1, and lines where there are lines."""
+    """Return the first few positions as fields of an error: record numbers from 1, and lines of a text file."""
     shown = positions[:_SHOWN].tolist()
     found = {"records": [position + 1 for position in shown]}
     return {**found, "lines": lines(shown)} if lines else found

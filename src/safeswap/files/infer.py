@@ -1,24 +1,24 @@
-"""Guess what the columns of a file are, by rules that can be read.
+"""Infer the kinds of columns by documented rules.
 
-Each column is looked at in a sample of at most 100,000 records, ten runs spread evenly over the file. In this order:
+Each column is examined in a sample of at most 100,000 records, ten runs spread evenly over the file. In this order:
 
 1. *identifier*: the name says so (``id``, ``person_id``, ``serial``…) and no value is missing or occurs twice in the
-   whole file. The first such column only; where there is none, the first that numbers the records by its structure:
+   whole file. Only the first such column; if there is none, the first that numbers the records by its structure:
    successive whole numbers in any order, each once.
 2. *household*: the name says so (``hhid``, ``household``…) and values repeat, or it numbers households by its
    structure (:mod:`safeswap.files.numbering`).
 3. *weight*: the name says so (``weight``, ``wgt``, ``fnlwgt``…) and all values are numbers of at least 0.
-4. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are no fractions.
+4. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are not fractions.
 5. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
-   ``25-55``, ``65+``) and not all plain numbers. The order is put down in ``levels``.
-6. *numeric*: all values are numbers, and there are more than 20 different ones, or fractions among them, or they
-   hardly repeat, or there is only one: a constant tells no categories apart, and may be a weight. Numbers with
+   ``25-55``, ``65+``) and not all plain numbers. The order is recorded in ``levels``.
+6. *numeric*: all values are numbers, and there are more than 20 distinct ones, or fractions among them, or they
+   hardly repeat, or there is only one: a constant distinguishes no categories, and may be a weight. Numbers with
    leading zeros are codes.
 7. *nominal*: everything else. In particular a number with few values: it may well be a code without an order. Dates
-   and times are here too, whether a file has them as text or by type: they are no quantities to add noise to.
+   and times belong here too, whether stored as text or by type: they are not quantities to add noise to.
 
-A guess is marked ``inferred`` until somebody confirms it. Look at it with ``describe`` and correct it with ``kinds=``
-or in the schema file.
+A guess is marked ``inferred`` until it is confirmed. Review it with ``describe`` and correct it with ``kinds=`` or in
+the schema file.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ from safeswap.model.dates import is_date_format
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import several
-
-# The order of categories that are ranges of numbers.
 
 _RANGE_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?)"
 _THOUSANDS = re.compile(r",(?=\d{3}(?:\D|$))", re.ASCII)
@@ -82,7 +80,7 @@ def order_of_ranges(levels: Iterable[str]) -> tuple[str, ...]:
 
 
 def order_of_levels(levels: Iterable[str]) -> tuple[str, ...]:
-    """Return the order that the levels have by themselves: of ranges, of numbers; none, if they are neither.
+    """Return the natural order of the levels, as ranges or as numbers; empty if they are neither.
 
     >>> order_of_levels(["10", "9"]), order_of_levels(["low", "high"])
     (('9', '10'), ())
@@ -126,7 +124,7 @@ _GEOGRAPHY = {
 
 
 def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = None) -> Schema:
-    """Return a schema for the table, every kind in it marked as a guess, except that of the identifier if it is stated.
+    """Infer a schema for the table; every kind is marked as a guess, except a stated identifier.
 
     >>> table = pa.table(
     ...     {
@@ -163,7 +161,7 @@ def infer_schema(table: pa.Table, *, name: str = "", identifier: str | None = No
 def _find_by_structure(
     table: pa.Table, sample: pa.Table, schema: Schema, coded: dict[str, Coded]
 ) -> Iterator[Attribute]:
-    """Yield the columns that are numbers of persons or households, though their names do not say so."""
+    """Yield the columns that number persons or households although their names do not say so."""
     plain = {name: found for name, found in coded.items() if schema[name].kind in (Kind.NUMERIC, Kind.NOMINAL)}
     records = table.num_rows
     identified = schema.identifier is not None
@@ -199,11 +197,11 @@ def _is_identifier(name: str, column: pa.ChunkedArray, sample: pa.ChunkedArray) 
 
 @dataclass(frozen=True, kw_only=True)
 class _Facts:
-    """What the sampled values of a column have in common, marks of missing values left aside."""
+    """Properties of the sampled values of a column, missing marks excluded."""
 
     distinct: int
     constant: bool
-    repeat: bool  # on average each value occurs twice or more
+    repeat: bool  # on average each value occurs at least twice
     numbers: bool
     fractions: bool
     codes: bool
@@ -267,7 +265,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def _find_order(column: pa.ChunkedArray, sampled: Coded) -> tuple[str, ...]:
-    """The levels in their order, where the column has one; levels that occur in the whole column, not the sample."""
+    """Return the levels of the whole column in order, if it has one."""
     kind = column.type
     if pa.types.is_dictionary(kind) and kind.ordered:
         return tuple(dict.fromkeys(level_texts(code_column(column).levels)))
@@ -281,9 +279,6 @@ def _find_order(column: pa.ChunkedArray, sampled: Coded) -> tuple[str, ...]:
     return order_of_ranges(level_texts(levels)) if len(levels) <= _MOST_RANGES else ()
 
 
-# What is said about the columns, from all sides, in one schema that agrees with the data.
-
-
 def described(
     table: pa.Table,
     *,
@@ -295,7 +290,7 @@ def described(
     name: str,
     file: str,
 ) -> Schema:
-    """Return the schema of the table: what the caller says counts before what the file says, and that before a guess.
+    """Return the schema of the table; the caller's statements take precedence over the file's, and these over guesses.
 
     >>> table = pa.table({"Sex": ["1", "2", "9"]})
     >>> options = dict(schema=None, stated={}, identifier=None, name="", file="")
@@ -317,10 +312,10 @@ def described(
 
 
 def _merge(guess: Attribute, own: Attribute) -> Attribute:
-    """What a labelled file says; its silence about the kind is filled by the guess."""
+    """Merge the description in a labelled file with the guess, which supplies a missing kind."""
     if not own.inferred:
         return own
-    periods = guess.kind is Kind.NUMERIC and is_date_format(own.display)  # months as numbers are no quantity either
+    periods = guess.kind is Kind.NUMERIC and is_date_format(own.display)  # months as numbers are not a quantity either
     return own.model_copy(update={"kind": Kind.NOMINAL if periods else guess.kind, "levels": guess.levels})
 
 
@@ -369,7 +364,7 @@ def _add_missing(attribute: Attribute, codes: Iterable[str]) -> Attribute:
 
 
 def check_levels(data: Microdata, *, file: str = "", lines: Lines | None = None) -> None:
-    """Refuse a column that holds values outside the levels stated for it; guessed levels are not checked."""
+    """Refuse a column with values outside its stated levels; guessed levels are not checked."""
     for attribute in data.schema.attributes:
         if not attribute.levels or attribute.inferred:
             continue
@@ -390,9 +385,6 @@ def check_levels(data: Microdata, *, file: str = "", lines: Lines | None = None)
             )
 
 
-# What the columns of Parquet files are, without reading all of them.
-
-
 @checked
 def described_files(
     files: ParquetFiles,
@@ -403,7 +395,7 @@ def described_files(
     missing: Sequence[str] = (),
     name: str | None = None,
 ) -> Schema:
-    """What the columns are, as :func:`safeswap.files.read.read` would find; what must be guessed is, from a sample."""
+    """Return the schema that :func:`safeswap.files.read.read` would find; guesses are based on a sample."""
     from safeswap.files.columns import settled
     from safeswap.files.schema_file import read_schema
 
@@ -421,7 +413,7 @@ def described_files(
 
 
 def _sample_files(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> pa.Table:
-    """Return all records of a small file, else runs of them from row groups all over the files."""
+    """Return all records of a small file, else runs of records from row groups spread over the files."""
     from pyarrow import parquet
 
     if len(files) <= records:

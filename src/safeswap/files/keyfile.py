@@ -1,6 +1,6 @@
-"""The secret key in a file that only its owner can read.
+"""Secret keys in files that only their owner can read.
 
-One line of text: ``safeswap-key-1:`` and the 32 bytes in base64url. Nobody but the owner may have any right to it.
+One line of text: ``safeswap-key-1:`` and the 32 bytes in base64url. Only the owner may have any permission on the file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _LINE = re.compile(re.escape(PREFIX) + r"([A-Za-z0-9_-]{43}=?)\r?\n?", re.ASCII)
 def write_key(key: Key, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a key to a new file, readable by its owner only.
 
-    With ``force`` an existing file is replaced. Think twice: without the key that made it, a masked file can never be
-    made again.
+    With ``force`` an existing file is replaced. Caution: without its key, a masked file can never be reproduced.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +37,7 @@ def write_key(key: Key, path: str | os.PathLike[str], *, force: bool = False) ->
     """
     if not key.releasable:
         raise SpecError(
-            "a key made from a small seed is not written to a file",
+            "a key made from a small seed cannot be written to a file",
             code="insecure-key",
             hint="make a key with `safeswap keygen` or Key.generate()",
         )
@@ -48,7 +47,7 @@ def write_key(key: Key, path: str | os.PathLike[str], *, force: bool = False) ->
 
 
 def read_key(path: str | os.PathLike[str]) -> Key:
-    """Read a key; refused if anybody but the owner has rights to the file, or if it is no key file.
+    """Read a key; refuse a file that others have permissions on, or that is not a key file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -74,9 +73,9 @@ def read_key(path: str | os.PathLike[str]) -> Key:
 
 
 def _private_text(file: Path) -> str:
-    """Return the text of a regular file that is its owner's alone, checked on the opened file and not on its name."""
+    """Return the text of a regular, private file; checked on the open file, not on its name."""
     try:
-        # Not blocking, so that a pipe in its place does not hold us up.
+        # Non-blocking, so that a pipe in its place does not hang.
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         raise InputError(
@@ -109,7 +108,7 @@ def _refuse_shared(file: Path, facts: os.stat_result) -> None:
         raise InputError(
             f"the key file {file.name!r} can be read or written by others",
             code="key-not-private",
-            hint="if it was private all the time, chmod 600 it; otherwise make a new key",
+            hint="if it has always been private, chmod 600 it; otherwise make a new key",
             file=str(file),
         )
 

@@ -1,9 +1,9 @@
-"""Stata, SPSS and SAS files: values as they are stored, labels, display formats and missing codes in the schema.
+"""Read and write Stata and SPSS files, and read SAS files, with labels, display formats and missing codes.
 
-A value label stays in the schema (``labels``), the display format too (``display``), a code that is declared missing
-stays a value and is listed under ``missing``. Dates and times, which these programs keep as numbers, become dates and
-times, unless a number among them is none to the last digit (see :mod:`safeswap.model.dates`). Stata and SAS know tagged
-missing values (``.a`` to ``.z``): a column in which they occur is read as text, the tags written with their dot.
+Value labels (``labels``) and display formats (``display``) go to the schema; a code that is declared missing stays a
+value and is listed under ``missing``. Dates and times, which these programs store as numbers, become dates and times,
+unless one of the numbers does not convert exactly (see :mod:`safeswap.model.dates`). Stata and SAS have tagged missing
+values (``.a`` to ``.z``): a column with tags is read as text, the tags with their dot.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MEASURES = {"nominal": Kind.NOMINAL, "ordinal": Kind.ORDINAL, "scale": Kind.NUM
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """A labelled file that was read: the values, and what the file says about them."""
+    """The values of a labelled file, and their descriptions."""
 
     table: pa.Table
     title: str = ""
@@ -68,7 +68,7 @@ def read_labelled(path: Path, *, found: Format, encoding: str | None, limits: Li
     _, declared = _read(reader, path, found, metadataonly=True, **options)
     limits.check(file=str(path), columns=declared.number_columns)
     if declared.number_rows is not None:
-        # Values pass through Python objects here: eight bytes and more for each.
+        # Values pass through Python objects here: at least eight bytes each.
         size = declared.number_rows * declared.number_columns * 8
         limits.check(file=str(path), records=declared.number_rows, decoded_bytes=size)
     columns, facts = _read(reader, path, found, output_format="dict", disable_datetime_conversion=True, **options)
@@ -131,7 +131,7 @@ def _to_array(values: list[Any], name: str, tags: list[str], path: Path, clock: 
         raise InputError(
             f"column {name!r} mixes values of different types",
             code="mixed-types",
-            hint="write the column anew with one type",
+            hint="write the column again with one type",
             file=str(path),
             column=name,
         ) from None
@@ -148,7 +148,7 @@ def _build_attribute(
     texts = {_code_text(value, clock) or _label_key(value, tags): str(label) for value, label in labels.items()}
     kind = _MEASURES.get((facts.variable_measure or {}).get(name) or "")
     if kind is Kind.NUMERIC and is_date_format(display):
-        kind = Kind.NOMINAL  # a scale to these programs, and no quantity
+        kind = Kind.NOMINAL  # a scale to these programs, but not a quantity
     declared = (facts.missing_ranges or {}).get(name) or []
     missing = (*(f".{tag}" for tag in tags), *_expand_missing(column, declared, clock))
     if kind is None and texts and set(texts) - set(missing):
@@ -166,7 +166,7 @@ def _build_attribute(
 
 
 def _code_text(value: Any, clock: Clock | None) -> str:
-    """Return a code of a column of dates as text; nothing where it is none."""
+    """Return a code of a date column as text; empty if it is not a date."""
     dates = clock.read([value]) if clock is not None and isinstance(value, (int, float)) else None
     return level_texts(dates)[0] if dates is not None else ""
 
@@ -178,7 +178,7 @@ def _label_key(value: Any, tags: list[str]) -> str:
 
 
 def _expand_missing(column: pa.ChunkedArray, declared: Iterable[Any], clock: Clock | None = None) -> list[str]:
-    """The declared missing codes: single ones as they are, ranges as the values of the column that lie in them."""
+    """Return the declared missing codes, ranges expanded to the values of the column within them."""
     codes: list[str] = []
     for item in declared:
         low, high = (item["lo"], item["hi"]) if isinstance(item, dict) else (item, item)
@@ -201,14 +201,11 @@ def _sort_levels(column: pa.ChunkedArray, missing: Iterable[str]) -> tuple[str, 
     return tuple(text for text in dict.fromkeys(texts) if text not in set(missing))
 
 
-# Stata and SPSS files with labels, from a table and its schema.
-#
-# What these formats cannot hold is refused before anything is written, never bent: a whole number above 2**53 (they
-# know floating point or 32 bits only), a name they do not allow, a text or a label that is too long, a text with
-# spaces at its end in SPSS, which would drop them. Dates and times are written as such, in the display format that
-# they had or the usual one. One loss is theirs: neither tells a missing text from an empty one. What else gets lost,
-# :func:`not_kept` lists: display formats of another program that have no counterpart, labels of fractions and of
-# texts in Stata.
+# Writing. What these formats cannot represent is refused before anything is written, never altered: a whole number
+# above 2**53 (they have floating point or 32 bits only), an invalid name, a text or label that is too long, a text with
+# trailing spaces in SPSS, which would drop them. Dates and times are written as such, in their display format or the
+# usual one. One loss is inherent: neither format distinguishes a missing text from an empty one. :func:`not_kept` lists
+# the others: display formats of another program without a counterpart, labels of fractions and of texts in Stata.
 
 _TAG = re.compile(r"\.[a-z]", re.ASCII)
 _LARGEST_EXACT = 2**53
@@ -233,7 +230,7 @@ def write_dta(
     force: bool = False,
     mode: int = PRIVATE_FILE,
 ) -> None:
-    """Write a Stata file with variable labels and the value labels of numbers; ``.a`` to ``.z`` come out as such.
+    """Write a Stata file with variable labels and the value labels of numbers; ``.a`` to ``.z`` are written as tags.
 
     >>> import tempfile
     >>> from safeswap.files.read import read
@@ -278,7 +275,7 @@ def write_sav(
     force: bool = False,
     mode: int = PRIVATE_FILE,
 ) -> None:
-    """Write an SPSS file, compressed if it is called ``.zsav``, with labels, measures and declared missing codes.
+    """Write an SPSS file, compressed if the suffix is ``.zsav``, with labels, measures and declared missing codes.
 
     >>> import tempfile
     >>> from safeswap.files.read import read
@@ -297,7 +294,7 @@ def write_sav(
     kinds = {a.name: as_table(data).column(a.name).type for a in schema.attributes}
     columns = {a.name: _to_values(as_table(data).column(a.name), a, "spss") for a in schema.attributes}
     stated = [_encode_dates(a, kinds[a.name], "spss") for a in schema.attributes]
-    # SPSS has one type of number, and the writer wants labels and codes to be of the column's type.
+    # SPSS has one numeric type, and the writer needs labels and codes of the column's type.
     columns = {n: v if v.dtype == object else v.astype(np.float64) for n, v in columns.items()}
     numeric = {name: values.dtype != object for name, values in columns.items()}
     labels = {a.name: _parse_label_keys(a.labels, numeric=numeric[a.name]) for a in stated}
@@ -318,9 +315,9 @@ def write_sav(
 
 
 def not_kept(data: Writable, suffix: str, *, schema: Schema | None = None) -> tuple[str, ...]:
-    """What a file with this suffix would not keep of the description of the data, a sentence each.
+    """List what a file with this suffix would lose of the description of the data, a sentence each.
 
-    What would bend a value or cut a label is not listed here but refused. Plain formats of numbers and of dates have
+    Anything that would alter a value or truncate a label is refused instead. Plain formats of numbers and dates have
     counterparts and count as kept.
 
     >>> attribute = Attribute(name="pay", display="DOLLAR8.2")
@@ -342,7 +339,7 @@ _WRITING_PROGRAMS: dict[str, Program] = {".dta": "stata", ".sav": "spss", ".zsav
 
 
 def _list_losses(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator[str]:
-    """What a program does not keep of the description of one column."""
+    """Yield what a program would lose of the description of one column."""
     display, written = attribute.display, _display_format(attribute, kind, program)
     plain = _is_text(kind) or clock_for(kind, display, program) or _PLAIN_FORMAT.fullmatch(display)
     if display and display != written and not plain:
@@ -364,7 +361,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _display_format(attribute: Attribute, kind: pa.DataType, program: Program) -> str:
-    """Return the display format of a column in the words of a program; nothing where it is left to the program."""
+    """Return the display format of a column in a program's notation; empty if left to the program."""
     if (clock := clock_for(kind, attribute.display, program)) is not None:
         return clock[1]
     if _is_text(kind):
@@ -389,7 +386,7 @@ def _display_formats(
 
 
 def _check_labels(schema: Schema, program: Program) -> None:
-    """Refuse labels that the format would cut, all of them at once."""
+    """Refuse labels that the format would truncate, all in one error."""
     longest = _LONGEST[program]
     size = len if program == "stata" else (lambda text: len(text.encode()))
     long = [a.name for a in schema.attributes if size(a.label) > longest["variable"]]
@@ -406,7 +403,7 @@ def _check_labels(schema: Schema, program: Program) -> None:
 
 
 def _encode_dates(attribute: Attribute, kind: pa.DataType, program: Program) -> Attribute:
-    """The attribute of a column of dates with labels and missing codes as the numbers that stand for the dates."""
+    """Convert the labels and missing codes of a date column to the numbers that represent the dates."""
     clock = clock_for(kind, attribute.display, program)
     if clock is None or not (attribute.labels or attribute.missing):
         return attribute
@@ -434,7 +431,7 @@ def _schema_of(data: Writable) -> Schema:
 
 
 def _to_values(column: pa.ChunkedArray, attribute: Attribute, program: Program) -> Any:
-    """Return the column as the writer takes it: doubles, 32-bit whole numbers, or objects for text and tags."""
+    """Convert the column to what the writer takes: doubles, 32-bit integers, or objects for text and tags."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -478,7 +475,7 @@ def _whole_numbers(column: pa.ChunkedArray, name: str) -> Any:
 
 
 def _to_texts(column: pa.ChunkedArray, attribute: Attribute, *, tagged: bool) -> Any:
-    """Texts; or numbers and tags mixed, as they were read, where all that is no tag is a number."""
+    """Return texts; or numbers mixed with tags, if every value that is not a tag is a number."""
     texts = column.to_pylist()
     if tagged and any(_TAG.fullmatch(code) for code in attribute.missing):
         numbers = [None if t is None or t in attribute.missing else _parse_number(t) for t in texts]
@@ -517,7 +514,7 @@ def _spss_missing(attribute: Attribute, values: Any, *, numeric: bool) -> list[A
     codes = sorted(number for code in attribute.missing if (number := _parse_number(code)) is not None)
     if len(codes) <= _MOST_SPSS_CODES:
         return codes
-    # More than three must be written as a range, which may hold nothing else.
+    # More than three must be written as a range, which may contain no other value.
     within = np.unique(values[(values >= codes[0]) & (values <= codes[-1])])
     if np.isin(within, codes).all():
         return [{"lo": codes[0], "hi": codes[-1]}]

@@ -1,4 +1,4 @@
-"""The manifest of a public bundle: which files belong to it, and the SHA-256 of each."""
+"""The manifest of a public bundle: its files, and the SHA-256 of each."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What was written: facts anybody may know, and size and SHA-256 per file."""
+    """Public facts, and the size and SHA-256 of each file."""
 
     data_format: str
     facts: dict[str, Any]
     files: dict[str, tuple[int, str]]
 
     def to_bytes(self) -> bytes:
-        """Return the one way in which this manifest is written, with a sum over itself at its end.
+        """Serialise the manifest canonically, with a checksum of itself at the end.
 
         >>> manifest = Manifest(data_format="csv", facts={}, files={"data.csv": (3, "00")})
         >>> Manifest.from_bytes(manifest.to_bytes()) == manifest
@@ -40,7 +40,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Return the manifest again; anything but what ``to_bytes`` wrote is refused."""
+        """Parse a manifest; refuse anything that ``to_bytes`` would not have written."""
         try:
             content = json.loads(data)
             files = {name: (int(f["bytes"]), str(f["sha256"])) for name, f in content["files"].items()}
@@ -58,7 +58,7 @@ def _seal(body: str) -> str:
 
 
 def allowed_files(data_format: str) -> frozenset[str]:
-    """Return the files that a bundle consists of; there are no others.
+    """Return the names of all files of a bundle.
 
     >>> sorted(allowed_files("csv"))
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
@@ -67,14 +67,14 @@ def allowed_files(data_format: str) -> frozenset[str]:
 
 
 def sum_file(path: Path) -> tuple[int, str]:
-    """Size and SHA-256 of a file."""
+    """Return the size and SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return path.stat().st_size, digest
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Return the manifest of a bundle, which must be where it belongs and of a sensible size."""
+    """Read the manifest of a bundle; refuse one that is missing or far too large."""
     path = directory / MANIFEST
     if not directory.is_dir():
         raise InputError(
@@ -99,7 +99,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def check_files(directory: Path, manifest: Manifest) -> None:
-    """Every file of the manifest is there, is what it was, and there is nothing else."""
+    """Refuse a bundle with a missing, changed or extra file."""
     allowed = allowed_files(manifest.data_format)
     if set(manifest.files) | {MANIFEST} != allowed:
         raise damaged("it does not list the files of a bundle", file=MANIFEST)
@@ -120,7 +120,7 @@ def check_files(directory: Path, manifest: Manifest) -> None:
 
 
 def damaged(what: str, *, file: str) -> UnsafeRelease:
-    """Return the error for a bundle that is not as it left."""
+    """Return the error for a damaged or altered bundle."""
     return UnsafeRelease(
         f"{file} of the bundle is damaged or was changed: {what}",
         code="bundle-changed",

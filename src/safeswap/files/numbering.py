@@ -1,9 +1,8 @@
-"""Columns that number persons or households, told by their structure and whatever their name.
+"""Detect columns that number persons or households by their structure, whatever their name.
 
-Numbers that number something are whole and stand close together, ascend with the rows, or are long and of one length.
-The number of a person is another in (nearly) every record. That of a household repeats, in small groups whose members
-agree in other columns far more than chance allows. Columns that are steps of the number itself, such as an age group
-beside an age, are no such sign.
+Serial numbers are whole and dense, ascend with the rows, or are long and of equal length. A person's number differs in
+(nearly) every record. A household's number repeats, in small groups whose members agree in other columns far more often
+than by chance. Columns that are steps of the number itself, such as an age group beside an age, are no evidence.
 """
 
 from __future__ import annotations
@@ -22,24 +21,22 @@ from safeswap.files.columns import distinct_count
 from safeswap.files.identifiers import is_unique
 from safeswap.model.microdata import Coded
 
-# Columns that follow from another column: what all members of a household share, the region of a county.
+# Let a column divide the records into groups. Another column *follows* from it (the region from a county, say) if two
+# records of one group agree far more often than two records of the file: Cohen's kappa, (agreement - chance) /
+# (1 - chance), is close to 1, and there are enough pairs to rule out chance. If a masking then changes only some
+# records of a group, the others reveal the original value. So a release must know which groups no longer agree.
 #
-# Let a column cut the records into groups. Another column *follows* from it where two records of one group agree far
-# more often than two records of the file: Cohen's kappa, (agreement - chance) / (1 - chance), is close to 1, and
-# there are enough pairs that chance cannot be the reason. If a masking then changes some records of a group only, the
-# others tell what stood there. So the question of a release is which groups agreed before and no longer do.
-#
-# Everything is linear in the records: each record is compared with one representative of its group.
+# The cost is linear in the records: each record is compared with one representative of its group.
 
 ENOUGH = 20.0
-"""Pairs times the chance to disagree: that many pairs agree by chance with a probability below exp(-20)."""
+"""Pairs times the chance to disagree: this many pairs agree by chance with a probability below exp(-20)."""
 
 _RUNS, _RUN = 10, 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How often records of one group agree: ``pairs`` compared, how many agree, and how likely two of the file do."""
+    """Agreement within groups: ``pairs`` compared, the number that agree, and the chance that two records do."""
 
     pairs: int
     agreeing: int
@@ -47,7 +44,7 @@ class Agreement:
 
     @property
     def kappa(self) -> float:
-        """Agreement beyond chance: 0 is none, 1 is full; 0 too where too few pairs were compared to tell."""
+        """Agreement beyond chance, from 0 (none) to 1 (full); also 0 if too few pairs were compared."""
         if not self.is_enough:
             return 0.0
         return (self.agreeing / self.pairs - self.chance) / (1 - self.chance)
@@ -59,7 +56,7 @@ class Agreement:
 
 
 def agreement(group: Coded, value: Coded) -> Agreement:
-    """Compare each record with a representative of its group; records without a group are passed over.
+    """Compare each record with a representative of its group; records without a group are skipped.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.microdata import code_column
@@ -82,13 +79,13 @@ def follows(group: Coded, value: Coded, *, kappa: float) -> bool:
 
 
 def is_ruled_out(group: Coded, value: Coded, *, kappa: float) -> bool:
-    """Return whether a sample of the records is enough to tell that a column does not follow from another."""
+    """Return whether a sample of the records already shows that a column does not follow from another."""
     seen = agreement(group, value)
     return seen.is_enough and seen.kappa < kappa - 0.1
 
 
 def split_groups(group: Coded, value: Coded) -> Flags:
-    """Per group, whether its records do not all agree; a missing value is one of its own."""
+    """Flag the groups whose records do not all agree; missing counts as a value."""
     codes, values = _drop_ungrouped(group, value)
     representative, _ = _representatives(codes, values, len(group.levels))
     flags = np.zeros(len(group.levels), dtype=np.bool_)
@@ -105,7 +102,7 @@ def _drop_ungrouped(group: Coded, value: Coded) -> tuple[Codes, Codes]:
 
 
 def _representatives(codes: Codes, values: Codes, groups: int) -> tuple[npt.NDArray[Any], int]:
-    """Return the value of the last record of each group, and the number of groups that occur."""
+    """Return the value of the last record of each group, and the number of non-empty groups."""
     representative = np.zeros(groups, dtype=values.dtype)
     representative[codes] = values
     present = np.zeros(groups, dtype=np.bool_)
@@ -114,7 +111,7 @@ def _representatives(codes: Codes, values: Codes, groups: int) -> tuple[npt.NDAr
 
 
 def sample_rows(records: int) -> npt.NDArray[np.int64]:
-    """Runs of neighbours, since households often stand together; all rows where the file is hardly larger."""
+    """Sample runs of neighbours, since households are often adjacent; all rows if the file is hardly larger."""
     if records <= 2 * _RUNS * _RUN:
         return np.arange(records)
     starts = np.linspace(0, records - _RUN, _RUNS).astype(np.int64)
@@ -122,15 +119,15 @@ def sample_rows(records: int) -> npt.NDArray[np.int64]:
 
 
 FEWEST = 30
-"""Fewer different values number nothing that could not be something else."""
+"""Fewer distinct values are not taken for a numbering."""
 
 LARGEST_HOUSEHOLD = 10
-"""On average; larger groups are areas, institutions or years."""
+"""The largest average group; larger groups are areas, institutions or years."""
 
 MOSTLY_DISTINCT = 0.95
 CONSTANT = 0.95
 
-_CLOSE = 4  # possible numbers for each that occurs
+_CLOSE = 4  # possible numbers per number that occurs
 _LONG = 7  # digits
 _MARKS = 3  # texts such as "NA" among numbers
 _MOST_COLUMNS = 200
@@ -140,9 +137,9 @@ Numbers = npt.NDArray[np.int64]
 
 
 def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.0) -> bool:
-    """Return whether a column holds numbers, ``distinct`` of them, that are another in (nearly) every record.
+    """Return whether a column holds numbers, ``distinct`` of them, that differ in (nearly) every record.
 
-    ``scale`` says how many times as large the file is of which these records are a sample.
+    ``scale`` is the size of the file relative to these records, if they are a sample.
 
     >>> rows = range(100)
     >>> columns = [1000 + n for n in rows], [n * n * 997 % 10_007 / 7 for n in rows], [n % 20 for n in rows]
@@ -157,7 +154,7 @@ def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.
 
 
 def counts_records(column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds each of as many successive whole numbers as there are records, in any order.
+    """Return whether a column is a permutation of successive whole numbers.
 
     >>> counts_records(pa.chunked_array([["p3", "p1", "p2"]])), counts_records(pa.chunked_array([[1, 2, 4]]))
     (True, False)
@@ -177,7 +174,7 @@ def counts_records(column: pa.ChunkedArray) -> bool:
 def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: float = 1.0) -> bool:
     """Return whether a column holds numbers that repeat in small groups, within which several others are constant.
 
-    One other is enough where equal numbers stand together in the file.
+    One other is enough if equal numbers are adjacent in the file.
 
     >>> from safeswap.model.microdata import code_column
     >>> values = [n // 3 for n in range(300)], [n // 3 * 7 % 4 for n in range(300)], [n % 5 for n in range(300)]
@@ -210,7 +207,7 @@ def _as_plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _are_close(numbers: Numbers, distinct: float) -> bool:
-    """Return whether hardly more numbers are possible than occur, or all are long and of one length."""
+    """Return whether the numbers are dense, or all long and of equal length."""
     least, most = int(numbers.min()), int(numbers.max())
     return least >= 0 and (most - least < _CLOSE * distinct or len(str(least)) == len(str(most)) >= _LONG)
 
@@ -220,7 +217,7 @@ def _are_ascending(numbers: Numbers) -> bool:
 
 
 def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
-    """The values as whole numbers, of texts the digits; None where they are none, or where two texts become one."""
+    """Convert values to whole numbers, texts by their digits; None if they are not, or if two texts become one."""
     kind = values.type
     try:
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -238,7 +235,7 @@ def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
 
 
 def _parse_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts as numbers where they are numbers, else the digits in them; of a mark without any digit, no number."""
+    """Parse texts as numbers, else by their digits; null for a mark without digits."""
     digits = pc.replace_substring_regex(levels, r"[^0-9]", "")
     if distinct_count(digits) < distinct_count(levels):
         raise pa.ArrowInvalid("two texts have the same digits")
@@ -258,13 +255,13 @@ def _are_digits(texts: pa.ChunkedArray) -> bool:
 
 
 def _are_adjacent(coded: Coded) -> bool:
-    """Return whether the records of each value follow on one another."""
+    """Return whether the records of each value are adjacent."""
     codes = _known_codes(coded)
     return 1 + int(np.count_nonzero(codes[1:] != codes[:-1])) == len(coded.levels)
 
 
 def _is_step_of(numbers: Numbers, coded: Coded, other: Coded) -> bool:
-    """Return whether a column changes much more rarely along the numbers than it would in random order."""
+    """Return whether a column changes much more rarely along the numbers than in random order."""
     value = np.zeros(coded.cardinality, dtype=other.codes.dtype)
     value[coded.codes] = other.codes
     some = slice(None, None, 1 + len(numbers) // _MOST_SORTED)

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: refused by what they declare, then decoded at full speed."""
+"""Read Parquet and Arrow files: checked by what they declare, then decoded at full speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from safeswap.files.parquet_pages import WIDTH, check_pages
 from safeswap.files.sources import DEFAULT_LIMITS, Format, Limits, corrupt, existing_file, format_of, unreadable
 from safeswap.files.splice import footer_bytes
 
-_PLAIN_TEXT_BYTES = 4  # a text stored plainly takes at least its length, four bytes; less means a dictionary
+_PLAIN_TEXT_BYTES = 4  # a plain text takes at least its four-byte length; less means a dictionary
 _SMALL_CHUNK = 2**16
 _WIDE = 256  # columns
 
@@ -26,7 +26,7 @@ _WIDE = 256  # columns
 def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
     """Read a Parquet file whose footer declares no more than the limits allow.
 
-    Text columns that the file stores as dictionaries stay dictionaries: their codes are taken over, not made anew.
+    Text columns that the file stores as dictionaries stay dictionaries: their codes are reused.
 
     >>> import tempfile, pyarrow.parquet
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
 
 
 def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
-    """The columns, each narrowed as soon as it is decoded: four bytes per code never stand in memory all at once."""
+    """Decode the columns and narrow each at once, so that four-byte codes are never all in memory."""
     from pyarrow import parquet
 
     def columns(some: list[str]) -> list[pa.ChunkedArray]:
@@ -58,10 +58,10 @@ def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
             found = file.read(columns=some, use_threads=False)
             return [narrowed(found.column(name)) for name in some]
 
-    if len(set(names)) < len(names):  # names that occur twice are refused later, with their positions
+    if len(set(names)) < len(names):  # repeated names are refused later, with their positions
         with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
             return file.read()
-    # Each opening reads the whole footer: a wide file is opened a few times only.
+    # Each opening reads the whole footer: a wide file is opened only a few times.
     few = 1 if len(names) <= _WIDE else -(-len(names) // (2 * pa.cpu_count()))
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
         read = threads.map(columns, [names[at : at + few] for at in range(0, len(names), few)])
@@ -69,7 +69,7 @@ def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
 
 
 def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a dictionary column with codes as short as its levels allow; any other column as it is.
+    """Narrow the codes of a dictionary column as far as its levels allow; return any other column unchanged.
 
     >>> long = pa.chunked_array([pa.array(["F", "M", None]).dictionary_encode()])
     >>> str(narrowed(long).type), narrowed(long).to_pylist()
@@ -94,7 +94,7 @@ def _chunks(footer: Any) -> list[Any]:
 
 
 def dictionary_columns(footer: Any) -> set[str]:
-    """Return the text columns of which every part is a dictionary with short codes, and not just begins as one."""
+    """Return the text columns that are dictionaries with short codes in every part, from beginning to end."""
     stored = [chunk for chunk in _chunks(footer) if chunk.physical_type == "BYTE_ARRAY"]
     plain = {chunk.path_in_schema for chunk in stored if not _is_dictionary(chunk)}
     return {chunk.path_in_schema for chunk in stored} - plain
@@ -106,12 +106,12 @@ def _is_dictionary(chunk: Any) -> bool:
 
 
 def _declared_bytes(chunk: Any) -> int:
-    """What a column chunk takes in memory, at least, if it holds what the footer declares."""
+    """Return the least memory that a column chunk takes if it holds what the footer declares."""
     return max(0, int(chunk.total_uncompressed_size), WIDTH.get(chunk.physical_type, 4) * int(chunk.num_values))
 
 
 def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
-    """Read an Arrow IPC file or stream (Feather 2 is one), batch by batch, and check every buffer of it.
+    """Read an Arrow IPC file (such as Feather 2) or stream, batch by batch, and check every buffer.
 
     >>> import tempfile, pyarrow.feather
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
             limits.check(file=str(path), columns=len(reader.schema))
             batches, records, size = [], 0, 0
             for batch in _iter_batches(reader, found):
-                # Offsets in a damaged file can point anywhere; nothing is looked up before they are checked.
+                # Offsets in a damaged file can point anywhere; they are checked before use.
                 batch.validate(full=True)
                 records, size = records + batch.num_rows, size + batch.nbytes
                 limits.check(file=str(path), records=records, decoded_bytes=size)
@@ -142,8 +142,6 @@ def _iter_batches(reader: Any, found: Format) -> Any:
     return reader
 
 
-# A Parquet file, or a directory of them, read as one file that need not fit in memory.
-
 BATCH = 1 << 20
 
 _Stamp = tuple[int, int, int, str]
@@ -151,7 +149,7 @@ _Stamp = tuple[int, int, int, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One file: its path, the rows of each row group, and what tells whether it has changed since."""
+    """One file: its path, the rows of each row group, and a stamp to detect changes."""
 
     path: Path
     groups: tuple[int, ...]
@@ -159,13 +157,13 @@ class Part:
 
     @property
     def records(self) -> int:
-        """How many records the file holds."""
+        """The number of records."""
         return sum(self.groups)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParquetFiles:
-    """Parquet files with the same columns, their records numbered one after the other."""
+    """Parquet files with the same columns, read as one file that need not fit in memory."""
 
     root: Path
     parts: tuple[Part, ...]
@@ -181,13 +179,13 @@ class ParquetFiles:
         return self.root.is_dir()
 
     def table(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all records, in memory; text that is stored as dictionaries stays so, with short codes."""
+        """Return some columns of all records in memory; dictionary-encoded text stays so, with short codes."""
         with ThreadPoolExecutor(pa.cpu_count()) as threads:
             columns = dict(zip(names, threads.map(self._column, names), strict=True))
         return settled(pa.table(columns), file=str(self.root)) if columns else pa.table({})
 
     def batches(self, names: Sequence[str], *, rows: int = BATCH) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Some columns, a batch at a time, each with the number of its first record."""
+        """Yield some columns in batches, each with the number of its first record."""
         start = 0
         for part in self.parts:
             for batch in part_batches(part, names, dictionaries=self._stored(names), rows=rows):
@@ -195,7 +193,7 @@ class ParquetFiles:
                 start += batch.num_rows
 
     def check_unchanged(self) -> None:
-        """Refuse files that are not what they were when they were opened."""
+        """Refuse files that have changed since they were opened."""
         for part in self.parts:
             try:
                 same = _stamp(part.path) == part.stamp
@@ -203,9 +201,9 @@ class ParquetFiles:
                 same = False
             if not same:
                 raise InputError(
-                    f"{part.path.name!r} has changed while it was being read; nothing was written",
+                    f"{part.path.name!r} changed while it was being read; nothing was written",
                     code="input-changed",
-                    hint="run again when nobody writes to the file, or on a copy",
+                    hint="run again when the file is not being written to, or on a copy",
                     file=str(part.path),
                 )
 
@@ -221,7 +219,7 @@ class ParquetFiles:
         batches = (
             batch for part in self.parts for batch in part_batches(part, [name], dictionaries=self._stored([name]))
         )
-        # Narrowed batch by batch: four bytes per code never stand in memory all at once.
+        # Narrowed batch by batch, so that four-byte codes are never all in memory.
         chunks = [narrowed(pa.chunked_array([batch.column(0)])).chunk(0) for batch in batches]
         if pa.types.is_dictionary(chunks[0].type):
             widest = max((chunk.type.index_type for chunk in chunks), key=lambda kind: kind.bit_width)
@@ -229,7 +227,7 @@ class ParquetFiles:
         return narrowed(pa.chunked_array(chunks))
 
     def _numbers(self, name: str, kind: pa.DataType) -> pa.Array | None:
-        """Return the column in one piece, which nobody need put together later; None where a value is missing."""
+        """Return the column in one chunk; None if a value is missing."""
         values = np.empty(len(self), dtype=kind.to_pandas_dtype())
         for start, batch in self.batches([name]):
             column = batch.column(0)
@@ -242,7 +240,7 @@ class ParquetFiles:
 def part_batches(
     part: Part, names: Sequence[str], *, dictionaries: Sequence[str], rows: int = BATCH
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of one file, a batch at a time."""
+    """Yield some columns of one file in batches."""
     from pyarrow import parquet
 
     with _translate_errors(part.path), parquet.ParquetFile(part.path, read_dictionary=list(dictionaries)) as file:
@@ -251,10 +249,10 @@ def part_batches(
 
 
 def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> ParquetFiles:
-    """Return the Parquet files that a path leads to; nothing but their footers is read.
+    """Open a Parquet file or a directory of them; only footers are read.
 
-    In a directory every file counts whose name ends in ``.parquet``, also in directories below, in the order of their
-    names; what begins with a dot or an underscore does not. All must have the same columns.
+    In a directory all files that end in ``.parquet`` are used, also in subdirectories, in the order of their names,
+    except those that begin with a dot or an underscore. All must have the same columns.
 
     >>> import tempfile, pyarrow.parquet
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -275,7 +273,7 @@ def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Parq
                 hint="a directory must hold files with the same columns in the same order and of the same types",
                 file=str(part.path),
             )
-    settled(schema.empty_table(), file=str(root))  # names and types that cannot be used are refused here
+    settled(schema.empty_table(), file=str(root))  # refuses unusable names and types
     files = ParquetFiles(
         root=root,
         parts=tuple(part for part, _, _ in opened),
@@ -297,7 +295,7 @@ def _paths(root: Path) -> list[Path]:
             raise InputError(
                 f"the directory {root.name!r} holds values in the names of its directories",
                 code="partition-directories",
-                hint="write it anew without partition columns",
+                hint="write it again without partition columns",
                 file=str(root),
             )
     if not found:
@@ -346,7 +344,7 @@ def _cast_index(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryAr
 
 
 class _translate_errors:  # noqa: N801  (used as a statement)
-    """What Arrow says about a file, in our words."""
+    """Translate Arrow's errors about a file to ours."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,11 +1,11 @@
-"""The pages of a Parquet file, by their headers: how much they would take once decoded, before anything is.
+"""Bound the decoded size of a Parquet file from its page headers, before anything is decoded.
 
-A few kilobytes can stand for terabytes: a dictionary with one long text and a run that names it a million times, a page
-of zeros that compresses a thousandfold, texts that each repeat the one before. What the footer says of all this can be
-untrue, so the headers of the pages are read as well, and only where they leave room for doubt the dictionary itself.
+A few kilobytes can expand to terabytes: a dictionary with one long text and a run that refers to it a million times, a
+page of zeros that compresses a thousandfold, texts that each repeat the one before. The footer can be untrue, so the
+page headers are read as well, and the dictionary itself only if they leave room for doubt.
 
 Claim: a column of texts takes at most, besides its pages, (values that refer to the dictionary) × (longest entry). The
-longest entry is at most what the dictionary page holds besides the lengths of its entries, four bytes each.
+longest entry is at most the dictionary page without the lengths of its entries, four bytes each.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from safeswap.files.splice import Struct, parse_first
 
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _DICTIONARY_CODES = frozenset({2, 8})  # PLAIN_DICTIONARY, RLE_DICTIONARY
-_FRONT_CODED = 7  # DELTA_BYTE_ARRAY: each text begins as the one before
+_FRONT_CODED = 7  # DELTA_BYTE_ARRAY: each text shares a prefix with the one before
 WIDTH = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
-_OFFSET = 4  # bytes by which Arrow finds a text
+_OFFSET = 4  # bytes per text offset in Arrow
 _TEXTS = "BYTE_ARRAY"
-_HEADER_SIZES = (2**9, 2**14, 2**20)  # bytes to be looked at for one header; the bounds in it may be long
-_MOST_A_BYTE = 1000  # decoded bytes for each byte of the file, above the limit, before a file counts as a bomb
+_HEADER_SIZES = (2**9, 2**14, 2**20)  # bytes to read for one header; the bounds in it may be long
+_MOST_A_BYTE = 1000  # decoded bytes per byte of the file, above the limit, before a file counts as a bomb
 _BATCH_BYTES = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page as its header states it; ``entries`` of a dictionary, ``values`` of a page of data."""
+    """A page as stated in its header: ``entries`` of a dictionary page, ``values`` of a data page."""
 
     start: int
     stored: int
@@ -56,27 +56,27 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """Bytes of all pages, decompressed."""
+        """The decompressed bytes of all pages."""
         return sum(page.size for page in self.pages)
 
     @property
     def values(self) -> int:
-        """Values of all pages, missing ones included."""
+        """The number of values in all pages, missing included."""
         return sum(page.values for page in self.pages)
 
     @property
     def referring(self) -> int:
-        """Values that are entries of the dictionary."""
+        """The number of values that refer to the dictionary."""
         return sum(page.values for page in self.pages if page.encoding in _DICTIONARY_CODES)
 
     @property
     def dictionary(self) -> Page | None:
-        """The page of the dictionary."""
+        """The dictionary page."""
         return next((page for page in self.pages if page.entries), None)
 
     @property
     def bare(self) -> int:
-        """Bytes in memory, at most, texts of the dictionary counted once."""
+        """The most bytes in memory, dictionary texts counted once."""
         return self.width * self.values + (self.size if self.kind == _TEXTS else self.values // 8 + 64)
 
 
@@ -85,8 +85,8 @@ def check_pages(
 ) -> None:
     """Refuse a file that would take more than the limits allow.
 
-    ``dictionaries`` are the columns that stay dictionaries in memory. Written out later they take what their texts
-    take: they may exceed the limit as far as the file itself is large. So may a file that is read in parts.
+    ``dictionaries`` are the columns that stay dictionaries in memory. Expanded later they take the size of their texts,
+    which may exceed the limit in proportion to the file size. The same holds for a file that is read in parts.
     """
     chunks, texts = measure(path, footer, limits=limits)
     bare = sum(chunk.bare for chunk in chunks)
@@ -100,7 +100,7 @@ def check_pages(
 
 
 def measure(path: Path, footer: Any, *, limits: Limits) -> tuple[list[Chunk], list[int]]:
-    """The columns of each row group, and the bytes that each takes, at most, for repeated texts of its dictionary."""
+    """Return the columns of each row group, and the most bytes that each takes for repeated dictionary texts."""
     with path.open("rb") as file:
         chunks = list(_chunks(file, footer))
         return chunks, [_text_bytes(file, chunk, limits) for chunk in chunks]
@@ -180,7 +180,7 @@ def _get_struct(tree: Struct, field: int) -> Struct:
 
 
 def _text_bytes(file: IO[bytes], chunk: Chunk, limits: Limits) -> int:
-    """Bytes that a column takes, at most, for texts of the dictionary where they belong."""
+    """Return the most bytes that a column takes for its expanded dictionary texts."""
     page = chunk.dictionary
     if page is None or chunk.kind != _TEXTS:
         return 0
@@ -210,9 +210,9 @@ def _decompress(stored: bytes, size: int, codec: str) -> bytes:
 
 
 def _count_front_coded(path: Path, chunks: list[Chunk], limits: Limits) -> None:
-    """Decode texts that repeat the ones before them a few at a time, and refuse them once they are too many.
+    """Decode front-coded texts a few at a time, and refuse them once they exceed the limit.
 
-    Nothing but decoding tells how long they are.
+    Only decoding reveals their length.
     """
     from pyarrow import parquet
 

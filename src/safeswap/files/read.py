@@ -1,4 +1,4 @@
-"""One function that reads everything."""
+"""Read microdata from any supported file or dataframe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TEXT_ONLY = ("delimiter", "quote")
 
 @dataclass(frozen=True, kw_only=True)
 class _Loaded:
-    """A table with what its source says about it."""
+    """A table with the description from its source."""
 
     table: pa.Table
     name: str = ""
@@ -56,13 +56,13 @@ def read(
     """Read microdata from a file or a dataframe.
 
     ``source`` is a path (CSV and other delimited text, also gzip; Parquet; Arrow or Feather; Stata; SPSS; SAS) or a
-    pandas, Polars, Arrow or narwhals dataframe. Values are never changed: text files give text, exactly as it stands.
+    pandas, Polars, Arrow or narwhals dataframe. Values are never changed: text files give text, exactly as written.
 
-    ``schema`` (a ``Schema`` or the path of a schema file) says what the columns are; without it their kinds are
-    guessed. ``identifier`` names the column that tells records apart, ``kinds`` corrects single guesses, ``missing``
-    lists codes that mean "no answer". Delimiter, encoding and quote of a text file are found unless stated.
+    ``schema`` (a ``Schema`` or the path of a schema file) describes the columns; without it their kinds are guessed.
+    ``identifier`` names the column that identifies records, ``kinds`` corrects single guesses, ``missing`` lists codes
+    that mean "no answer". Delimiter, encoding and quote of a text file are detected unless stated.
 
-    Raises ``InputError`` with file, line and column, and never a value.
+    Raises ``InputError`` with file, line and column, never a value.
 
     >>> import pandas
     >>> frame = pandas.DataFrame({"id": ["007", "008"], "Sex": ["F", "M"]})
@@ -94,7 +94,7 @@ def read(
         described_as = described_as.model_copy(update={"label": loaded.label})
     data = Microdata(table, described_as, source if is_frame(source) else None)
     own = described_as.identifier
-    if own is not None and not (own.inferred and not own.missing):  # a guessed one has been checked to be guessed
+    if own is not None and not (own.inferred and not own.missing):  # a guessed identifier was checked when guessed
         check_identifier(
             table.column(own.name), name=own.name, missing=own.missing, file=loaded.file, lines=loaded.lines
         )

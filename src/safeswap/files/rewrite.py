@@ -1,4 +1,4 @@
-"""Parquet files written anew with some columns replaced, row group by row group."""
+"""Rewrite Parquet files with some columns replaced, row group by row group."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI":
 
 
 class Replacing(Protocol):
-    """What gives the new columns, asked for in the order of the records."""
+    """A source of new columns, read in the order of the records."""
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """Return the new values of the records from ``start`` up to ``stop``."""
+        """Return the new values of the records from ``start`` to ``stop``."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A file that was written: where it came from, and whether its other columns were copied as they stood."""
+    """A written file: its source, and whether its other columns were copied byte for byte."""
 
     part: Part
     path: Path
@@ -36,10 +36,10 @@ class Written:
 def rewrite(
     files: ParquetFiles, target: Path, *, names: Sequence[str], replacing: Replacing, work: Path
 ) -> tuple[Written, ...]:
-    """Write all files with the columns ``names`` replaced; ``work`` is a directory for what is needed in between.
+    """Write all files with the columns ``names`` replaced; ``work`` is a directory for temporary files.
 
-    ``target`` is a file where a file was given; where a directory was given it is an existing one, and files in it get
-    the names they had.
+    ``target`` is a file if the source is a file; if the source is a directory, it is an existing directory, and the
+    files in it keep their names.
     """
     written = []
     start = 0
@@ -56,7 +56,7 @@ def rewrite(
 
 
 def unchanged(files: ParquetFiles, written: Sequence[Written], names: Sequence[str]) -> list[str]:
-    """The columns among ``names`` that the written files do not hold as the source does, as read from disk again."""
+    """Return the columns among ``names`` that, read back from the written files, differ from the source."""
     wrong: list[str] = []
     for each in written:
         left = [name for name in names if name not in wrong]
@@ -75,7 +75,7 @@ def _write_replaced(
     writer = None
     for rows in part.groups or (0,):
         columns = replacing.columns(start, start + rows)
-        # As the values come, be it as codes with a dictionary: it is the same column in the file.
+        # In the type the values come in, dictionary codes included: it is the same column in the file.
         kinds = [columns[name].type for name in names]
         schema = pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)])
         table = pa.table([columns[name] for name in names], schema=schema)
@@ -132,7 +132,7 @@ def _encode_all(files: ParquetFiles, part: Part, fresh: Path, path: Path, names:
 
 
 def _count_filled_before(part: Part, group: int) -> int:
-    # A row group without rows is not written, so the ones behind it move up.
+    # An empty row group is not written, so later ones move up.
     return sum(rows > 0 for rows in part.groups[:group])
 
 

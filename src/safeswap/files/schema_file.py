@@ -1,4 +1,4 @@
-"""A schema as a TOML file that people can read, correct and keep under version control."""
+"""Schemas as TOML files that people can read, correct and keep under version control."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADER = """\
 def write_schema(
     schema: Schema, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE
 ) -> None:
-    """Write a schema; ``read_schema`` gives the same one back.
+    """Write a schema; ``read_schema`` returns an equal one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +45,7 @@ def write_schema(
 
     label = {"label": schema.label} if schema.label else {}
     head = tomli_w.dumps({"format": FORMAT, "name": schema.name, **label})
-    # One block per attribute, also where the writer would put short ones on a single line: people edit this.
+    # One block per attribute, even if short enough for a single line: people edit this.
     blocks = (tomli_w.dumps({"attributes": _to_plain(attribute)}) for attribute in schema.attributes)
     body = "" if schema.attributes else "attributes = []\n"
     body += "".join("\n" + block.replace("[attributes]", "[[attributes]]", 1) for block in blocks)
@@ -54,7 +54,7 @@ def write_schema(
 
 
 def _to_plain(attribute: Attribute) -> dict[str, Any]:
-    # The kind is always written: it is what people look for.
+    # The kind is always written: people look for it.
     stated = attribute.model_dump(mode="json", exclude_defaults=True)
     return {"name": attribute.name, "kind": attribute.kind.value, **stated}
 
@@ -104,7 +104,7 @@ def _read_text(file: Path) -> str:
 
 
 def _toml_error(file: Path, message: str) -> InputError:
-    # Only the position is taken over: the parser's own words may quote the file.
+    # Only the position is used: the parser's message may quote the file.
     if (position := _AT_LINE.search(message)) is None:
         return _schema_error(file, "the file ends in the middle of something", line=0)
     line, column = int(position[1]), int(position[2])
@@ -112,7 +112,7 @@ def _toml_error(file: Path, message: str) -> InputError:
 
 
 def _attribute_error(file: Path, text: str, error: SpecError, *, after: int, within: bool) -> InputError:
-    """Return the first problem of the attribute that follows ``after`` others, or of the file as a whole."""
+    """Return the error for the first problem of the attribute after ``after`` others, or of the file as a whole."""
     first = error.fields["problems"][0]
     line = _line_of_attribute(text, after) if within else 1
     place = [f"attribute {after + 1}"] if within else []

@@ -1,4 +1,4 @@
-"""What kind of file a path leads to, found from its first bytes and, failing that, from its name."""
+"""Find the format of a file by its first bytes, else by its name; limits on what a file may declare."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from pathlib import Path
 from safeswap.errors import InputError
 from safeswap.model.text import several
 
-# How much a file may ask of the machine before it is refused.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds on what a file may declare or turn out to hold; raise them for a file that is known to be honest.
+    """Bounds on what a file may declare or contain; raise them for a trusted file.
 
-    A few hundred bytes can declare a billion records, and a few kilobytes can decompress to terabytes. So what a file
-    says about itself is checked before anything is decoded, and what is decompressed is counted on the way.
+    A few hundred bytes can declare a billion records, and a few kilobytes can decompress to terabytes. So a file's
+    declarations are checked before anything is decoded, and decompressed bytes are counted on the way.
 
     >>> Limits().max_columns
     20000
@@ -35,7 +33,7 @@ class Limits:
     def check(
         self, *, file: str, columns: int | None = None, records: int | None = None, decoded_bytes: int | None = None
     ) -> None:
-        """Refuse what is above a limit; what is not known is not checked."""
+        """Refuse values above a limit; None is not checked."""
         for found, limit, what in (
             (columns, self.max_columns, "columns"),
             (records, self.max_records, "records"),
@@ -105,7 +103,7 @@ _SUFFIX: dict[str, Format] = {
     ".gz": Format.GZIP,
 }
 
-# These begin with a sentence in plain letters.
+# The magic bytes of these are plain text.
 _TEXT_AHEAD = {Format.STATA, Format.SPSS, Format.SAS_TRANSPORT}
 _LINE_ENDS = str.maketrans("\t\r\n", "   ")
 
@@ -122,7 +120,7 @@ _NOT_READ: tuple[tuple[bytes, str], ...] = (
 
 
 def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
-    """Return the path, if it leads to a regular file that holds something; otherwise the error that says why not."""
+    """Return the path of a regular, non-empty file; raise an error that says why it is not one."""
     found = Path(os.fsdecode(path))
     try:
         facts = found.stat()
@@ -149,7 +147,7 @@ def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
-    """Return the system's refusal to open or read a file, in our words."""
+    """Return the error for a file that the system cannot open or read."""
     number = getattr(error, "errno", None)
     reason = os.strerror(number) if number else "the path is not valid"
     return InputError(
@@ -161,7 +159,7 @@ def unreadable(path: Path, error: Exception) -> InputError:
 
 
 def format_of(path: Path) -> Format:
-    """Return the format of a file: its first bytes decide where they can, its suffix otherwise; the rest is text.
+    """Return the format of a file, by its first bytes if possible, else by its suffix; delimited text by default.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -190,12 +188,12 @@ def format_of(path: Path) -> Format:
 
 
 def _is_text(head: bytes) -> bool:
-    """Return whether the bytes are plain text throughout: a CSV file may well have a first column called PAR1."""
+    """Return whether the bytes are all plain text: a CSV file may well have a first column called PAR1."""
     return head.isascii() and head.decode("ascii").translate(_LINE_ENDS).isprintable()
 
 
 def corrupt(path: Path, found: Format) -> InputError:
-    """Return a file that claims a format and does not keep to it."""
+    """Return the error for a file that violates its format."""
     return InputError(
         f"{path.name!r} is not a whole and valid {found.value} file",
         code="corrupt-file",

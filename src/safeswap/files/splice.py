@@ -1,11 +1,11 @@
-"""Parquet files in which some columns are replaced and the others copied as they stand, byte for byte.
+"""Replace some columns of a Parquet file and copy the others byte for byte.
 
-A Parquet file is column chunks one after another and a footer that says where each of them is. A chunk can be copied
-without being decoded if the footer is told its new place. That is all that happens here: the chunks of the replaced
-columns come from another Parquet file with the same row groups, all others from the source.
+A Parquet file is a sequence of column chunks and a footer with their positions. A chunk can be copied without decoding
+if the footer gets its new position. That is all that happens here: the chunks of the replaced columns come from another
+Parquet file with the same row groups, all others from the source.
 
-What lies between chunks (page indexes, Bloom filters) is left behind, and so is the statement that row groups are
-sorted: they may not be any more.
+Data between chunks (page indexes, Bloom filters) is dropped, and so is the statement that row groups are sorted: they
+may no longer be.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-# Thrift's compact protocol, as far as a Parquet footer needs it: bytes to a tree of values and back.
-#
-# A struct is a dict from field number to (type, value), a list is a pair of element type and values. What is not
-# understood is kept as it is, so that a footer with fields younger than this module survives.
+# Thrift's compact protocol, as far as a Parquet footer needs it. A struct is a dict from field number to (type, value),
+# a list is a pair of element type and values. Unknown fields are kept, so that newer footers survive.
 
 Struct: TypeAlias = dict[int, tuple[int, Any]]
 
@@ -30,7 +28,7 @@ _DEEPEST = 64
 
 
 def parse(data: bytes) -> Struct:
-    """Return the struct that these bytes hold; ``ValueError`` where they hold none.
+    """Parse a struct from bytes; raise ``ValueError`` if they are not one.
 
     >>> tree = parse(bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00]))
     >>> tree
@@ -42,7 +40,7 @@ def parse(data: bytes) -> Struct:
 
 
 def parse_first(data: bytes) -> tuple[Struct, int]:
-    """Return the struct at the beginning of some bytes, and how many of them it takes.
+    """Parse the struct at the beginning of some bytes; return it and its length.
 
     >>> parse_first(bytes([0x15, 0x02, 0x00, 0xFF]))
     ({1: (5, 1)}, 3)
@@ -55,14 +53,14 @@ def parse_first(data: bytes) -> tuple[Struct, int]:
 
 
 def serialise(tree: Struct) -> bytes:
-    """Return the bytes of a struct."""
+    """Serialise a struct."""
     out = bytearray()
     _write_struct(out, tree)
     return bytes(out)
 
 
 class _Reader:
-    """A place in some bytes."""
+    """A cursor over bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -102,7 +100,7 @@ class _Reader:
         while (head := self.byte()) != 0:
             kind, delta = head & 0x0F, head >> 4
             number = number + delta if delta else self.zigzag()
-            # A bool that is a field of its own stands in the type and takes no further byte.
+            # A boolean field is encoded in its type and takes no further byte.
             fields[number] = (kind, None if kind in (TRUE, FALSE) else self.value(kind, depth))
         return fields
 
@@ -126,7 +124,7 @@ class _Reader:
     def elements(self, depth: int) -> tuple[int, list[Any]]:
         head = self.byte()
         number = head >> 4 if head >> 4 < 15 else self.varint()
-        if number > len(self.data) - self.at:  # each takes a byte at least: no list is longer than what is left
+        if number > len(self.data) - self.at:  # each takes at least a byte: no list is longer than the rest
             raise ValueError("a list is longer than the structure")
         return head & 0x0F, [self.value(head & 0x0F, depth + 1) for _ in range(number)]
 
@@ -198,7 +196,7 @@ def _write_zigzag(out: bytearray, value: int) -> None:
 
 _MAGIC = b"PAR1"
 _MOST_FOOTER = 1 << 28
-_COPY = 1 << 19  # what fits the cache: larger pieces would be copied by way of memory
+_COPY = 1 << 19  # fits the cache: larger pieces would be copied through memory
 
 # Field numbers of parquet.thrift.
 _SCHEMA, _ROW_GROUPS = 2, 4  # of FileMetaData
@@ -212,21 +210,21 @@ _ANNOTATIONS = (6, 10)  # converted type, logical type
 
 
 class CannotSplice(Exception):  # noqa: N818  (not an error: the caller then decodes and encodes)
-    """The files are such that their chunks cannot be put together."""
+    """The chunks of these files cannot be combined."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Footer:
     tree: Struct
     groups: list[Struct]
-    leaves: dict[str, Struct]  # how the schema declares each column
+    leaves: dict[str, Struct]  # the declaration of each column
 
 
 def splice(source: Path, replaced: Path, target: Path, names: Collection[str]) -> None:
     """Write to ``target`` the columns ``names`` of ``replaced`` and all others of ``source``.
 
-    Raises ``CannotSplice`` where a column is declared differently in the two files, or where the source uses what is
-    not copied here (encryption, chunks in other files). ``target`` may then hold anything.
+    Raises ``CannotSplice`` if a column is declared differently in the two files, or if the source uses features that
+    are not copied (encryption, chunks in other files). ``target`` may then contain anything.
     """
     old, new = read_footer(source), read_footer(replaced)
     _check(old, new, names)
@@ -241,12 +239,12 @@ def splice(source: Path, replaced: Path, target: Path, names: Collection[str]) -
 
 
 def same_chunks(first: Path, second: Path, names: Collection[str]) -> bool:
-    """Return whether the chunks of these columns hold the same bytes in both files, and the same number of them."""
+    """Return whether the chunks of these columns are the same bytes in both files."""
     return not other_chunks(first, second, names)
 
 
 def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]:
-    """Return the columns whose chunks do not hold the same bytes in both files, or not the same number of them."""
+    """Return the columns whose chunks differ between both files, in bytes or in number."""
     one, two = read_footer(first), read_footer(second)
     if len(one.groups) != len(two.groups):
         return list(names)
@@ -261,7 +259,7 @@ def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]
 
 
 def read_footer(path: Path) -> _Footer:
-    """Return the footer of a Parquet file as a tree; ``ValueError`` where there is none."""
+    """Parse the footer of a Parquet file; raise ``ValueError`` if there is none."""
     tree = parse(footer_bytes(path))
     groups = tree[_ROW_GROUPS][1][1] if _ROW_GROUPS in tree else []
     elements = tree[_SCHEMA][1][1]
@@ -269,7 +267,7 @@ def read_footer(path: Path) -> _Footer:
 
 
 def footer_bytes(path: Path) -> bytes:
-    """Return the footer as it stands in the file."""
+    """Return the raw footer."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 8))
@@ -293,7 +291,7 @@ def _check(old: _Footer, new: _Footer, names: Collection[str]) -> None:
 
 
 def _is_same_declaration(one: Struct, other: Struct) -> bool:
-    """Whether two declarations of a column mean the same: some writers annotate in the old way only, some in both."""
+    """Return whether two declarations of a column are equivalent; writers use old annotations, new ones, or both."""
     if any(one.get(number) != other.get(number) for number in _DECLARED):
         return False
     shared = [number for number in _ANNOTATIONS if number in one and number in other]
@@ -325,7 +323,7 @@ def _splice_group(
 
 
 def _copy_chunk(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
-    """Copy a chunk to the end of ``out``; its entry in the footer with the new place."""
+    """Copy a chunk to the end of ``out``; return its footer entry with the new position."""
     start, length = _extent(chunk)
     at = out.tell()
     copied = 0
@@ -338,7 +336,7 @@ def _copy_chunk(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
         if number in meta and meta[number][1] > 0:
             meta[number] = (I64, meta[number][1] - start + at)
-    # Readers no longer look at the offset of the chunk, which writers have filled in various ways.
+    # Readers no longer use the offset of the chunk, which writers have filled in various ways.
     return {_CHUNK_OFFSET: (I64, 0), _CHUNK: (chunk[_CHUNK][0], meta)}
 
 
@@ -354,7 +352,7 @@ def _column_name(chunk: Struct) -> str:
 
 
 def _extent(chunk: Struct) -> tuple[int, int]:
-    """Return where a chunk begins, its dictionary before its data, and its length."""
+    """Return the start (dictionary before data) and length of a chunk."""
     meta: Struct = chunk[_CHUNK][1]
     offsets = [meta[n][1] for n in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) if n in meta and meta[n][1] > 0]
     return min(offsets), int(meta[_COMPRESSED][1])
@@ -370,7 +368,7 @@ def _same_bytes(first: BinaryIO, second: BinaryIO, mine: Struct, theirs: Any) ->
 
 
 def _iter_runs(file: BinaryIO, at: int, length: int) -> Iterator[bytearray]:
-    """Yield the bytes of a chunk, some at a time, as far as the file goes; they stand where the next ones will."""
+    """Yield the bytes of a chunk in pieces, as far as the file goes; the buffer is reused."""
     file.seek(at)
     room = bytearray(min(_COPY, length))
     while length:

@@ -1,4 +1,4 @@
-"""Tables to files: complete or not at all, and the same when they are read again."""
+"""Write tables to files: complete or not at all, and equal when read again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from safeswap.model.microdata import Microdata
 
 
 class Result(Protocol):
-    """What a method returns, as far as a writer needs to know: the data, and nothing of how they came about."""
+    """The result of a method as a writer sees it: the data only."""
 
     @property
     def data(self) -> Microdata:
@@ -29,7 +29,7 @@ _PLAIN_NAME = re.compile(r"[^\W_][\w.\- ]*", re.ASCII)
 
 
 def as_table(data: Writable) -> pa.Table:
-    """Return the Arrow table of whatever holds one."""
+    """Return the Arrow table of any writable value."""
     if isinstance(data, pa.Table):
         return data
     return data.table if isinstance(data, Microdata) else data.data.table
@@ -43,7 +43,7 @@ def write_csv(
     force: bool = False,
     mode: int = PRIVATE_FILE,
 ) -> None:
-    """Write UTF-8 text with a header line. Fields are quoted where they must be.
+    """Write UTF-8 text with a header line. Fields are quoted only where necessary.
 
     A missing value is an empty field, an empty text is ``""``: ``read`` tells them apart. Text columns come back
     exactly; numbers are written so that they parse to the same number.
@@ -59,7 +59,7 @@ def write_csv(
 
     table = as_table(data)
     if table.num_columns == 1:
-        delimiter = default_delimiter(Path(path))  # parts nothing, but must be the one that is assumed on reading
+        delimiter = default_delimiter(Path(path))  # unused, but must be the one assumed on reading
     frame = pl.DataFrame(pl.from_arrow(_writable_as_text(table)))
     with atomic_write(path, force=force, mode=mode) as part, part.open("wb") as file:
         file.write((delimiter.join(_header_field(name) for name in table.column_names) + "\n").encode())
@@ -74,7 +74,7 @@ def write_parquet(
     force: bool = False,
     mode: int = PRIVATE_FILE,
 ) -> None:
-    """Write Parquet that holds the values and their types, and nothing of where they came from.
+    """Write Parquet with the values and their types, and nothing about their source.
 
     >>> import tempfile, pathlib, pyarrow.parquet
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -115,12 +115,12 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
 
 
 def _header_field(name: str) -> str:
-    # Anything unusual is quoted, so that a header is never mistaken for one of another dialect.
+    # Anything unusual is quoted, so that a header is never taken for another dialect.
     return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def _writable_as_text(table: pa.Table) -> pa.Table:
-    """Bytes have no place in a text file."""
+    """Refuse bytes and NUL characters, which a text file cannot hold."""
     for field in table.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
