@@ -1,6 +1,6 @@
 """Count many combinations of the keys of one file. Records that agree in every key form one class.
 
-Keys come coded: unsigned integers below the key's cardinality, one code of which may stand for a blank. A combination
+Keys come coded: unsigned integers below the key's cardinality, one of which may mean a blank. A combination
 is given by the positions of its keys.
 """
 
@@ -27,7 +27,7 @@ class Classes:
     """The distinct records over some keys: their codes by key, their sizes, and the class of each record.
 
     ``first`` is the first record of each class. ``sizes`` are numbers of records, or sums of weights. ``blanks[j]`` is
-    the code that stands for a blank of key j, below the cardinality whether it occurs or not.
+    the code of a blank of key j, below the cardinality whether it occurs or not.
     """
 
     columns: tuple[Codes, ...]

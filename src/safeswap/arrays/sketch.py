@@ -262,7 +262,7 @@ def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
 #     signal / weight,  signal = Σ w·(m·q·(1-q) - d²),  weight = Σ w·m·q·(1-q),
 #
 # estimates 2M/(N1 + N2), and z = signal / (its standard deviation under independence) tests it against chance.
-# w = 1/max(m - 1, 1) weighs cells by what they tell: all alike where each holds one record, less where they hold
+# w = 1/max(m - 1, 1) weighs cells by their information: equally where each holds one record, less where they hold
 # many.
 #
 # Why it is safe: differences between the populations, clusters and households only add to d², so they lower the
@@ -317,8 +317,8 @@ def estimate_overlap(one: Sketch, other: Sketch, *, alarm_share: float = ALARM_S
     compared = int(np.count_nonzero(seen))
     agreeing = np.flatnonzero((share >= alarm_share) & (z >= _ALARM_Z))
     alarm = _is_alarm(other, agreeing, compared)
-    told = agreeing if alarm else np.argsort(-z)[:1]
-    estimate = float(np.median(share[told])) if len(told) else 0.0
+    reported = agreeing if alarm else np.argsort(-z)[:1]
+    estimate = float(np.median(share[reported])) if len(reported) else 0.0
     closeness = float(np.clip(share, 0.0, 1.0).sum()) / max(compared, 1)
     return Overlap(min(max(estimate, 0.0), 1.0), float(z.max(initial=0.0)), len(agreeing), compared, alarm, closeness)
 

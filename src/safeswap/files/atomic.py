@@ -106,16 +106,16 @@ def _sweep_one(own: Path) -> None:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or not _try_lock(descriptor, wait=False):
             return
-        said = json.loads(os.read(descriptor, _LONGEST) or b"{}")
-        if isinstance(said, dict) and said.get("boot") == _boot_id():
-            _remove(own, said)
+        lock = json.loads(os.read(descriptor, _LONGEST) or b"{}")
+        if isinstance(lock, dict) and lock.get("boot") == _boot_id():
+            _remove(own, lock)
     finally:
         os.close(descriptor)
 
 
-def _remove(own: Path, said: dict[str, Any]) -> None:
+def _remove(own: Path, lock: dict[str, Any]) -> None:
     """Remove the files with a prefix, the lock last, so that failures are retried later."""
-    target = own.parent / Path(str(said.get("target", ""))).name
+    target = own.parent / Path(str(lock.get("target", ""))).name
     aside = own.with_name(own.name + ASIDE)
     if aside.exists() and not os.path.lexists(target):
         # Killed between two renames: restore the name of the directory that was to be replaced.
@@ -369,5 +369,5 @@ def _errno_of(error: OSError) -> int | None:
     """Return the number of a system error; writers in other languages give it as text."""
     if error.errno is not None:
         return error.errno
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    return int(told[1]) if told else None
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None

@@ -106,7 +106,7 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
         values, facts = reader(str(path), **options)
     except UnicodeDecodeError:
         raise InputError(
-            f"{path.name!r} holds text in another encoding than it says",
+            f"{path.name!r} holds text in another encoding than it declares",
             code="wrong-encoding",
             hint="state the encoding, for example encoding='cp1252'",
             file=str(path),

@@ -45,7 +45,7 @@ def write_csv(
 ) -> None:
     """Write UTF-8 text with a header line. Fields are quoted only where necessary.
 
-    A missing value is an empty field, an empty text is ``""``: ``read`` tells them apart. Text columns come back
+    A missing value is an empty field, an empty text is ``""``: ``read`` distinguishes them. Text columns come back
     exactly; numbers are written so that they parse to the same number.
 
     >>> import tempfile, pathlib

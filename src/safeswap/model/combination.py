@@ -269,9 +269,9 @@ def check_combinations(asked: CombinationFields, schema: Schema, *, records: int
         check_key(schema, name)
     if len(names) > MOST_KEYS:
         raise SpecError(
-            f"the combinations name {len(names)} attributes, at most {MOST_KEYS} can be looked at together",
+            f"the combinations name {len(names)} attributes; the limit is {MOST_KEYS}",
             code="too-many-keys",
-            hint="look at them in parts",
+            hint="split them into several lists",
         )
     if asked.weight is not None:
         _check_weight(schema, asked.weight)

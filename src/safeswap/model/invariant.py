@@ -232,7 +232,7 @@ class SameRows(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         return "The number of records, their identifiers and their order are unchanged."
 
     def problem(self, evidence: Evidence) -> str:
@@ -249,7 +249,7 @@ class UntouchedColumns(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         return f"{_join_names(self.attributes)} {_is_or_are(self.attributes)} unchanged in every record."
 
     def problem(self, evidence: Evidence) -> str:
@@ -273,7 +273,7 @@ class KeptMargin(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         together = " together" if len(self.attributes) > 1 else ""
         return f"The counts by {_join_names(self.attributes)}{together} are exactly as before."
 
@@ -299,7 +299,7 @@ class DisjointPairs(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         return "No record takes part in two pairs of the same exchange."
 
     def problem(self, evidence: Evidence) -> str:
@@ -323,7 +323,7 @@ class PairsAgree(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         return f"The two records of a pair have the same {_join_names(self.attributes)}."
 
     def problem(self, evidence: Evidence) -> str:
@@ -348,7 +348,7 @@ class PairsDiffer(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         quantity = "at least one of " if self.how == "any" and len(self.attributes) > 1 else ""
         return f"The two records of a pair differ in {quantity}{_join_names(self.attributes)}."
 
@@ -372,7 +372,7 @@ class ChangedRecords(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         return "Each exchange changes exactly two records per pair."
 
     def problem(self, evidence: Evidence) -> str:
@@ -396,7 +396,7 @@ class ReplaysFromAudit(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise."""
         return "The audit record explains every change, and undoing it restores the file before exactly."
 
     def problem(self, evidence: Evidence) -> str:
