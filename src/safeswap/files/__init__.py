@@ -1,7 +1,8 @@
 """Files and dataframes: formats, reading, writing, describing, atomic output.
 
-===============  =========================================================================
+===============  =============================================================================
 ``read``         ``read``: any file or dataframe to microdata
+``formats``      ``FORMATS``: one row per format, from which reading and writing are derived
 ``sources``      ``format_of``, ``Limits``: the format of a file, bounds on its size
 ``describe``     ``describe``: attributes, levels and small cells, no record
 ``infer``        ``infer_schema``: guess what the columns are
@@ -11,5 +12,5 @@
 ``labelled``     ``read_labelled``, ``write_dta``, ``write_sav``: Stata, SPSS, SAS
 ``keyfile``      ``read_key``, ``write_key``
 ``atomic``       ``atomic_write``, ``atomic_directory``: complete or not at all
-===============  =========================================================================
+===============  =============================================================================
 """

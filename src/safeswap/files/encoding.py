@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.sources import Format, Limits, corrupt, format_of, unreadable
+from safeswap.files.formats import GZIP
+from safeswap.files.sources import Limits, corrupt, format_of, unreadable
 
 _CHUNK = 8 * 2**20
 
@@ -67,7 +68,7 @@ def open_text(path: Path, *, encoding: str | None, limits: Limits) -> Text:
     ...     open_text(path, encoding=None, limits=Limits()).open().read().decode("utf-8")
     'naïve\\n'
     """
-    raw = _decompress(path, limits) if format_of(path) is Format.GZIP else None
+    raw = _decompress(path, limits) if format_of(path) is GZIP else None
     limits.check(file=str(path), decoded_bytes=path.stat().st_size if raw is None else len(raw))
     text = Text(file=path, content=raw)
     with text.open() as stream:
@@ -128,9 +129,9 @@ def _decompress(path: Path, limits: Limits) -> bytes:
                     inflate = zlib.decompressobj(wbits=31)
                 pending = pending or file.read(_CHUNK)
             if not inflate.eof:
-                raise corrupt(path, Format.GZIP)
+                raise corrupt(path, GZIP)
     except zlib.error:
-        raise corrupt(path, Format.GZIP) from None
+        raise corrupt(path, GZIP) from None
     except OSError as error:
         raise unreadable(path, error) from None
     return b"".join(parts)

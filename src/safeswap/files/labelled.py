@@ -23,19 +23,14 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import refuse_nul
-from safeswap.files.sources import Format, Limits, corrupt
+from safeswap.files.formats import Format, Package, writable
+from safeswap.files.sources import Limits, corrupt
 from safeswap.files.write import Writable, as_table
 from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import several
 
-_PROGRAMS: dict[Format, Program] = {
-    Format.SPSS: "spss",
-    Format.STATA: "stata",
-    Format.SAS: "sas",
-    Format.SAS_TRANSPORT: "sas",
-}
 _MEASURES = {"nominal": Kind.NOMINAL, "ordinal": Kind.ORDINAL, "scale": Kind.NUMERIC}
 
 
@@ -52,17 +47,20 @@ def read_labelled(path: Path, *, found: Format, encoding: str | None, limits: Li
     """Read a Stata, SPSS or SAS file.
 
     >>> import tempfile, pandas, pyreadstat
+    >>> from safeswap.files.formats import SPSS
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "toy.sav"
     ...     frame = pandas.DataFrame({"sex": [1.0, 2.0, 9.0]})
     ...     pyreadstat.write_sav(
     ...         frame, path, variable_value_labels={"sex": {1: "male", 2: "female"}}, missing_ranges={"sex": [9]}
     ...     )
-    ...     read = read_labelled(path, found=Format.SPSS, encoding=None, limits=Limits())
+    ...     read = read_labelled(path, found=SPSS, encoding=None, limits=Limits())
     >>> read.table.to_pydict(), read.attributes["sex"].labels, read.attributes["sex"].missing
     ({'sex': [1.0, 2.0, 9.0]}, {'1': 'male', '2': 'female'}, ('9',))
     """
-    reader, options = _reader(found)
+    package = found.package
+    assert package is not None  # noqa: S101  (only rows with a package come here)
+    reader, options = _reader(package)
     if encoding is not None:
         options["encoding"] = encoding
     _, declared = _read(reader, path, found, metadataonly=True, **options)
@@ -74,7 +72,7 @@ def read_labelled(path: Path, *, found: Format, encoding: str | None, limits: Li
     columns, facts = _read(reader, path, found, output_format="dict", disable_datetime_conversion=True, **options)
     tagged = {name: list(tags) for name, tags in (facts.missing_user_values or {}).items()}
     formats = {name: display or "" for name, display in (facts.original_variable_types or {}).items()}
-    clocks = {name: clock_of(formats.get(name, ""), _PROGRAMS[found]) for name in columns if not tagged.get(name)}
+    clocks = {name: clock_of(formats.get(name, ""), package.program) for name in columns if not tagged.get(name)}
     arrays = {n: _to_array(values, n, tagged.get(n, []), path, clocks.get(n)) for n, values in columns.items()}
     table = pa.table(list(arrays.values()), names=list(arrays))
     attributes = {}
@@ -86,17 +84,10 @@ def read_labelled(path: Path, *, found: Format, encoding: str | None, limits: Li
     return Labelled(table=table, title=facts.file_label or "", attributes=attributes)
 
 
-def _reader(found: Format) -> tuple[Callable[..., Any], dict[str, Any]]:
+def _reader(package: Package) -> tuple[Callable[..., Any], dict[str, Any]]:
     import pyreadstat
 
-    if found is Format.SAS_TRANSPORT:
-        return pyreadstat.read_xport, {}
-    readers: dict[Format, Callable[..., Any]] = {
-        Format.STATA: pyreadstat.read_dta,
-        Format.SPSS: pyreadstat.read_sav,
-        Format.SAS: pyreadstat.read_sas7bdat,
-    }
-    return readers[found], {"user_missing": True}
+    return getattr(pyreadstat, package.reader), {"user_missing": True} if package.has_user_missing else {}
 
 
 def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any) -> tuple[Any, Any]:
@@ -325,17 +316,16 @@ def not_kept(data: Writable, suffix: str, *, schema: Schema | None = None) -> tu
     ('pay: the display format DOLLAR8.2 becomes %8.2f',)
     """
     schema, table = schema or _schema_of(data), as_table(data)
-    program = _WRITING_PROGRAMS.get(suffix.lower())
-    if program is None:
+    written = writable().get(suffix.lower())
+    if written is None or written.package is None:
         shown = sum(bool(a.display) and not _TEXT_FORMAT.fullmatch(a.display) for a in schema.attributes)
         lost = ["the label of the file"] if schema.label else []
         return (*lost, f"the display formats of {several(shown, 'column')}") if shown else tuple(lost)
     return tuple(
-        f"{a.name}: {what}" for a in schema.attributes for what in _list_losses(a, table.column(a.name).type, program)
+        f"{a.name}: {what}"
+        for a in schema.attributes
+        for what in _list_losses(a, table.column(a.name).type, written.package.program)
     )
-
-
-_WRITING_PROGRAMS: dict[str, Program] = {".dta": "stata", ".sav": "spss", ".zsav": "spss"}
 
 
 def _list_losses(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator[str]:

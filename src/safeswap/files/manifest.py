@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, UnsafeRelease
+from safeswap.files.formats import releasable
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "safeswap-bundle-1"
-DATA_FORMATS = ("csv", "parquet", "dta", "sav")
+DATA_FORMATS = releasable()
 DOCUMENTS = ("dictionary.json", "dictionary.csv", "report.html")
 
 _MOST_BYTES = 1 << 20

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from safeswap.errors import InputError
 from safeswap.files.columns import settled
+from safeswap.files.formats import ARROW, PARQUET, Format
 from safeswap.files.parquet_pages import WIDTH, check_pages
-from safeswap.files.sources import DEFAULT_LIMITS, Format, Limits, corrupt, existing_file, format_of, unreadable
+from safeswap.files.sources import DEFAULT_LIMITS, Limits, corrupt, existing_file, format_of, unreadable
 from safeswap.files.splice import footer_bytes
 
 _PLAIN_TEXT_BYTES = 4  # a plain text takes at least its four-byte length; less means a dictionary
@@ -46,7 +47,7 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         check_pages(path, footer, limits=limits, dictionaries=frozenset(dictionaries))
         return _decode(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
     except (pa.ArrowException, OSError, ValueError):
-        raise corrupt(path, Format.PARQUET) from None
+        raise corrupt(path, PARQUET) from None
 
 
 def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
@@ -117,12 +118,12 @@ def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "toy.feather"
     ...     pyarrow.feather.write_feather(pa.table({"a": [1, 2]}), path)
-    ...     read_arrow(path, found=Format.ARROW, limits=Limits()).to_pydict()
+    ...     read_arrow(path, found=ARROW, limits=Limits()).to_pydict()
     {'a': [1, 2]}
     """
     try:
         with pa.OSFile(str(path)) as source:
-            reader = pa.ipc.open_file(source) if found is Format.ARROW else pa.ipc.open_stream(source)
+            reader = pa.ipc.open_file(source) if found is ARROW else pa.ipc.open_stream(source)
             limits.check(file=str(path), columns=len(reader.schema))
             batches, records, size = [], 0, 0
             for batch in _iter_batches(reader, found):
@@ -137,7 +138,7 @@ def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
 
 
 def _iter_batches(reader: Any, found: Format) -> Any:
-    if found is Format.ARROW:
+    if found is ARROW:
         return (reader.get_batch(i) for i in range(reader.num_record_batches))
     return reader
 
@@ -315,7 +316,7 @@ def _is_hidden(path: Path) -> bool:
 def _open_part(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]]:
     from pyarrow import parquet
 
-    if format_of(path) is not Format.PARQUET:
+    if format_of(path) is not PARQUET:
         raise InputError(
             f"{path.name!r} is not a Parquet file",
             code="unknown-format",
@@ -356,4 +357,4 @@ class _translate_errors:  # noqa: N801  (used as a statement)
         if isinstance(error, FileNotFoundError | PermissionError):
             raise unreadable(self.path, error) from None
         if isinstance(error, pa.ArrowException | OSError | ValueError):
-            raise corrupt(self.path, Format.PARQUET) from None
+            raise corrupt(self.path, PARQUET) from None

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from safeswap.files.formats import PARQUET
 from safeswap.files.parquet import ParquetFiles, Part, part_batches
-from safeswap.files.sources import Format, corrupt
+from safeswap.files.sources import corrupt
 from safeswap.files.splice import CannotSplice, same_chunks, splice
 
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
@@ -106,7 +107,7 @@ def _put_together(files: ParquetFiles, part: Part, fresh: Path, path: Path, name
         _encode_all(files, part, fresh, path, names)
         return False
     except ValueError:
-        raise corrupt(part.path, Format.PARQUET) from None
+        raise corrupt(part.path, PARQUET) from None
     return True
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from safeswap.errors import InputError
+from safeswap.files import formats
 from safeswap.model.text import several
 
 
@@ -63,60 +63,13 @@ def _limit_error(file: str, found: int, limit: int, what: str) -> InputError:
 DEFAULT_LIMITS = Limits()
 
 
-class Format(StrEnum):
-    """The file formats that can be read."""
+class Format:
+    """The formats that other packages name; the table is :data:`safeswap.files.formats.FORMATS`."""
 
-    DELIMITED = "delimited text"
-    GZIP = "gzip"
-    PARQUET = "Parquet"
-    ARROW = "Arrow IPC"
-    ARROW_STREAM = "Arrow IPC stream"
-    STATA = "Stata"
-    SPSS = "SPSS"
-    SAS = "SAS"
-    SAS_TRANSPORT = "SAS transport"
+    STATA, SPSS = formats.STATA, formats.SPSS
 
 
-_MAGIC: tuple[tuple[bytes, Format], ...] = (
-    (b"\x1f\x8b", Format.GZIP),
-    (b"PAR1", Format.PARQUET),
-    (b"ARROW1", Format.ARROW),
-    (b"<stata_dta>", Format.STATA),
-    (b"$FL2", Format.SPSS),
-    (b"$FL3", Format.SPSS),
-    (b"HEADER RECORD*******LIB", Format.SAS_TRANSPORT),
-    (bytes(12) + b"\xc2\xea\x81\x60\xb3\x14\x11\xcf\xbd\x92\x08\x00\x09\xc7\x31\x8c", Format.SAS),
-)
-
-_SUFFIX: dict[str, Format] = {
-    ".parquet": Format.PARQUET,
-    ".pq": Format.PARQUET,
-    ".arrow": Format.ARROW,
-    ".feather": Format.ARROW,
-    ".ipc": Format.ARROW,
-    ".arrows": Format.ARROW_STREAM,
-    ".dta": Format.STATA,
-    ".sav": Format.SPSS,
-    ".zsav": Format.SPSS,
-    ".sas7bdat": Format.SAS,
-    ".xpt": Format.SAS_TRANSPORT,
-    ".gz": Format.GZIP,
-}
-
-# The magic bytes of these are plain text.
-_TEXT_AHEAD = {Format.STATA, Format.SPSS, Format.SAS_TRANSPORT}
 _LINE_ENDS = str.maketrans("\t\r\n", "   ")
-
-_NOT_READ: tuple[tuple[bytes, str], ...] = (
-    (b"PARE", "an encrypted Parquet file"),
-    (b"FEA1", "a Feather file of the old version 1"),
-    (b"PK\x03\x04", "a zip archive or a spreadsheet"),
-    (b"\xd0\xcf\x11\xe0", "an old spreadsheet"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"BZh", "a bzip2 file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
-    (b"\xfd7zXZ\x00", "an xz file"),
-)
 
 
 def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
@@ -158,14 +111,14 @@ def unreadable(path: Path, error: Exception) -> InputError:
     )
 
 
-def format_of(path: Path) -> Format:
+def format_of(path: Path) -> formats.Format:
     """Return the format of a file, by its first bytes if possible, else by its suffix; delimited text by default.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "survey.txt"
     ...     _ = path.write_bytes(b"PAR1\\x15\\x04\\x15 and so on")
-    ...     format_of(path).value
+    ...     format_of(path).name
     'Parquet'
     """
     try:
@@ -173,18 +126,20 @@ def format_of(path: Path) -> Format:
             head = file.read(64)
     except OSError as error:
         raise unreadable(path, error) from None
-    for magic, found in _MAGIC:
-        if head.startswith(magic) and (found in _TEXT_AHEAD or not _is_text(head)):
+    is_text = _is_text(head)
+    for found in formats.FORMATS:
+        if head.startswith(found.magic) and (found.is_magic_text or not is_text):
             return found
-    for magic, what in _NOT_READ:
-        if head.startswith(magic) and not _is_text(head):
+    for magic, what in formats.UNSUPPORTED:
+        if head.startswith(magic) and not is_text:
             raise InputError(
                 f"{path.name!r} is {what}, which is not read here",
                 code="unknown-format",
                 hint="export the data as CSV or Parquet",
                 file=str(path),
             )
-    return _SUFFIX.get(path.suffix.lower(), Format.DELIMITED)
+    suffix = path.suffix.lower()
+    return next((found for found in formats.FORMATS if suffix in found.suffixes), formats.DELIMITED)
 
 
 def _is_text(head: bytes) -> bool:
@@ -192,12 +147,12 @@ def _is_text(head: bytes) -> bool:
     return head.isascii() and head.decode("ascii").translate(_LINE_ENDS).isprintable()
 
 
-def corrupt(path: Path, found: Format) -> InputError:
+def corrupt(path: Path, found: formats.Format) -> InputError:
     """Return the error for a file that violates its format."""
     return InputError(
-        f"{path.name!r} is not a whole and valid {found.value} file",
+        f"{path.name!r} is not a whole and valid {found.name} file",
         code="corrupt-file",
         hint="it may be cut short or damaged: make it or fetch it again",
         file=str(path),
-        format=found.value,
+        format=found.name,
     )

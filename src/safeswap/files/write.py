@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from safeswap.errors import OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import refuse_nul, without_unused_levels
 from safeswap.files.dialect import default_delimiter
+from safeswap.files.formats import writable
 from safeswap.model.microdata import Microdata
 
 
@@ -92,26 +93,16 @@ def write_parquet(
 
 def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> None:
     """Write in the format that the suffix names: csv, tsv, parquet, dta, sav or zsav."""
-    from safeswap.files.labelled import write_dta, write_sav
-
-    suffix = Path(path).suffix.lower()
-    writers: dict[str, Any] = {
-        ".csv": write_csv,
-        ".tsv": write_csv,
-        ".parquet": write_parquet,
-        ".dta": write_dta,
-        ".sav": write_sav,
-        ".zsav": write_sav,
-    }
-    if suffix not in writers:
+    written = writable()
+    found = written.get(Path(path).suffix.lower())
+    if found is None or found.write is None:
         raise OutputError(
             "the file's suffix names no format that can be written",
             code="unknown-format",
-            hint="use one of " + ", ".join(writers),
+            hint="use one of " + ", ".join(written),
             file=os.fspath(path),
         )
-    options = {"delimiter": "\t"} if suffix == ".tsv" else {}
-    writers[suffix](data, path, force=force, mode=mode, **options)
+    found.write(data, path, force=force, mode=mode)
 
 
 def _header_field(name: str) -> str:
