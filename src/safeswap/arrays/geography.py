@@ -12,12 +12,12 @@ from safeswap.arrays.types import Codes, Int64s
 
 
 @numba.njit(cache=True, nogil=True)
-def straddling(fine: Codes, coarse: Codes, areas: int) -> int:
+def count_straddling(fine: Codes, coarse: Codes, areas: int) -> int:
     """Count the finer areas (codes below ``areas``) that lie in more than one coarser area.
 
     Codes of ``areas`` and above mean an unknown area and are skipped.
 
-    >>> straddling(np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 0], np.uint8), 2)
+    >>> count_straddling(np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 0], np.uint8), 2)
     1
     """
     parent = np.full(areas, -1, np.int64)

@@ -143,7 +143,7 @@ def tally_codes(starts, found, first, last, first_part, last_part, places, count
 
 
 @numba.njit(cache=True, nogil=True)
-def sorted_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
+def sort_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
     """Sort codes and places by code: one stable pass per digit, lowest first. Overwrites its arguments."""
     other_codes, other_places = np.empty_like(codes), np.empty_like(places)
     mask = np.uint64((1 << DIGIT_BITS) - 1)
@@ -316,7 +316,7 @@ def _sort_codes(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
     places = np.repeat(grouped.starts[:-1], found) + within
     codes = unscrambled(grouped.names[places])
     digits = -(-int(codes.max(initial=0)).bit_length() // DIGIT_BITS)
-    ordered: tuple[UInt64s, Int64s] = sorted_by_digits(codes, places, digits)
+    ordered: tuple[UInt64s, Int64s] = sort_by_digits(codes, places, digits)
     return ordered
 
 

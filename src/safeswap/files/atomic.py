@@ -41,14 +41,14 @@ _LONGEST = 4096
 
 
 @contextmanager
-def claimed(target: Path) -> Iterator[Path]:
+def claim_prefix(target: Path) -> Iterator[Path]:
     """Claim a hidden prefix beside ``target`` for the names of this run's files.
 
     The caller removes files with this prefix; if the caller is killed, :func:`sweep` does.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> with claimed(Path(folder.name) / "figures.txt") as own:
+    >>> with claim_prefix(Path(folder.name) / "figures.txt") as own:
     ...     own.name[:10], [path.suffix for path in own.parent.iterdir()]
     ('.safeswap-', ['.lock'])
     >>> list(Path(folder.name).iterdir())
@@ -80,7 +80,7 @@ def working_directory() -> Iterator[Path]:
     """Provide a private temporary directory; removed at the end, or by the next call if the process is killed."""
     place = Path(tempfile.gettempdir()) / "safeswap"
     sweep(place.parent)
-    with claimed(place) as own:
+    with claim_prefix(place) as own:
         work = own.with_name(f"{own.name}.work")
         work.mkdir(mode=0o700)
         try:
@@ -182,7 +182,7 @@ def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int
     >>> folder.cleanup()
     """
     target = _check_target(path, force=force)
-    with _as_output_error(target), claimed(target) as own:
+    with _as_output_error(target), claim_prefix(target) as own:
         part = _part_path(own, target)
         try:
             os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
@@ -215,7 +215,7 @@ def atomic_directory(
     >>> folder.cleanup()
     """
     target = _check_target(path, force=force, marker=marker, directory=True)
-    with _as_output_error(target), claimed(target) as own:
+    with _as_output_error(target), claim_prefix(target) as own:
         part = _part_path(own, target)
         try:
             part.mkdir(mode=PRIVATE_DIRECTORY)

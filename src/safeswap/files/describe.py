@@ -129,7 +129,7 @@ class Description:
         raise SpecError(
             f"there is no attribute {name!r}",
             code="unknown-attribute",
-            hint="the attributes are: " + ", ".join(shown(a.name) for a in self.attributes[:20]),
+            hint="the attributes are: " + ", ".join(escape_text(a.name) for a in self.attributes[:20]),
             attribute=name,
         )
 
@@ -148,7 +148,7 @@ class Description:
         """Return one row per attribute: name, kind, number of levels, missing, levels. Safe to print on a terminal."""
         return [
             (
-                shown(a.name) + (f" ({shown(a.letter)})" if a.letter else ""),
+                escape_text(a.name) + (f" ({escape_text(a.letter)})" if a.letter else ""),
                 a.kind.value + (" ?" if a.inferred else ""),
                 f"{a.distinct:,}",
                 f"{a.missing + a.missing_codes:,}",
@@ -159,7 +159,7 @@ class Description:
 
     def _levels(self, attribute: AttributeSummary) -> str:
         frequent = [
-            f"{shown(x.level)} {'hidden' if x.count is None else f'{x.count:,}'}"
+            f"{escape_text(x.level)} {'hidden' if x.count is None else f'{x.count:,}'}"
             for x in attribute.levels[:_LEVELS_IN_A_LINE]
         ]
         if more := len(attribute.levels) - len(frequent):
@@ -178,7 +178,7 @@ class Description:
             for row in rows
         ]
         size = f"{several(self.records, 'record')}, {several(len(self.attributes), 'attribute')}"
-        title = f"{shown(self.name) or 'data'}: {size}"
+        title = f"{escape_text(self.name) or 'data'}: {size}"
         return "\n".join([title, *map(str.rstrip, lines), self.cells.sentence, *(f"! {w}" for w in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -188,17 +188,17 @@ class Description:
             for row in self.rows()
         )
         warnings = "".join(f"<li>{escape(w)}</li>" for w in self.warnings)
-        title = f"{escape(shown(self.name)) or 'data'}: {several(self.records, 'record')}"
+        title = f"{escape(escape_text(self.name)) or 'data'}: {several(self.records, 'record')}"
         return (
             f"<p><b>{title}</b></p><table><tr>{head}</tr>{body}</table>"
             f"<p>{escape(self.cells.sentence)}</p><ul>{warnings}</ul>"
         )
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a printable form of a text: control characters escaped, long texts truncated.
 
-    >>> shown("a\\x1b[31m"), len(shown("x" * 100))
+    >>> escape_text("a\\x1b[31m"), len(escape_text("x" * 100))
     ('a\\\\x1b[31m', 40)
     """
     plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -210,7 +210,7 @@ _MANY_LEVELS = 10_000  # above that, spelling is not checked
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
-def cautions(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[str, ...]:
+def find_warnings(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[str, ...]:
     """Return the warnings for a file, those about the whole file first.
 
     >>> import pyarrow as pa
@@ -225,12 +225,12 @@ def cautions(data: Microdata, summaries: Sequence[AttributeSummary]) -> tuple[st
     """
     found = [*_warn_about_file(data)]
     for attribute, summary in zip(data.schema.attributes, summaries, strict=True):
-        found += [f"{shown(attribute.name)}: {text}" for text in _warn_about_attribute(data, attribute, summary)]
+        found += [f"{escape_text(attribute.name)}: {text}" for text in _warn_about_attribute(data, attribute, summary)]
     return tuple(found)
 
 
 def _warn_about_file(data: Microdata) -> Iterator[str]:
-    guessed = [shown(a.name) for a in data.schema.attributes if a.inferred]
+    guessed = [escape_text(a.name) for a in data.schema.attributes if a.inferred]
     if guessed:
         names = ", ".join(guessed[:10]) + (", …" if len(guessed) > 10 else "")
         if len(guessed) == 1:
@@ -315,7 +315,7 @@ def describe(data: Microdata, *, tolerance: int = 3, keys: Sequence[str] | None 
         tolerance=tolerance,
         attributes=attributes,
         cells=cells,
-        warnings=cautions(data, attributes),
+        warnings=find_warnings(data, attributes),
     )
 
 

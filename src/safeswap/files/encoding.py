@@ -255,10 +255,10 @@ def find_fault(text: Text, dialect: Dialect, *, columns: int) -> None:
     """Raise for the first record that is malformed or has another number of fields than the header."""
     for line, record in records_with_lines(text, dialect):
         if record and len(record) != columns:  # a blank line is an empty list
-            raise ragged(text, line=line, expected=columns, found=len(record))
+            raise ragged_error(text, line=line, expected=columns, found=len(record))
 
 
-def ragged(text: Text, *, line: int, expected: int, found: int) -> InputError:
+def ragged_error(text: Text, *, line: int, expected: int, found: int) -> InputError:
     """Return the error for a record with too many or too few fields."""
     return InputError(
         f"line {line:,} of {text.file.name!r} has {found:,} fields; the header has {expected:,}",

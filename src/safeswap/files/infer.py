@@ -279,7 +279,7 @@ def _find_order(column: pa.ChunkedArray, sampled: Coded) -> tuple[str, ...]:
     return order_of_ranges(level_texts(levels)) if len(levels) <= _MOST_RANGES else ()
 
 
-def described(
+def resolve_schema(
     table: pa.Table,
     *,
     schema: Schema | None,
@@ -294,7 +294,7 @@ def described(
 
     >>> table = pa.table({"Sex": ["1", "2", "9"]})
     >>> options = dict(schema=None, stated={}, identifier=None, name="", file="")
-    >>> schema = described(table, kinds={"Sex": "ordinal"}, missing=["9"], **options)
+    >>> schema = resolve_schema(table, kinds={"Sex": "ordinal"}, missing=["9"], **options)
     >>> schema["Sex"].kind.value, schema["Sex"].levels, schema["Sex"].missing
     ('ordinal', ('1', '2'), ('9',))
     """
@@ -400,7 +400,7 @@ def described_files(
     from safeswap.files.schema_file import read_schema
 
     known = read_schema(schema) if isinstance(schema, str | Path) else schema
-    return described(
+    return resolve_schema(
         settled(_sample_files(files), file=str(files.root)),
         schema=known,
         stated={},

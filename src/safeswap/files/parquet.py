@@ -57,7 +57,7 @@ def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
     def columns(some: list[str]) -> list[pa.ChunkedArray]:
         with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
             found = file.read(columns=some, use_threads=False)
-            return [narrowed(found.column(name)) for name in some]
+            return [narrow_codes(found.column(name)) for name in some]
 
     if len(set(names)) < len(names):  # repeated names are refused later, with their positions
         with parquet.ParquetFile(path, read_dictionary=dictionaries) as file:
@@ -69,11 +69,11 @@ def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
         return pa.table([column for some in read for column in some], names=names)
 
 
-def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def narrow_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Narrow the codes of a dictionary column as far as its levels allow; return any other column unchanged.
 
     >>> long = pa.chunked_array([pa.array(["F", "M", None]).dictionary_encode()])
-    >>> str(narrowed(long).type), narrowed(long).to_pylist()
+    >>> str(narrow_codes(long).type), narrow_codes(long).to_pylist()
     ('dictionary<values=string, indices=int8, ordered=0>', ['F', 'M', None])
     """
     if not pa.types.is_dictionary(column.type) or not column.num_chunks:
@@ -221,11 +221,11 @@ class ParquetFiles:
             batch for part in self.parts for batch in part_batches(part, [name], dictionaries=self._stored([name]))
         )
         # Narrowed batch by batch, so that four-byte codes are never all in memory.
-        chunks = [narrowed(pa.chunked_array([batch.column(0)])).chunk(0) for batch in batches]
+        chunks = [narrow_codes(pa.chunked_array([batch.column(0)])).chunk(0) for batch in batches]
         if pa.types.is_dictionary(chunks[0].type):
             widest = max((chunk.type.index_type for chunk in chunks), key=lambda kind: kind.bit_width)
             chunks = [_cast_index(chunk, widest) for chunk in chunks]
-        return narrowed(pa.chunked_array(chunks))
+        return narrow_codes(pa.chunked_array(chunks))
 
     def _numbers(self, name: str, kind: pa.DataType) -> pa.Array | None:
         """Return the column in one chunk; None if a value is missing."""

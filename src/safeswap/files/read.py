@@ -13,7 +13,7 @@ from safeswap.files.columns import settled
 from safeswap.files.formats import Loaded, TextOptions
 from safeswap.files.frames import from_frame, is_frame
 from safeswap.files.identifiers import check_identifier
-from safeswap.files.infer import check_levels, described
+from safeswap.files.infer import check_levels, resolve_schema
 from safeswap.files.schema_file import read_schema
 from safeswap.files.sources import DEFAULT_LIMITS, Limits, existing_file, format_of
 from safeswap.model.checked import checked
@@ -64,7 +64,7 @@ def read(
         raise InputError("there are no records", code="no-records", hint="give data too", file=file)
     limits.check(file=file, records=table.num_rows)
     known = read_schema(schema) if isinstance(schema, (str, os.PathLike)) else schema
-    described_as = described(
+    described_as = resolve_schema(
         table,
         schema=known,
         stated=loaded.attributes,

@@ -176,12 +176,12 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )
     # Values were replaced after all exchanges. An exchange is its own inverse; the last is undone first.
-    before = replay(restored(after, reversed(audit.replacements)), reversed(audit.exchanges))
+    before = replay(restore(after, reversed(audit.replacements)), reversed(audit.exchanges))
     known = after.past and after.past[-1].attributes == audit.changed_attributes
     return replace(before, past=after.past[:-1]) if known else before
 
 
-def restored(data: Microdata, replacements: Iterable[Replacement]) -> Microdata:
+def restore(data: Microdata, replacements: Iterable[Replacement]) -> Microdata:
     """Put the replaced values back, in the type they had."""
     columns: dict[str, pa.ChunkedArray] = {}
     for replacement in replacements:

@@ -28,11 +28,11 @@ def geography_levels(data: Microdata) -> tuple[str, ...]:
 
 def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
     """Refuse levels, given from coarse to fine, if an area lies in two areas of the level above."""
-    from safeswap.arrays.geography import straddling
+    from safeswap.arrays.geography import count_straddling
 
     for coarse, fine in pairwise(levels):
         inner, outer = data.coded(fine), data.coded(coarse)
-        areas = straddling(inner.codes, outer.codes, len(inner.levels))
+        areas = count_straddling(inner.codes, outer.codes, len(inner.levels))
         if areas:
             raise not_nested(coarse, fine, areas)
 

@@ -133,7 +133,7 @@ class Evidence:
             yield exchange, dict(state)
             for name in exchange.attributes:
                 if name in state:
-                    state[name] = exchanged(state[name], self.pairs(exchange))
+                    state[name] = swap_pairs(state[name], self.pairs(exchange))
 
     def _aligned(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """Return both columns in full; common dictionary codes are cached, since finding them is expensive."""
@@ -148,7 +148,7 @@ class Evidence:
         return self.before.table.column(name), self.after.table.column(name)
 
 
-def exchanged(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
+def swap_pairs(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
     """Return a copy with the values of each pair of positions swapped."""
     result = values.copy()
     result[pairs[:, 0]] = values[pairs[:, 1]]
@@ -431,7 +431,7 @@ def _restores(evidence: Evidence, name: str) -> bool:
 
 def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
     for pairs in stages:
-        codes = exchanged(codes, pairs)
+        codes = swap_pairs(codes, pairs)
     return codes
 
 
@@ -443,7 +443,7 @@ def _find_changed(exchange: Exchange, evidence: Evidence) -> Flags:
             before, after = evidence.codes(name)
         else:
             before = next(state[name] for stage, state in evidence.stages((name,)) if stage is exchange)
-            after = exchanged(before, evidence.pairs(exchange))
+            after = swap_pairs(before, evidence.pairs(exchange))
         flags |= before != after
     return flags
 

@@ -114,11 +114,11 @@ def changed_numbers(
         if not len(rows):
             return Change(column=column, replacement=None)
         replaced = Replacement(attribute=name, rows=rows, before=old)
-        return Change(column=with_rows(column, rows, made), replacement=replaced)
+        return Change(column=replace_rows(column, rows, made), replacement=replaced)
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     everywhere = np.arange(len(column), dtype=np.int64)
-    plain = with_rows(_decode(column).cast(made.type, safe=False), rows, made)
+    plain = replace_rows(_decode(column).cast(made.type, safe=False), rows, made)
     return Change(column=plain, replacement=Replacement(attribute=name, rows=everywhere, before=whole))
 
 
@@ -138,10 +138,10 @@ def ordered_numbers(data: Microdata, name: str) -> Floats:
     return np.where(missing, np.nan, codes.astype(np.float64))
 
 
-def with_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
+def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
     """Return the column with other values in these rows.
 
-    >>> with_rows(pa.chunked_array([["a", "b"]]), np.array([1]), pa.array(["c"])).to_pylist()
+    >>> replace_rows(pa.chunked_array([["a", "b"]]), np.array([1]), pa.array(["c"])).to_pylist()
     ['a', 'c']
     """
     if len(rows) == len(column):

@@ -19,7 +19,7 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.files import atomic
-from safeswap.files.atomic import atomic_directory, atomic_write, claimed, sweep
+from safeswap.files.atomic import atomic_directory, atomic_write, claim_prefix, sweep
 
 pytestmark = pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="elsewhere nothing goes")
 
@@ -91,7 +91,7 @@ def test_an_interrupt_at_the_very_first_file_leaves_none(tmp_path: Path, monkeyp
 
     opened = os.open
     monkeypatch.setattr(atomic.os, "open", interrupted)
-    with pytest.raises(KeyboardInterrupt), claimed(tmp_path / "masked.csv"):
+    with pytest.raises(KeyboardInterrupt), claim_prefix(tmp_path / "masked.csv"):
         pass
     monkeypatch.undo()
     assert names(tmp_path) == []
@@ -153,7 +153,7 @@ with working_directory() as work:
 
 def left_behind(folder: Path, target: str = "out", **said: str) -> Path:
     """The files of a run of ours that is dead: a claim that nobody holds."""
-    with claimed(folder / target) as own:
+    with claim_prefix(folder / target) as own:
         told = json.loads((folder / f"{own.name}.lock").read_text())
     (folder / f"{own.name}.part").write_text("records")
     (folder / f"{own.name}.work").mkdir()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dwellings import dwellings, microdata
 
-from safeswap.arrays.geography import straddling
+from safeswap.arrays.geography import count_straddling
 from safeswap.errors import SpecError
 from safeswap.model.geography import check_nesting, geography_levels
 from safeswap.model.schema import Kind
@@ -38,4 +38,4 @@ def test_levels_without_a_stated_depth_keep_the_order_of_the_columns() -> None:
 def test_straddling_counts_areas_with_two_parents(pairs: list[tuple[int, int]]) -> None:
     fine, coarse = (np.array([p[i] for p in pairs], np.uint8) for i in (0, 1))
     expected = sum(len({c for f, c in pairs if f == area}) > 1 for area in range(5))
-    assert straddling(fine, coarse, 5) == expected
+    assert count_straddling(fine, coarse, 5) == expected
