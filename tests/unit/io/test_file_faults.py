@@ -83,7 +83,7 @@ def left(folder: Path) -> list[str]:
     ("spec", "share"), [("swap", 0.005), ("swap", 0.6), ("edit_1990", 0.05), ("edit_targeted", 0.5), ("swap", 0.99)]
 )
 def test_a_full_disk_is_told_and_leaves_nothing(folder: Path, spec: str, share: float) -> None:
-    # A process that may write so many bytes per file only: the operating system itself refuses the rest.
+    # A process with a limit on file size: the operating system itself refuses the rest.
     most = int(share * (folder / "census.parquet").stat().st_size)
     done = run(folder, spec, most_bytes=most)
     assert done.stdout.split() == ["OutputError", "disk-full"], done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""A dataframe goes in, and comes out in its own type with everything that nobody asked to change."""
+"""A dataframe comes back in its own type, with everything unchanged that was not masked."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ def test_duplicates_are_reported_by_position_only(column: list[object], records:
         check_identifier(pa.chunked_array([column]), name="id", file="x.csv")
     assert caught.value.code == "duplicate-identifier"
     assert caught.value.fields["records"] == records
-    told = json.dumps(caught.value.as_dict())
-    assert "CANARY" not in told
-    assert "4711" not in told
+    error = json.dumps(caught.value.as_dict())
+    assert "CANARY" not in error
+    assert "4711" not in error
 
 
 @pytest.mark.parametrize(

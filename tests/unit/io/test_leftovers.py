@@ -1,4 +1,4 @@
-"""What a killed run leaves behind goes with the next one; what a living run needs stays."""
+"""The next run removes the files of a killed run, and leaves those of a living one."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ with working_directory() as work:
 
 
 def left_behind(folder: Path, target: str = "out", **said: str) -> Path:
-    """The files of a run of ours that is dead: a claim that nobody holds."""
+    """Leave the files of a dead run: a claim without an owner."""
     with claim_prefix(folder / target) as own:
-        told = json.loads((folder / f"{own.name}.lock").read_text())
+        lock = json.loads((folder / f"{own.name}.lock").read_text())
     (folder / f"{own.name}.part").write_text("records")
     (folder / f"{own.name}.work").mkdir()
-    (folder / f"{own.name}.lock").write_text(json.dumps({**told, **said}))
+    (folder / f"{own.name}.lock").write_text(json.dumps({**lock, **said}))
     return own
 
 

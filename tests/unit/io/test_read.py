@@ -1,4 +1,4 @@
-"""What is said about the columns, by the caller, by the file or by a guess, ends in one schema that fits the data."""
+"""The caller's statements, the file's own and the guesses about columns give one schema that fits the data."""
 
 from __future__ import annotations
 

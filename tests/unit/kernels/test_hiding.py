@@ -36,7 +36,7 @@ def interval(table: np.ndarray, hidden: np.ndarray, cell: tuple[int, ...]) -> tu
 
 
 def recovered(table: np.ndarray, hidden: np.ndarray, tolerance: int) -> int:
-    """How many small counts the attacker knows exactly."""
+    """Count the small counts that the attacker knows exactly."""
     cells = [tuple(int(i) for i in cell) for cell in np.argwhere((table > 0) & (table < tolerance))]
     found = [interval(table, hidden, cell) for cell in cells]
     return sum(high - low < 1 - 1e-6 for low, high in found)

@@ -1,4 +1,4 @@
-"""Which combinations are meant, and what is refused."""
+"""Combinations: those that a statement means, and those that are refused."""
 
 from itertools import combinations
 from math import comb

@@ -1,4 +1,4 @@
-"""Each promise about numbers is kept by what the method makes, and broken by what somebody else does to it."""
+"""Each promise about numbers holds for the method's result, and fails when the result is tampered with."""
 
 from __future__ import annotations
 
