@@ -1,1 +1,1 @@
-"""Attacks on a release, run as an intruder would run them."""
+"""Attacks on a release, run as an intruder would run them, one file each."""

@@ -1,4 +1,4 @@
-"""Replay: how many changed records an intruder gets back who does the targeted edit once more, on the release."""
+"""Replay attack: repeat the targeted edit on the release and count the changed records that come back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.arrays.types import Flags, Rows
-from safeswap.measures.aligned import AlignedColumn, aligned, require_same_records
+from safeswap.measures.aligned import AlignedColumn, align, require_same_records
 from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes
 from safeswap.model.columns import same_memory
 from safeswap.model.masked import Masked
@@ -28,11 +28,11 @@ _GUESS = bytes(32)  # any key will do: the intruder does not know the right one
 
 
 class Replay(ParametricMeasure):
-    """The share of changed records whose original values come back when the edit is done again on the release.
+    """The share of changed records whose original values come back when the edit is repeated on the release.
 
-    The intruder has the release in the order and with the identifiers that it has inside, the source code, and all
-    parameters but the key: the worst case. An exchange undoes itself, so where the keys that sort the file have not
-    changed, the walk by the letter leads to the same pairs again.
+    The worst case: the intruder has the release with its internal order and identifiers, the source code, and all
+    parameters except the key. An exchange is its own inverse, so where the keys that sort the file are unchanged, the
+    walk by the letter leads to the same pairs again.
 
     >>> Replay(keys=("Beds", "Baths"), tolerance=2).text
     'replay:keys=Beds+Baths,tolerance=2'
@@ -57,21 +57,21 @@ class Replay(ParametricMeasure):
     ] = False
 
     def score(self, comparison: Comparison) -> Score:
-        """The best that the intruder's ways reach; the detail has one line for each of them."""
+        """Score the intruder's most successful way; the detail has one row for each way."""
         require_same_records(comparison)
         keys = tuple(n for n in chosen_attributes(comparison, self.keys) if n not in self.within)
         names = self.exchanged or changed_attributes(comparison)
-        columns = [aligned(comparison, name) for name in names]
+        columns = [align(comparison, name) for name in names]
         changed = np.zeros(len(comparison.before), dtype=np.bool_)
         for column in columns:
             changed |= column.before != column.after
         if not changed.any():
             return self._score(0.0, "Nothing was changed: there is nothing to restore.", names, None)
         rows = []
-        for way, walked in self._walks(comparison.after, keys, names).items():
-            sources = self._sources(comparison.after, walked, keys, names)
-            rows.append({"way": way, **_outcome(columns, sources, changed)})
-        chance = _by_chance(columns, changed)
+        for way, walked in self._guess_pairs(comparison.after, keys, names).items():
+            sources = self._trace_sources(comparison.after, walked, keys, names)
+            rows.append({"way": way, **_count_outcome(columns, sources, changed)})
+        chance = _chance_rate(columns, changed)
         detail = pa.Table.from_pylist([*rows, {"way": "chance alone", "rate": chance}])
         value = max(float(row["rate"]) for row in rows)
         sentence = (
@@ -80,8 +80,8 @@ class Replay(ParametricMeasure):
         )
         return self._score(value, sentence, names, detail)
 
-    def _walks(self, release: Microdata, keys: tuple[str, ...], names: tuple[str, ...]) -> dict[str, Walked]:
-        """Who the intruder thinks was exchanged with whom, each way as he would find it."""
+    def _guess_pairs(self, release: Microdata, keys: tuple[str, ...], names: tuple[str, ...]) -> dict[str, Walked]:
+        """Reconstruct the exchanged pairs in each of the intruder's ways."""
         from safeswap.methods.edit_targeted.classes import identifier_order, letter_walk, sort_classes
         from safeswap.methods.edit_targeted.keyed_walk import CellLabels, DrawKeys, keyed_walk, record_draws
 
@@ -95,11 +95,13 @@ class Replay(ParametricMeasure):
         drawn = keyed_walk(release, seen, failing, labels, candidates=self.candidates, keys=guess)
         return {LETTER: letter_walk(seen, failing), UNSEEN: letter_walk(unseen, failing), GUESSED: drawn}
 
-    def _sources(self, release: Microdata, walked: Walked, keys: tuple[str, ...], names: tuple[str, ...]) -> list[Rows]:
-        """For each exchanged attribute, the record of the release from which the intruder takes its value."""
+    def _trace_sources(
+        self, release: Microdata, walked: Walked, keys: tuple[str, ...], names: tuple[str, ...]
+    ) -> list[Rows]:
+        """Return, for each exchanged attribute, the record of the release from which the intruder takes its value."""
         sources = [np.arange(len(release), dtype=np.int64) for _ in names]
         for pairs in reversed(walked.pairs):  # the last exchange is the first to be undone
-            chosen = _first_keys(release, keys, pairs) if self.first_key else None
+            chosen = _first_differing_keys(release, keys, pairs) if self.first_key else None
             for name, source in zip(names, sources, strict=True):
                 mine = pairs if chosen is None else pairs[chosen == keys.index(name)]
                 a, b = mine[:, 0], mine[:, 1]
@@ -107,16 +109,16 @@ class Replay(ParametricMeasure):
         return sources
 
 
-def _first_keys(release: Microdata, keys: tuple[str, ...], pairs: Rows) -> Rows:
-    """The place of the first key in which the two records of each pair differ."""
+def _first_differing_keys(release: Microdata, keys: tuple[str, ...], pairs: Rows) -> Rows:
+    """Return the position of the first key in which the two records of each pair differ."""
     columns, _ = release.coded_columns(keys)
     differ = [column[pairs[:, 0]] != column[pairs[:, 1]] for column in columns]
     found: Rows = np.argmax(np.stack(differ), axis=0)
     return found
 
 
-def _outcome(columns: list[AlignedColumn], sources: list[Rows], changed: Flags) -> dict[str, float | int]:
-    """How many changed records come back, and how many genuine ones the intruder spoils."""
+def _count_outcome(columns: list[AlignedColumn], sources: list[Rows], changed: Flags) -> dict[str, float | int]:
+    """Count the changed records that come back, and the genuine ones that the intruder spoils."""
     right = np.ones(changed.size, dtype=np.bool_)
     for column, source in zip(columns, sources, strict=True):
         right &= column.after[source] == column.before
@@ -129,8 +131,8 @@ def _outcome(columns: list[AlignedColumn], sources: list[Rows], changed: Flags) 
     }
 
 
-def _by_chance(columns: list[AlignedColumn], changed: Flags) -> float:
-    """The chance that another record's values, drawn from the whole file, are the ones that a changed record had."""
+def _chance_rate(columns: list[AlignedColumn], changed: Flags) -> float:
+    """Return the chance that the values of a record drawn at random are those that a changed record had."""
     from safeswap.arrays import cells
 
     joint = [np.concatenate([column.before, column.after]) for column in columns]
@@ -138,13 +140,13 @@ def _by_chance(columns: list[AlignedColumn], changed: Flags) -> float:
     values, inverse, counts = np.unique(codes[: changed.size], return_inverse=True, return_counts=True)
     own = counts[inverse[changed]]
     place = np.minimum(np.searchsorted(values, codes[changed.size :][changed]), values.size - 1)
-    # He knows that what stands there now is wrong.
+    # The intruder knows that the current value is wrong.
     others = changed.size - np.where(values[place] == codes[changed.size :][changed], counts[place], 0)
     return float(np.mean(own / np.maximum(others, 1)))
 
 
 def replay_rate(masked: Masked) -> Score:
-    """How many changed records of a targeted edit come back by replay; all parameters are taken from the edit itself.
+    """Score the replay attack on a targeted edit, with all parameters taken from the edit itself.
 
     >>> Replay().name
     'replay'
@@ -165,7 +167,7 @@ def replay_rate(masked: Masked) -> Score:
 
 
 def changed_attributes(comparison: Comparison) -> tuple[str, ...]:
-    """The attributes that differ between the two files, the identifier left out."""
+    """Return the attributes that differ between the two files, except the identifier."""
     found = []
     for attribute in comparison.before.schema.attributes:
         name = attribute.name
@@ -173,6 +175,6 @@ def changed_attributes(comparison: Comparison) -> tuple[str, ...]:
             continue
         if same_memory(comparison.before.table.column(name), comparison.after.table.column(name)):
             continue
-        if aligned(comparison, name).changed:
+        if align(comparison, name).changed:
             found.append(name)
     return tuple(found)

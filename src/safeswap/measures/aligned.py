@@ -1,4 +1,4 @@
-"""The two files of a comparison, coded alike: the same code means the same value before and after."""
+"""Align the two files of a comparison: the same code means the same value before and after."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AlignedColumn:
-    """One attribute before and after. ``changed`` was found by comparing the two columns, not by asking the audit.
+    """One attribute before and after. ``changed`` comes from comparing the two columns, not from the audit.
 
     A missing value has the code ``len(levels)``. Where the attribute was ``recoded``, the values before are given in
-    the categories of the release: what differs then is what was changed besides.
+    the categories of the release, so any remaining difference is a further change.
     """
 
     name: str
@@ -41,34 +41,35 @@ class AlignedColumn:
     recoded: bool = False
 
 
-# Many measures look at one comparison: what they share is kept for as long as the comparison lives.
+# Caches shared by all measures of a comparison; they live as long as the comparison.
 _COLUMNS: WeakKeyDictionary[Comparison, dict[str, AlignedColumn]] = WeakKeyDictionary()
 _JOINT: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
-
 _NAMES: WeakKeyDictionary[Comparison, frozenset[str]] = WeakKeyDictionary()
 _CHANGED: WeakKeyDictionary[Comparison, dict[tuple[str, ...], JointCounts]] = WeakKeyDictionary()
 
 
-def aligned(comparison: Comparison, name: str) -> AlignedColumn:
-    """The attribute in both files, coded alike; computed once per comparison."""
+def align(comparison: Comparison, name: str) -> AlignedColumn:
+    """Return the attribute coded alike in both files; cached per comparison."""
     known = _COLUMNS.setdefault(comparison, {})
     if name not in known:
         lookup = coarsening(comparison.before, comparison.after, name)
         before, after = comparison.before.coded(name), comparison.after.coded(name)
-        known[name] = _align(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
+        known[name] = (
+            _align_codes(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
+        )
     return known[name]
 
 
 def changed_names(comparison: Comparison) -> frozenset[str]:
-    """The attributes that are not the same in both files, found by comparing the columns; kept with the comparison."""
+    """Return the attributes whose columns differ between the files; cached per comparison."""
     if comparison not in _NAMES:
         before, after = comparison.before, comparison.after
         names = (a.name for a in before.schema.attributes if a.kind is not Kind.IDENTIFIER)
-        _NAMES[comparison] = frozenset(name for name in names if _differs(before, after, name))
+        _NAMES[comparison] = frozenset(name for name in names if _is_different(before, after, name))
     return _NAMES[comparison]
 
 
-def _differs(before: Microdata, after: Microdata, name: str) -> bool:
+def _is_different(before: Microdata, after: Microdata, name: str) -> bool:
     if name not in after.schema or len(before) != len(after) or before.schema[name] != after.schema[name]:
         return True
     columns = before.table.column(name), after.table.column(name)
@@ -76,13 +77,13 @@ def _differs(before: Microdata, after: Microdata, name: str) -> bool:
 
 
 def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) -> JointCounts:
-    """Counts before and after over the cells of these attributes, kept with the comparison if asked."""
+    """Count the cells of these attributes before and after; cached with the comparison if ``keep``."""
     from safeswap.arrays import cells
 
     known = _JOINT.setdefault(comparison, {})
     if names in known:
         return known[names]
-    columns = [aligned(comparison, name) for name in names]
+    columns = [align(comparison, name) for name in names]
     joint = cells.joint_counts(
         [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]
     )
@@ -92,13 +93,13 @@ def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) 
 
 
 def changed_counts(comparison: Comparison, names: tuple[str, ...]) -> JointCounts:
-    """Counts before and after from which any sum over cells of a difference comes out, kept with the comparison.
+    """Return counts before and after that suffice for any sum of differences over cells; cached per comparison.
 
-    Where cells are many, those that no record left or entered are thrown together.
+    Where there are many cells, those that no record left or entered are merged into one.
     """
     from safeswap.arrays import cells
 
-    columns = [aligned(comparison, name) for name in names]
+    columns = [align(comparison, name) for name in names]
     records, other = len(comparison.before), len(comparison.after)
     if records != other or cells.is_dense(prod(max(1, c.cardinality) for c in columns), records):
         return joint_counts(comparison, names, keep=True)
@@ -111,7 +112,7 @@ def changed_counts(comparison: Comparison, names: tuple[str, ...]) -> JointCount
 
 
 def require_same_records(comparison: Comparison) -> None:
-    """Refuse files of different length to measures that go record by record."""
+    """Refuse files of different length, for measures that compare record by record."""
     if len(comparison.before) != len(comparison.after):
         raise SpecError(
             f"the files have {len(comparison.before):,} and {len(comparison.after):,} records and cannot be "
@@ -121,10 +122,10 @@ def require_same_records(comparison: Comparison) -> None:
         )
 
 
-def _align(name: str, before: Coded, after: Coded) -> AlignedColumn:
+def _align_codes(name: str, before: Coded, after: Coded) -> AlignedColumn:
     levels, first, second = before.levels, before.codes, after.codes
     if not levels.equals(after.levels):
-        levels, first, second = _recoded(before, after)
+        levels, first, second = _unify_levels(before, after)
     missing = before.has_missing or after.has_missing
     return AlignedColumn(
         name=name,
@@ -137,15 +138,15 @@ def _align(name: str, before: Coded, after: Coded) -> AlignedColumn:
 
 
 def recoded_names(comparison: Comparison, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the attributes that have coarser categories than before."""
-    return tuple(name for name in names if name in comparison.after.schema and aligned(comparison, name).recoded)
+    """Return the attributes whose categories are coarser than before."""
+    return tuple(name for name in names if name in comparison.after.schema and align(comparison, name).recoded)
 
 
 def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
-    """Refuse to place a candidate on a map one of whose axes does not see what was done to the file.
+    """Refuse a candidate if a measure on an axis of the map cannot see what was done to the file.
 
-    The axes are the first measures of risk and of distortion; others are told beside them. A recoded candidate needs
-    an axis that sees what recoding takes away, one in which numbers changed an axis that looks at numbers.
+    The axes are the first measures of risk and of distortion; further measures are only reported. A recoded candidate
+    needs an axis that sees the detail lost by recoding; a candidate with changed numbers, one that looks at numbers.
     """
     from safeswap.measures.base import find_obstacle, is_blind_to_recoding
 
@@ -183,11 +184,11 @@ def _align_recoded(name: str, before: Coded, after: Coded, lookup: Int64s) -> Al
     )
 
 
-def _recoded(before: Coded, after: Coded) -> tuple[pa.Array, Codes, Codes]:
-    """Both sides over the union of their levels, those of the first file coming first."""
+def _unify_levels(before: Coded, after: Coded) -> tuple[pa.Array, Codes, Codes]:
+    """Return both sides coded over the union of their levels, those of the first file first."""
     own, other = before.levels, after.levels
     if own.type != other.type:
-        # A file that was written and read again may hold the same values in another type: go by their text.
+        # A file that was written and read back may hold the same values in another type: compare as text.
         own, other = pa.array(level_texts(own), pa.string()), pa.array(level_texts(other), pa.string())
     new = other.filter(pc.invert(pc.is_in(other, value_set=own)))
     levels = pa.concat_arrays([own, new])

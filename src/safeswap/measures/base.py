@@ -1,4 +1,4 @@
-"""What every measure offers. A new measure is one file with one class of this shape."""
+"""The protocol of a measure. A new measure is one file with one class that implements it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ from safeswap.model.spec import spec_error
 ONLY_NUMBERS = "masking changed numeric attributes only"
 
 RESERVED = frozenset('+,=:{}"')
-"""Characters that part the text form of a measure; a name that holds one is written as JSON instead."""
-
+"""Separators in the text form of a measure; a name that contains one is written as JSON instead."""
 
 Situation = Literal["categories", "numbers", "recoding", "study"]
-"""Where a measure is among the defaults: in every assessment, where numbers changed, where levels became coarser, in
-a study."""
+"""Situations with default measures: every assessment, changed numbers, coarser levels, a study."""
 
 
 class Measure(Protocol):
     """One figure of risk or of distortion.
 
-    ``needs`` names what the comparison must hold besides the two files (``"touched"``: which records took part).
-    ``text`` is the measure with its parameters as one word, from which ``registry.measure`` makes it again.
+    ``needs`` lists what the comparison must contain besides the two files (``"touched"``: which records took part).
+    ``text`` is the measure with its parameters as one word, which ``registry.measure`` parses.
 
-    A measure also declares its properties, which :class:`ParametricMeasure` lists with their defaults. Whoever asks
-    for one goes through :func:`tells_the_rate`, :func:`is_signed`, :func:`is_blind_to_recoding` or
-    :func:`default_situations`, so that a measure that declares nothing gets the safe answer.
+    A measure also declares properties, listed with their defaults in :class:`ParametricMeasure`. Read them through
+    :func:`tells_the_rate`, :func:`is_signed`, :func:`is_blind_to_recoding` or :func:`default_situations`, which
+    return the safe answer for a measure that does not declare them.
     """
 
     name: ClassVar[str]
@@ -54,26 +52,26 @@ class Measure(Protocol):
         ...
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure, the table behind it and a sentence that says what it means."""
+        """Compute the figure, the table behind it and a sentence that explains it."""
         ...
 
 
 @runtime_checkable
 class CountMeasure(Measure, Protocol):
-    """A measure that needs no record, only the cells of all attributes together, counted before and after."""
+    """A measure that needs no records, only the joint cell counts of all attributes before and after."""
 
     @property
     def small(self) -> int | None:
-        """Up to which size it must know the small cells: below this one. None where it does need records."""
+        """Size below which cells must be counted by size; None if the measure needs records."""
         ...
 
     def score_counts(self, counted: CountedCells) -> Score:
-        """The figure of :meth:`score`; the detail has no tables of fewer attributes."""
+        """Compute the figure of :meth:`score`; the detail lacks tables of fewer attributes."""
         ...
 
 
 def tells_the_rate(measure: Measure) -> bool:
-    """Whether the share of records that took part may follow from the figure; yes where the measure is silent.
+    """Return whether the figure may reveal the share of records that took part; True unless declared otherwise.
 
     >>> from safeswap.registry import measure
     >>> tells_the_rate(measure("hellinger")), tells_the_rate(measure("k_anonymity"))
@@ -83,7 +81,7 @@ def tells_the_rate(measure: Measure) -> bool:
 
 
 def is_signed(measure: Measure) -> bool:
-    """Whether the sign of the figure is a direction, so that figures compare by magnitude; yes where it is silent.
+    """Return whether the sign is a direction, so that figures compare by magnitude; True unless declared otherwise.
 
     >>> from safeswap.registry import measure
     >>> is_signed(measure("entropy_change")), is_signed(measure("hellinger"))
@@ -93,7 +91,7 @@ def is_signed(measure: Measure) -> bool:
 
 
 def compared(measure: Measure, values: Floats) -> Floats:
-    """The figures as they are compared with each other, smaller being better: magnitudes where the sign is a direction.
+    """Return the figures in the form in which smaller is better: magnitudes where the sign is a direction.
 
     >>> from safeswap.registry import measure
     >>> compared(measure("adV"), np.array([-0.5, 0.25])).tolist()
@@ -103,57 +101,57 @@ def compared(measure: Measure, values: Floats) -> Floats:
 
 
 def is_blind_to_recoding(measure: Measure) -> bool:
-    """Whether the figure compares in the categories of the release; no where the measure is silent."""
+    """Return whether the figure compares in the categories of the release; False unless declared otherwise."""
     return bool(getattr(measure, "blind_to_recoding", False))
 
 
 def default_situations(measure: Measure) -> frozenset[str]:
-    """The situations in which the measure is used unless others are named; none where it is silent."""
+    """Return the situations in which the measure is a default; none unless declared."""
     return frozenset(getattr(measure, "default_for", ()))
 
 
 def find_obstacle(measure: Measure, comparison: Comparison) -> str:
-    """Return why the measure says nothing about this comparison; empty where it applies, or does not say."""
+    """Return why the measure does not apply to this comparison; empty if it applies or does not say."""
     find = getattr(measure, "find_obstacle", None)
     return str(find(comparison)) if find is not None else ""
 
 
 def most_small(measures: Iterable[Measure]) -> int | None:
-    """Up to which size small cells must be known for all of these measures; None where one of them needs records."""
+    """Return the largest ``small`` of these measures; None if any of them needs records."""
     sizes = [measure.small if isinstance(measure, CountMeasure) else None for measure in measures]
     known = [size for size in sizes if size is not None]
     return max(known) if known and len(known) == len(sizes) else None
 
 
 def scored(measures: Iterable[Measure], counted: CountedCells) -> Assessment:
-    """The figures of measures that :func:`most_small` allows, from counts alone; none where only numbers changed."""
+    """Score, from counts alone, measures that :func:`most_small` allows; none of them where only numbers changed."""
     if counted.only_numbers:
         return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=ONLY_NUMBERS) for m in measures))
     return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
 
 
-def _parted(value: Any) -> Any:
+def _split_names(value: Any) -> Any:
     return tuple(part for part in value.split("+") if part) if isinstance(value, str) else value
 
 
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+def _require_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ValueError("an attribute is named twice")
     return names
 
 
-AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_distinct)]
+AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(_require_distinct)]
 """Attribute names; as text they are joined by ``+``."""
 
 
 class ParametricMeasure(BaseModel):
-    """The part that all measures share: frozen parameters with errors of our own kind, and the text form.
+    """The base of all measures: frozen parameters, errors as :class:`SpecError`, and the text form.
 
     ==========================  ====================================================================================
-    ``tells_the_rate``          the rate may follow from the figure: not published without consent
+    ``tells_the_rate``          the rate may be inferred from the figure: not published without consent
     ``signed``                  the sign is a direction: figures compare by magnitude
     ``blind_to_recoding``       compares in the categories of the release: cannot be the axis of a recoded candidate
-    ``default_for``             the situations in which it is used unless others are named
+    ``default_for``             the situations in which it is a default
     ==========================  ====================================================================================
     """
 
@@ -182,19 +180,19 @@ class ParametricMeasure(BaseModel):
 
     @property
     def text(self) -> str:
-        """Name and parameters that are not the defaults, e.g. ``n_rule:n=5,keys=Age+Sex``."""
+        """Name and non-default parameters, e.g. ``n_rule:n=5,keys=Age+Sex``."""
         given = self.model_dump(mode="json", exclude_defaults=True)
         if not given:
             return self.name
         names = [name for value in given.values() if isinstance(value, list) for name in value]
         names += [value for value in given.values() if isinstance(value, str)]
-        # Blanks around a name would be lost, like a name that looks like two.
+        # As plain text, blanks around a name would be lost and a name with a separator would be split.
         if any(not name or name != name.strip() or RESERVED & set(name) for name in names):
             return f"{self.name}:{json.dumps(given, ensure_ascii=False)}"
         return f"{self.name}:" + ",".join(f"{key}={_as_word(value)}" for key, value in given.items())
 
     def find_obstacle(self, comparison: Comparison) -> str:
-        """Return why the measure says nothing about this comparison; empty where it applies."""
+        """Return why the measure does not apply to this comparison; empty if it applies."""
         return ""
 
     def _score(self, value: float, sentence: str, attributes: tuple[str, ...], detail: Any) -> Score:
@@ -215,10 +213,10 @@ def _as_word(value: Any) -> str:
 
 
 def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The attributes that a measure looks at: those stated for it, else those of the comparison.
+    """Return the attributes to measure: those stated for the measure, else those of the comparison.
 
-    Where neither says anything these are the categorical ones. A numeric attribute that is stated by name is taken
-    with each of its values as a level; the identifier never is, since each record would be a cell of its own.
+    Where neither states any, these are the categorical ones. A numeric attribute stated by name is used with each of
+    its values as a level; the identifier is refused, since each record would be a cell of its own.
     """
     schema = comparison.before.schema
     names = stated or comparison.attributes or schema.categorical
@@ -241,9 +239,9 @@ def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> t
 
 
 def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, least: int = 1) -> str:
-    """Return why cells of these attributes say nothing about the masking; empty where they do.
+    """Return why cells of these attributes cannot show the effect of masking; empty if they can.
 
-    Where masking changed numbers only, cells of categories stand as they stood: a figure of 0 would be no finding.
+    Where masking changed only numbers, cells of categories are unchanged: a figure of 0 would be meaningless.
     """
     from safeswap.measures.aligned import changed_names
 
@@ -260,7 +258,7 @@ def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, lea
 
 
 def numeric_names(comparison: Comparison) -> frozenset[str]:
-    """The attributes that are numbers in both files."""
+    """Return the attributes that are numeric in both files."""
     before, after = comparison.before.schema, comparison.after.schema
     numbers = (Kind.NUMERIC, Kind.WEIGHT)
     return frozenset(
@@ -269,23 +267,23 @@ def numeric_names(comparison: Comparison) -> frozenset[str]:
 
 
 def recoding_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
-    """A sentence that names the attributes compared in coarser categories than the original has, or nothing."""
+    """Return a sentence naming the attributes compared in coarser categories than the original's, or nothing."""
     from safeswap.measures.aligned import recoded_names
 
     names = recoded_names(comparison, chosen)
     return f" Compared in the categories of the release: {', '.join(names)}; see information_loss." if names else ""
 
 
-def left_out(comparison: Comparison, chosen: tuple[str, ...]) -> str:
-    """A sentence that names the numeric attributes which cells were not formed from, or nothing.
+def left_out_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
+    """Return a sentence naming the numeric attributes that were left out of the cells, or nothing.
 
-    Said only where "all attributes" were meant: who names some attributes knows that others are not among them.
+    Only where "all attributes" were meant: a user who names some attributes knows that the others are left out.
     """
-    return left_out_of(comparison.before.schema, chosen)
+    return left_out_note_of(comparison.before.schema, chosen)
 
 
-def left_out_of(schema: Schema, chosen: tuple[str, ...]) -> str:
-    """The sentence of :func:`left_out` for a file that is described so."""
+def left_out_note_of(schema: Schema, chosen: tuple[str, ...]) -> str:
+    """Return the sentence of :func:`left_out_note` for a file with this schema."""
     numeric = [a.name for a in schema.iter_kind(Kind.NUMERIC) if a.name not in chosen]
     if not numeric or set(chosen) != set(schema.categorical):
         return ""

@@ -1,4 +1,4 @@
-"""What an exchange of geography did to each level: how distributions in its areas moved, and how far records did.
+"""Report on an exchange of geography, level by level: how distributions changed and how far records moved.
 
 Source: Moore 1996, section III: the index of dissimilarity, for distributions at small geographic levels.
 """
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from safeswap.arrays.divergence import dissimilarity_within
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned
+from safeswap.measures.aligned import align
 from safeswap.measures.base import chosen_attributes
 from safeswap.measures.tables import cross_table
 from safeswap.measures.utility.dissimilarity import Dissimilarity
@@ -27,11 +27,11 @@ Level = str | tuple[str, ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GeographyReport:
-    """Figures by level, from coarse to fine. For use inside the agency.
+    """Figures by level, from coarse to fine. For internal use only.
 
-    ``dissimilarity`` has one line per level and distribution: the areas, how many of them changed, D on average (areas
-    weigh by their records) and D where it is largest. ``distance`` has one line per level: how many pairs lie in one
-    area of it, as a number and as a share.
+    ``dissimilarity`` has one row per level and distribution: the number of areas, how many of them changed, the mean D
+    (areas weighted by their records) and the largest D. ``distance`` has one row per level: the number and share of
+    pairs within one area.
     """
 
     dissimilarity: pa.Table
@@ -59,11 +59,10 @@ class GeographyReport:
 def geography_report(
     masked: Masked, distributions: Sequence[str] = (), *, levels: Sequence[Level] = ()
 ) -> GeographyReport:
-    """How distributions of some attributes changed in the areas of each level, and how far apart pairs lie.
+    """Compare distributions in the areas of each level before and after, and the distance between partners.
 
-    Without names of their own, ``distributions`` are all categorical attributes that are no geography, and ``levels``
-    all geography from coarse to fine. A level whose codes count anew in each coarser area is named by several
-    attributes together.
+    By default ``distributions`` are all categorical attributes that are not geography, and ``levels`` all geography
+    from coarse to fine. Name a level by several attributes if its codes are unique only within a coarser area.
 
     >>> from safeswap import datasets, workflow
     >>> census = datasets.synthetic_census(2_000)
@@ -91,7 +90,7 @@ def geography_report(
 
 
 def areas_changed_most(masked: Masked, distribution: str, level: Level, *, most: int = 10) -> pa.Table:
-    """A distribution before and after in the areas in which it changed most, largest D first. Holds true counts.
+    """Return a distribution before and after in the areas where it changed most, largest D first. Confidential counts.
 
     >>> from safeswap import datasets, workflow
     >>> census = datasets.synthetic_census(2_000)
@@ -132,7 +131,7 @@ def _comparison(masked: Masked, attributes: tuple[str, ...]) -> Comparison:
 
 
 def _dissimilarity(comparison: Comparison, level: tuple[str, ...], names: tuple[str, ...]) -> list[dict[str, Any]]:
-    areas = _number_of_areas(comparison, level)
+    areas = _count_areas(comparison, level)
     score = Dissimilarity(attributes=names, within=level).score(comparison)
     details = score.detail.to_pylist() if score.detail is not None else []
     return [
@@ -148,7 +147,7 @@ def _dissimilarity(comparison: Comparison, level: tuple[str, ...], names: tuple[
     ]
 
 
-def _number_of_areas(comparison: Comparison, level: tuple[str, ...]) -> int:
+def _count_areas(comparison: Comparison, level: tuple[str, ...]) -> int:
     from safeswap.arrays import cells
 
     return len(cells.cell_counts(*comparison.before.coded_columns(level)).counts)
@@ -168,5 +167,5 @@ def _distance(masked: Masked, level: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _values(comparison: Comparison, name: str, codes: Any) -> pa.Array:
-    levels = aligned(comparison, name).levels
+    levels = align(comparison, name).levels
     return levels.take(pa.array(np.where(codes < len(levels), codes, -1), mask=codes >= len(levels)))

@@ -1,4 +1,4 @@
-"""The cells of some keys, under a stated meaning of a missing value: how many records share the keys of each record."""
+"""Count the records that share each record's keys, under a stated meaning of missing values."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind
 from safeswap.model.text import several
 
-# A file as combinations of keys see it: the distinct records over the keys, blanks told apart from values.
-
 
 def key_classes(data: Microdata, names: tuple[str, ...], *, missing: Missing, weight: str | None = None) -> Classes:
-    """The distinct records over these keys, in an order that is the same whatever the order of the rows.
+    """Return the distinct records over these keys, in an order that does not depend on the order of the rows.
 
-    A blank is what is missing in the file; codes that the schema says stand for "no answer" are blanks too, unless
-    missing values count as values of their own.
+    Missing values are blanks, and so are codes that the schema declares as "no answer", unless missing values count
+    as values of their own.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -45,7 +43,7 @@ def key_classes(data: Microdata, names: tuple[str, ...], *, missing: Missing, we
 
 
 def _key(data: Microdata, name: str, *, unite: bool) -> tuple[Codes, int]:
-    """The column as ranks of its values, and the code of a blank, which is above them all."""
+    """Return the column as ranks of its values, and the code of a blank, which is above them all."""
     codes, _ = ranked(data, name)
     coded = data.coded(name)
     blank = len(coded.levels)
@@ -72,11 +70,11 @@ def _weights(data: Microdata, name: str) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KeyCells:
-    """The distinct records over some keys, and for each how many records are like it.
+    """The distinct records over some keys, each with the number of records like it.
 
-    ``members`` are the records of a cell, ``like`` those that match it, itself included: the two differ only where keys
-    are missing. A record is looked at by every combination of up to all keys. Of those that it has the largest decides,
-    since who agrees in more keys agrees in fewer.
+    ``members`` counts the records of a cell, ``like`` those that match it, itself included: the two differ only where
+    keys are missing. Every combination of a record's known keys is considered, and the largest decides: a record that
+    agrees in more keys also agrees in fewer.
     """
 
     names: tuple[str, ...]
@@ -87,12 +85,12 @@ class KeyCells:
 
     @property
     def records(self) -> int:
-        """How many records the file has."""
+        """Number of records in the file."""
         return self.classes.of_record.size
 
     @property
     def incomplete(self) -> int:
-        """How many records lack a key."""
+        """Number of records with a missing key."""
         complete = self.classes.complete(range(len(self.names)))
         return 0 if complete is None else int(self.members[~complete].sum())
 
@@ -102,16 +100,16 @@ class KeyCells:
         return self.classes.of_record
 
     def __repr__(self) -> str:
-        # A repr ends up in notebooks and logs: no codes of records.
+        # A repr ends up in notebooks and logs: never show codes of records.
         return f"<KeyCells: {self.records:,} records in {len(self.classes):,} cells of {len(self.names)} keys>"
 
     def sums(self, sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A total per cell, e.g. of weights, summed over the cells that match each."""
+        """Sum a total per cell, e.g. of weights, over the cells that match each cell."""
         return _matching(replace(self.classes, sizes=sizes), self.missing)
 
 
 def key_cells(data: Microdata, names: Sequence[str], *, missing: Missing) -> KeyCells:
-    """The cells of these keys.
+    """Return the cells of these keys.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -131,7 +129,7 @@ def key_cells(data: Microdata, names: Sequence[str], *, missing: Missing) -> Key
 
 
 def checked_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
-    """The names of the keys; refused where they cannot be keys of this file."""
+    """Return the names of the keys; refuse names that cannot be keys of this file."""
     chosen = tuple(names)
     if not chosen or len(set(chosen)) != len(chosen):
         raise SpecError(

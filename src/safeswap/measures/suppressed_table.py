@@ -1,7 +1,7 @@
-"""What a table still tells of the cells that it suppresses: the interval of each, by linear programming.
+"""Bound the suppressed cells of a published table by linear programming.
 
-Margins are published, so sums of suppressed cells are known; the least and the greatest value that a cell can have
-under these sums are what anybody can work out (the attacker's problem, Willenborg & de Waal 2001). In the
+Margins are published, so sums of suppressed cells are known; anyone can compute the least and the greatest value that
+a cell can have under these sums (the attacker's problem, Willenborg & de Waal 2001). In the
 confidentiality plot the midpoint of the interval stands for the released value (Seri).
 """
 
@@ -25,25 +25,25 @@ from safeswap.model.text import several
 
 Axes = tuple[int, ...]
 
-_NEAR = 1e-7  # by so much, relatively, the solver's answers may be off
+_NEAR = 1e-7  # relative tolerance of the solver's answers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellIntervals:
-    """Per suppressed cell its place in the table and the interval to which it can be narrowed."""
+    """The position of each suppressed cell and the interval to which it can be narrowed."""
 
-    places: npt.NDArray[np.int64]  # one line per cell: its index along each axis
+    places: npt.NDArray[np.int64]  # one row per cell: its index along each axis
     low: Floats
     high: Floats
 
     @property
     def midpoint(self) -> Floats:
-        """What an intruder would put in the place of the cell; infinite where there is no upper limit."""
+        """An intruder's best guess per cell; infinite where there is no upper limit."""
         return (self.low + self.high) / 2
 
     @property
     def disclosed(self) -> Flags:
-        """Which cells can be worked out exactly."""
+        """Flags of the cells that can be computed exactly."""
         return np.asarray(self.high - self.low <= _NEAR * np.maximum(1.0, np.abs(self.high)))
 
     def table(self) -> pa.Table:
@@ -61,10 +61,10 @@ def cell_intervals(
     unpublished: Mapping[Axes, npt.ArrayLike] | None = None,
     lower: float = 0.0,
 ) -> CellIntervals:
-    """The interval of each suppressed cell of a table of any number of ways.
+    """Return the interval of each suppressed cell of a table with any number of dimensions.
 
-    ``margins`` lists the published ones by the axes that they keep, ``()`` being the grand total; all of them if not
-    stated. ``unpublished`` marks cells of margins that are suppressed too. No cell is below ``lower``.
+    ``margins`` lists the published margins by the axes that they keep, ``()`` being the grand total; all margins by
+    default. ``unpublished`` marks cells of margins that are suppressed too. No cell is below ``lower``.
 
     >>> table = [[20, 50, 10], [8, 19, 22], [17, 32, 12]]
     >>> mask = [[True, False, True], [False, False, False], [True, False, True]]
@@ -80,8 +80,8 @@ def cell_intervals(
     kept = _all_margins(values.ndim) if margins is None else [tuple(axes) for axes in margins]
     equations = _equations(values, number, kept, dict(unpublished or {}))
     low, high = np.full(len(places), lower), np.full(len(places), np.inf)
-    for cells, rows in _components(equations, len(places)):
-        low[cells], high[cells] = _limits(equations, cells, rows, lower)
+    for cells, rows in _split_components(equations, len(places)):
+        low[cells], high[cells] = _compute_limits(equations, cells, rows, lower)
     return CellIntervals(places=places, low=low, high=high)
 
 
@@ -95,9 +95,9 @@ def table_plot(
     unpublished: Mapping[Axes, npt.ArrayLike] | None = None,
     lower: float = 0.0,
 ) -> ConfidentialityPlot:
-    """The confidentiality plot of the suppressed cells: their values against the midpoints of their intervals.
+    """Plot the suppressed cells: their values against the midpoints of their intervals.
 
-    A cell without an upper limit cannot be placed, and is safe.
+    A cell without an upper limit cannot be placed and is safe.
 
     >>> table = [[20, 50, 10], [8, 19, 22], [17, 32, 12]]
     >>> mask = [[True, False, True], [False, False, False], [True, False, True]]
@@ -144,7 +144,7 @@ def _all_margins(ways: int) -> list[Axes]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Equations:
-    """Which suppressed cells each published sum holds, and what they add up to."""
+    """The suppressed cells in each published sum, and their total."""
 
     members: list[npt.NDArray[np.int64]]
     sums: list[float]
@@ -175,8 +175,8 @@ def _equations(
     return _Equations(members=members, sums=sums)
 
 
-def _components(equations: _Equations, cells: int) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Cells that sums tie together, with those sums: each such group is a problem of its own."""
+def _split_components(equations: _Equations, cells: int) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Split the cells into groups connected by sums, each with its sums: one independent problem per group."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -193,10 +193,10 @@ def _components(equations: _Equations, cells: int) -> list[tuple[npt.NDArray[np.
     return [(np.array(own, dtype=np.int64), np.array(sums, dtype=np.int64)) for own, sums in groups.values() if sums]
 
 
-def _limits(
+def _compute_limits(
     equations: _Equations, cells: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], lower: float
 ) -> tuple[Floats, Floats]:
-    """The least and the greatest value of each cell of one group."""
+    """Compute the least and the greatest value of each cell of one group."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
@@ -218,11 +218,11 @@ def _limits(
                     code="bad-table",
                     hint="give the true table: its margins are computed from it",
                 )
-            answers[side, j] = _snapped(sign * solved.fun)
+            answers[side, j] = _snap(sign * solved.fun)
     return answers[0], answers[1]
 
 
-def _snapped(value: float) -> float:
-    """A whole number where the solver's answer is one but for its tolerance."""
+def _snap(value: float) -> float:
+    """Round to a whole number if the value is one within the solver's tolerance."""
     near = round(value)
     return float(near) if abs(value - near) <= _NEAR * max(1.0, abs(value)) else float(value)

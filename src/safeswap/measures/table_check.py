@@ -1,4 +1,12 @@
-"""What a programme of tables would give away: cells below tolerance, and those that published figures give back."""
+"""Check a programme of tables: which cells are below tolerance, and which of them published figures give back.
+
+An intruder is assumed to see every figure of every table and of its margins except those above 0 and below the
+tolerance, and to know that rule: a withheld figure is at least 1 and at most the tolerance less 1. Further bounds come
+from the sums that contain it: a table adds up to its margins, and tables that share variables share margins.
+
+Source: Dobra & Fienberg 2000, Bounds for cell entries in contingency tables given marginal totals, PNAS 97,
+11885-11892.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +24,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from safeswap.arrays.types import Counts, Int64s, Names
 from safeswap.model.table import CountTable, Programme, check_tolerance, long_table
 
-# What published sums tell about figures that are withheld: bounds, tightened sum by sum until nothing moves.
-
 Sum = tuple[int, int, int]
-"""The parts, their sum, and the axis of the parts that is summed over: numbers of arrays."""
+"""The array numbers of the parts and of their sum, and the axis of the parts that is summed over."""
 
 _MOST_ROUNDS = 200
-_MOST_NODES = 500  # of one integer programme; a limit on time would make the result depend on the machine
+_MOST_NODES = 500  # per integer programme; a time limit would make the result depend on the machine
 
 
 def tighten(lower: Sequence[Int64s], upper: Sequence[Int64s], sums: Sequence[Sum]) -> None:
@@ -38,31 +44,31 @@ def tighten(lower: Sequence[Int64s], upper: Sequence[Int64s], sums: Sequence[Sum
         moved = False
         for parts, whole, axis in sums:
             least, most = lower[parts].sum(axis=axis), upper[parts].sum(axis=axis)
-            moved |= _raise(lower[whole], least) | _cut(upper[whole], most)
-            # A part is what the sum leaves when all others are as small, or as large, as they can be.
+            moved |= _raise_bound(lower[whole], least) | _cap_bound(upper[whole], most)
+            # A part is at most (at least) what the sum leaves when all others are as small (large) as possible.
             left = np.expand_dims(upper[whole] - least, axis) + lower[parts]
             rest = np.expand_dims(lower[whole] - most, axis) + upper[parts]
-            moved |= _cut(upper[parts], left) | _raise(lower[parts], rest)
+            moved |= _cap_bound(upper[parts], left) | _raise_bound(lower[parts], rest)
         if not moved:
             return
 
 
-def _raise(bound: Int64s, other: Int64s) -> bool:
+def _raise_bound(bound: Int64s, other: Int64s) -> bool:
     better = bool((other > bound).any())
     if better:
         np.maximum(bound, other, out=bound)
     return better
 
 
-def _cut(bound: Int64s, other: Int64s) -> bool:
+def _cap_bound(bound: Int64s, other: Int64s) -> bool:
     better = bool((other < bound).any())
     if better:
         np.minimum(bound, other, out=bound)
     return better
 
 
-def unknowns(lower: Sequence[Int64s], upper: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
-    """The figures that are open, as places in all arrays one behind the other, and where each array begins."""
+def find_unknowns(lower: Sequence[Int64s], upper: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+    """Return the open figures, as positions in all arrays concatenated, and where each array begins."""
     starts = np.cumsum([0, *(each.size for each in lower)])
     flat = np.concatenate([(low < high).ravel() for low, high in zip(lower, upper, strict=True)])
     return np.flatnonzero(flat), starts
@@ -77,28 +83,28 @@ def sharpen(
     true: Sequence[Int64s],
     most_nodes: int = _MOST_NODES,
 ) -> bool:
-    """Narrow the bounds of the ``wanted`` figures as far as all sums together allow, in place; whether to the end.
+    """Narrow the bounds of the ``wanted`` figures in place as far as all sums allow; return whether they are exact.
 
-    ``wanted`` are places in all arrays one behind the other. Each bound is an integer programme, except where some
-    figures that fit all sums already attain it: the ``true`` ones do, and so does the answer of every programme. A
-    programme that needs more than ``most_nodes`` nodes leaves a bound that holds but may be too wide.
+    ``wanted`` are positions in all arrays concatenated. Each bound takes an integer programme, unless a known feasible
+    solution already attains it: the ``true`` figures are one, and so is the answer of every programme. A programme
+    that needs more than ``most_nodes`` nodes leaves a bound that is valid but may be too wide.
 
     >>> true = [np.array([1, 2]), np.array(3)]
     >>> low, high = [np.array([1, 1]), np.array(3)], [np.array([9, 9]), np.array(3)]
     >>> sharpen(low, high, [(0, 1, 0)], np.array([0, 1]), true=true), low[0].tolist(), high[0].tolist()
     (True, [1, 1], [2, 2])
     """
-    open_ones, starts = unknowns(lower, upper)
+    open_ones, starts = find_unknowns(lower, upper)
     low = np.concatenate([each.ravel() for each in lower])
     high = np.concatenate([each.ravel() for each in upper])
     known = np.concatenate([each.ravel() for each in true])
     number = np.full(low.size, -1)
     number[open_ones] = np.arange(open_ones.size)
-    matrix, sides = _equations(lower, sums, starts, low, number)
+    matrix, sides = _build_equations(lower, sums, starts, low, number)
     figures = _Figures(matrix, sides, low[open_ones], high[open_ones], known[open_ones], most_nodes)
     cells = number[wanted]
     for sign in (1, -1):
-        figures.push(np.bincount(cells, minlength=open_ones.size) * sign)  # one answer that attains many bounds
+        figures.push(np.bincount(cells, minlength=open_ones.size) * sign)  # one solution that attains many bounds
         for cell in cells:
             figures.settle(int(cell), sign)
     low[open_ones], high[open_ones] = figures.low, figures.high
@@ -109,7 +115,7 @@ def sharpen(
 
 
 class _Figures:
-    """The open figures: their bounds, which only narrow, and the range of values seen in answers that fit."""
+    """The open figures: their bounds, which only narrow, and the range of values seen in feasible solutions."""
 
     def __init__(
         self, matrix: sparse.csr_matrix, sides: Int64s, low: Int64s, high: Int64s, known: Int64s, most_nodes: int
@@ -133,7 +139,7 @@ class _Figures:
         self.is_exact &= bool(bounds[cell] == seen[cell])
 
     def push(self, cost: npt.NDArray[Any]) -> int | None:
-        """Solve for the least cost, note the values of the answer, and return what no answer goes below."""
+        """Minimise the cost, record the values of the solution, and return a lower bound on the cost."""
         solved = milp(
             cost,
             constraints=self._sums,
@@ -149,10 +155,10 @@ class _Figures:
         return None if bound is None or not np.isfinite(bound) else int(np.ceil(bound - 1e-6))
 
 
-def _equations(
+def _build_equations(
     lower: Sequence[Int64s], sums: Sequence[Sum], starts: Int64s, low: Int64s, number: Int64s
 ) -> tuple[sparse.csr_matrix, Int64s]:
-    """Every sum with an open figure in it as a row: parts − whole = what is known of both."""
+    """Return every sum that contains an open figure as a row: parts − whole = the known terms of both."""
     rows, columns, signs, sides, first = [], [], [], [], 0
     for parts, whole, axis in sums:
         places = starts[parts] + np.arange(lower[parts].size).reshape(lower[parts].shape)
@@ -180,7 +186,7 @@ Way = Literal["interval propagation", "integer programming"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckedTable:
-    """One table and bounds of its withheld cells that follow from what is published: ``lower`` and ``upper``."""
+    """One table, and the bounds ``lower`` and ``upper`` of its withheld cells given what is published."""
 
     table: CountTable
     tolerance: int
@@ -189,16 +195,16 @@ class CheckedTable:
 
     @property
     def small(self) -> int:
-        """How many cells are above 0 and below the tolerance."""
+        """Number of cells above 0 and below the tolerance."""
         return int(np.count_nonzero(self.table.small(self.tolerance)))
 
     @property
     def derived(self) -> int:
-        """How many of them follow exactly from what is published."""
+        """Number of small cells that follow exactly from what is published."""
         return int(np.count_nonzero(self.table.small(self.tolerance) & (self.lower == self.upper)))
 
     def long(self) -> pa.Table:
-        """The small cells in rows, each with the bounds that follow from the published figures. For inside."""
+        """Return one row per small cell with the bounds implied by the published figures. For internal use only."""
         figures = {"count": self.table.counts, "at_least": self.lower, "at_most": self.upper}
         rows = long_table(self.table, {**figures, "derived": self.lower == self.upper})
         return rows.filter(pa.array(self.table.small(self.tolerance).ravel()))
@@ -216,11 +222,11 @@ class CheckedTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableCheck:
-    """A programme of tables, checked.
+    """The result of checking a programme of tables.
 
-    ``way`` says how bounds were found: by "interval propagation", one published sum at a time, or by "integer
-    programming", all of them together. Bounds always hold. Where ``is_exact``, both ends of each are the count of some
-    table with the published figures; where not, more cells than ``derived`` may follow from them.
+    ``way`` is how bounds were found: "interval propagation", one published sum at a time, or "integer programming",
+    all sums together. Bounds always hold. If ``is_exact``, both ends of each interval are attained by some table with
+    the published figures; if not, more cells than ``derived`` may follow from them.
     """
 
     tables: tuple[CheckedTable, ...]
@@ -230,12 +236,12 @@ class TableCheck:
 
     @property
     def small(self) -> int:
-        """How many cells of all tables are above 0 and below the tolerance."""
+        """Number of cells of all tables above 0 and below the tolerance."""
         return sum(table.small for table in self.tables)
 
     @property
     def derived(self) -> int:
-        """How many of these would be known exactly if they alone were withheld."""
+        """Number of small cells that would be known exactly if only the small cells were withheld."""
         return sum(table.derived for table in self.tables)
 
     @property
@@ -275,57 +281,47 @@ class TableCheck:
         return f"<TableCheck, tolerance {self.tolerance}: {self.sentence}>"
 
 
-# Check a programme of tables: which cells are below tolerance, and which of them the published figures give back.
-#
-# An intruder is taken to see every figure of every table and of its margins but those above 0 and below the
-# tolerance, and to know that rule: a withheld figure is at least 1 and at most the tolerance less 1. Further bounds
-# come from the sums in which it stands: a table adds up to its margins, and tables that share variables share
-# margins.
-#
-# Source: Dobra & Fienberg 2000, Bounds for cell entries in contingency tables given marginal totals, PNAS 97,
-# 11885-11892.
-
 MOST_PROGRAMMES = 300
-"""Withheld cells up to which integer programmes are solved, two for each; above, propagation has to do."""
+"""Maximum number of withheld cells for integer programming, two programmes each; above, propagation only."""
 
 _MOST_OPEN = 20_000
 
 
 def check_programme(programme: Programme, *, tolerance: int, margins: bool = True) -> TableCheck:
-    """The small cells of all tables, with what the published figures tell about them.
+    """Find the small cells of all tables and their bounds given the published figures.
 
-    With ``margins=False`` only the tables themselves are published, none of their margins but the number of records.
+    With ``margins=False`` only the tables themselves and the number of records are published, no other margins.
 
     >>> table = CountTable.from_array([[1, 4], [6, 9]])
     >>> check_programme(Programme(tables=(table,)), tolerance=3).derived
     1
     """
     check_tolerance(tolerance)
-    figures = _lattice(programme.tables)
+    figures = _build_lattice(programme.tables)
     stated = {frozenset(table.names) for table in programme.tables}
     order = list(figures)
-    sums = _sums(order)
+    sums = _list_sums(order)
     lower, upper = [], []
     total = programme.tables[0].total
     for names in order:
         counts = figures[names]
         known = margins or frozenset(names) in stated
         small = (counts > 0) & (counts < tolerance)
-        shown = (~small & known) | (not names)  # how many records there are is known
+        shown = (~small & known) | (not names)  # the number of records is known
         lower.append(np.where(shown, counts, int(known)))
         upper.append(np.where(shown, counts, tolerance - 1 if known else total))
     tighten(lower, upper, sums)
-    way, is_exact = _by_programmes(programme, order, lower, upper, sums, true=list(figures.values()))
+    way, is_exact = _sharpen_bounds(programme, order, lower, upper, sums, true=list(figures.values()))
     return TableCheck(
-        tables=tuple(_checked(table, order, lower, upper, tolerance) for table in programme.tables),
+        tables=tuple(_check_table(table, order, lower, upper, tolerance) for table in programme.tables),
         tolerance=tolerance,
         way=way,
         is_exact=is_exact,
     )
 
 
-def _lattice(tables: Sequence[CountTable]) -> dict[Names, Int64s]:
-    """The counts by every set of variables that some table has, variables in one order throughout."""
+def _build_lattice(tables: Sequence[CountTable]) -> dict[Names, Int64s]:
+    """Return the counts by every subset of a table's variables, with the variables always in the same order."""
     order = list(dict.fromkeys(name for table in tables for name in table.names))
     found: dict[Names, Int64s] = {}
     for table in tables:
@@ -340,15 +336,15 @@ def _lattice(tables: Sequence[CountTable]) -> dict[Names, Int64s]:
     return found
 
 
-def _sums(order: Sequence[Names]) -> list[Sum]:
-    """Every set of variables summed over one of them, where the result is in the lattice: it always is."""
+def _list_sums(order: Sequence[Names]) -> list[Sum]:
+    """List every set of variables summed over one of them; the result is always in the lattice."""
     number = {names: i for i, names in enumerate(order)}
     return [
         (number[names], number[names[:axis] + names[axis + 1 :]], axis) for names in order for axis in range(len(names))
     ]
 
 
-def _by_programmes(
+def _sharpen_bounds(
     programme: Programme,
     order: Sequence[Names],
     lower: Sequence[Int64s],
@@ -357,8 +353,8 @@ def _by_programmes(
     *,
     true: Sequence[Int64s],
 ) -> tuple[Way, bool]:
-    """Narrow the bounds of the withheld cells to the end where they are few; how, and whether the end was reached."""
-    open_ones, starts = unknowns(lower, upper)
+    """Sharpen the bounds of the withheld cells if they are few; return the way used and whether bounds are exact."""
+    open_ones, starts = find_unknowns(lower, upper)
     stated = {frozenset(table.names) for table in programme.tables}
     wanted = [
         place
@@ -371,7 +367,7 @@ def _by_programmes(
     return "integer programming", sharpen(lower, upper, sums, np.array(wanted), true=true)
 
 
-def _checked(
+def _check_table(
     table: CountTable, order: Sequence[Names], lower: Sequence[Int64s], upper: Sequence[Int64s], tolerance: int
 ) -> CheckedTable:
     place = next(i for i, names in enumerate(order) if set(names) == set(table.names))

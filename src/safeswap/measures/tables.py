@@ -1,4 +1,4 @@
-"""The distortion of every table of one, two or three attributes at once."""
+"""Measure the distortion of every table of one, two or three attributes at once."""
 
 from __future__ import annotations
 
@@ -17,48 +17,46 @@ from safeswap.arrays import divergence
 from safeswap.arrays.divergence import conditional_wasserstein
 from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned, joint_counts
+from safeswap.measures.aligned import align, joint_counts
 from safeswap.measures.base import chosen_attributes
 from safeswap.model.schema import Attribute, Kind, level_texts
 from safeswap.model.score import Comparison
 
-# The order of an ordinal attribute's levels: from its description, or from numbers where the levels are numbers.
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Order:
-    """The rank of each code, −1 for one that has no place in the order (missing, or not among the stated levels)."""
+    """The rank of each code; −1 for a code without a rank (missing, or not among the stated levels)."""
 
     ranks: npt.NDArray[np.int64]
     levels: int
 
 
 def level_order(comparison: Comparison, name: str) -> Order | None:
-    """The order of the attribute's levels, or None where it has none.
+    """Return the order of the attribute's levels, or None if it has none.
 
-    An ordinal attribute is ordered by the levels of its description. Where the description lists none, levels that
-    are numbers are ordered as numbers; a numeric attribute is, too. No order is guessed from the alphabet.
+    An ordinal attribute has the order of the levels in its description. If the description lists none, levels that are
+    numbers are ordered as numbers, as are those of a numeric attribute. Alphabetical order is never assumed.
     """
-    column = aligned(comparison, name)
+    column = align(comparison, name)
     attribute = (comparison.after if column.recoded else comparison.before).schema[name]
     if attribute.kind not in (Kind.ORDINAL, Kind.NUMERIC):
         return None
     texts = level_texts(column.levels)
-    ranked = _stated(attribute, texts) if attribute.levels else _numbers(attribute, texts)
+    ranked = _stated_ranks(attribute, texts) if attribute.levels else _numeric_ranks(attribute, texts)
     if ranked is None:
         return None
     ranks, levels = ranked
-    without = np.full(column.cardinality - ranks.size, -1, dtype=np.int64)  # a missing value, where there is one
+    without = np.full(column.cardinality - ranks.size, -1, dtype=np.int64)  # for a missing value, if any
     return Order(ranks=np.concatenate([ranks, without]), levels=levels)
 
 
-def _stated(attribute: Attribute, texts: list[str]) -> tuple[npt.NDArray[np.int64], int]:
+def _stated_ranks(attribute: Attribute, texts: list[str]) -> tuple[npt.NDArray[np.int64], int]:
     scale = [level for level in attribute.levels if level not in attribute.missing]
     position = {level: rank for rank, level in enumerate(scale)}
     return np.array([position.get(text, -1) for text in texts], dtype=np.int64), len(scale)
 
 
-def _numbers(attribute: Attribute, texts: list[str]) -> tuple[npt.NDArray[np.int64], int] | None:
+def _numeric_ranks(attribute: Attribute, texts: list[str]) -> tuple[npt.NDArray[np.int64], int] | None:
     values = np.full(len(texts), np.nan)
     for i, text in enumerate(texts):
         if text not in attribute.missing:
@@ -71,14 +69,12 @@ def _numbers(attribute: Attribute, texts: list[str]) -> tuple[npt.NDArray[np.int
     return ranks.astype(np.int64), scale.size
 
 
-# Tables of a few attributes, before and after, as lists of the cells that hold records.
-
 Association = Callable[[Int64s, Int64s, Int64s], float]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CrossTable:
-    """The cells of a table that hold records before or after: one level per attribute, and both counts."""
+    """The occupied cells of a table, before or after: one level per attribute, and both counts."""
 
     attributes: tuple[str, ...]
     levels: tuple[Int64s, ...]
@@ -87,7 +83,7 @@ class CrossTable:
 
 
 def cross_table(comparison: Comparison, attributes: tuple[str, ...], *, keep: bool = False) -> CrossTable:
-    """One table, counted from the records."""
+    """Count one table from the records."""
     joint = joint_counts(comparison, attributes, keep=keep)
     levels = []
     rest = joint.codes.astype(np.int64)
@@ -100,9 +96,9 @@ def cross_table(comparison: Comparison, attributes: tuple[str, ...], *, keep: bo
 def cross_tables(
     comparison: Comparison, attributes: tuple[str, ...], ways: int
 ) -> Iterator[tuple[tuple[str, ...], CrossTable | None]]:
-    """Every table of so many attributes; None stands for one in which no attribute changed."""
-    changed = {name for name in attributes if aligned(comparison, name).changed}
-    # Where all attributes together have few cells, the records are counted once and tables are sums of cells.
+    """Yield every table of ``ways`` attributes; None for a table in which no attribute changed."""
+    changed = {name for name in attributes if align(comparison, name).changed}
+    # If the joint table is small, count the records once and sum its cells for each table.
     few = prod(_radices(comparison, attributes)) <= max(1 << 16, len(comparison.before) // 8)
     whole = cross_table(comparison, attributes, keep=True) if few and changed else None
     for names in combinations(attributes, ways):
@@ -111,22 +107,22 @@ def cross_tables(
         elif whole is None:
             yield names, cross_table(comparison, names)
         else:
-            yield names, _margin(whole, names, _radices(comparison, names))
+            yield names, _sum_margin(whole, names, _radices(comparison, names))
 
 
 def association_change(table: CrossTable, association: Association) -> float:
-    """The association of a two-way table before, less that after."""
+    """Return the association of a two-way table before, minus that after."""
     rows, columns = table.levels
     return association(rows, columns, table.before) - association(rows, columns, table.after)
 
 
 def ordinal_distance(table: CrossTable, orders: Mapping[str, Order | None]) -> float | None:
-    """How far the ordinal attributes of a table moved, each given the others; None where none has an order.
+    """Return how far the ordinal attributes of a table moved, each given the others; None if none has an order.
 
     For each ordinal attribute: the Wasserstein distance on its ranks between its distributions before and after
     within each cell of the other attributes, weighted by the size of that cell; then the mean over the ordinal
-    attributes. Without the "given", swapping would leave it at 0, since it keeps every margin. Values without a
-    rank are left out.
+    attributes. Unconditionally, it would be 0 after any swap, which keeps every margin. Values without a rank are left
+    out.
     """
     distances = [
         _distance(table, position, order)
@@ -149,10 +145,10 @@ def _distance(table: CrossTable, position: int, order: Order) -> float:
 
 
 def _radices(comparison: Comparison, names: tuple[str, ...]) -> list[int]:
-    return [max(1, aligned(comparison, name).cardinality) for name in names]
+    return [max(1, align(comparison, name).cardinality) for name in names]
 
 
-def _margin(whole: CrossTable, names: tuple[str, ...], radices: list[int]) -> CrossTable:
+def _sum_margin(whole: CrossTable, names: tuple[str, ...], radices: list[int]) -> CrossTable:
     chosen = [whole.levels[whole.attributes.index(name)] for name in names]
     code = np.ravel_multi_index(chosen, radices)
     cells = prod(radices)
@@ -179,7 +175,7 @@ _VALUES: dict[str, Callable[[CrossTable, Orders], float | None]] = {
     "ordinal": ordinal_distance,
 }
 TABLE_MEASURES = tuple(_VALUES)
-"""What :func:`distortion_tables` can say of each table; adV and adC are for two-way tables."""
+"""The columns that :func:`distortion_tables` offers; adV and adC are for two-way tables."""
 
 _KEPT: WeakKeyDictionary[Comparison, dict[tuple[tuple[str, ...], int], pa.Table]] = WeakKeyDictionary()
 
@@ -191,9 +187,9 @@ def distortion_tables(
     measures: Sequence[str] = TABLE_MEASURES,
     attributes: tuple[str, ...] = (),
 ) -> pa.Table:
-    """The distortion of every table of ``ways`` attributes, one row per table. For use inside the agency.
+    """Measure the distortion of every table of ``ways`` attributes, one row per table. For internal use only.
 
-    A value is null where its measure is not defined: adV and adC need two-way tables, the ordinal one an attribute
+    A value is null where its measure is not defined: adV and adC need two-way tables, ``ordinal`` needs an attribute
     with an order. A table in which no attribute changed is exactly 0 in every measure.
 
     >>> from safeswap.model.microdata import Microdata
@@ -206,15 +202,15 @@ def distortion_tables(
     [{'attributes': ['Sex', 'Race'], 'changed': True, 'total_variation': 0.5}]
     """
     names = chosen_attributes(comparison, attributes)
-    _check(ways, measures, names)
+    _check_request(ways, measures, names)
     kept = _KEPT.setdefault(comparison, {})
     if (names, ways) not in kept:
-        # All measures together: counting the cells is what costs.
-        kept[names, ways] = _tables(comparison, names, ways)
+        # Compute all measures at once: counting the cells dominates the cost.
+        kept[names, ways] = _measure_tables(comparison, names, ways)
     return kept[names, ways].select(["attributes", "changed", *measures])
 
 
-def _tables(comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
+def _measure_tables(comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
     orders = {name: level_order(comparison, name) for name in names}
     rows: dict[str, list[Any]] = {"attributes": [], "changed": [], **{measure: [] for measure in _VALUES}}
     for table_names, table in cross_tables(comparison, names, ways):
@@ -233,7 +229,7 @@ def _is_defined(measure: str, names: tuple[str, ...], orders: Orders) -> bool:
     return measure != "ordinal" or any(orders[name] is not None for name in names)
 
 
-def _check(ways: int, measures: Sequence[str], names: tuple[str, ...]) -> None:
+def _check_request(ways: int, measures: Sequence[str], names: tuple[str, ...]) -> None:
     unknown = [measure for measure in measures if measure not in _VALUES]
     if unknown:
         raise SpecError(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.measures.table_check import sharpen, tighten, unknowns
+from safeswap.measures.table_check import find_unknowns, sharpen, tighten
 
 
 @given(st.lists(st.integers(0, 9), min_size=12, max_size=12), st.lists(st.booleans(), min_size=12, max_size=12))
@@ -19,9 +19,9 @@ def test_the_truth_stays_within_the_bounds(cells, shown):
     sums = [(0, 1, 1), (0, 2, 0), (1, 3, 0), (2, 3, 0)]
     tighten(lower, upper, sums)
     rough = [each.copy() for each in (lower[0], upper[0])]
-    wanted, _ = unknowns(lower, upper)
+    wanted, _ = find_unknowns(lower, upper)
     if wanted.size:
-        sharpen(lower, upper, sums, wanted)
+        sharpen(lower, upper, sums, wanted, true=arrays)
     assert (lower[0] <= counts).all()
     assert (upper[0] >= counts).all()
     assert (lower[0] >= rough[0]).all()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.measures.samples import compare, microdata
 
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned, joint_counts, require_same_records
+from safeswap.measures.aligned import align, joint_counts, require_same_records
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Comparison
@@ -27,7 +27,7 @@ def decoded(codes: Any, levels: pa.Array) -> list[Any]:
 @given(columns.flatmap(lambda first: st.tuples(st.just(first), st.permutations(first))))
 def test_both_sides_decode_to_their_values(pair: tuple[list[str | None], list[str | None]]) -> None:
     before, after = pair
-    column = aligned(compare({"x": before}, {"x": after}), "x")
+    column = align(compare({"x": before}, {"x": after}), "x")
     assert decoded(column.before, column.levels) == before
     assert decoded(column.after, column.levels) == after
     assert column.changed == (before != after)
@@ -37,7 +37,7 @@ def test_both_sides_decode_to_their_values(pair: tuple[list[str | None], list[st
 @given(columns, columns)
 def test_levels_that_occur_on_one_side_only_are_kept_apart(before: list[Any], after: list[Any]) -> None:
     comparison = Comparison(before=microdata({"x": before}), after=microdata({"x": after}), attributes=("x",))
-    column = aligned(comparison, "x")
+    column = align(comparison, "x")
     assert decoded(column.before, column.levels) == before
     assert decoded(column.after, column.levels) == after
     joint = joint_counts(comparison, ("x",), keep=True)
@@ -57,7 +57,7 @@ def test_a_file_read_again_in_another_type_is_the_same_file() -> None:
         pa.array([3, 1, None, 3], pa.int8()),
     ):
         after = Microdata(pa.table({"x": same}), schema)
-        assert not aligned(Comparison(before=numbers, after=after, attributes=("x",)), "x").changed
+        assert not align(Comparison(before=numbers, after=after, attributes=("x",)), "x").changed
 
 
 def test_files_of_different_length_are_refused_record_by_record() -> None:

@@ -12,7 +12,7 @@ from tests.unit.measures.samples import compare, microdata, swapped_files
 from safeswap.arrays import divergence
 from safeswap.errors import SpecError
 from safeswap.measures import tables as cross
-from safeswap.measures.aligned import aligned
+from safeswap.measures.aligned import align
 from safeswap.measures.tables import TABLE_MEASURES, distortion_tables, level_order
 from safeswap.model.score import Comparison
 
@@ -79,7 +79,7 @@ def test_the_audit_is_not_asked_what_changed() -> None:
         attributes=comparison.attributes,
         touched=np.zeros(2, dtype=np.bool_),
     )
-    assert aligned(blind, "x").changed
+    assert align(blind, "x").changed
     assert distortion_tables(blind)["total_variation"].to_pylist() == [1]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes, left_out
+from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes, left_out_note
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.score import Comparison
@@ -53,7 +53,7 @@ class KeyMeasure(ParametricMeasure):
             if lacking
             else ""
         )
-        return sentence + meant + left_out(comparison, cells.names)
+        return sentence + meant + left_out_note(comparison, cells.names)
 
 
 def over(names: tuple[str, ...]) -> str:

@@ -16,8 +16,8 @@ from safeswap.measures.base import (
     Situation,
     categorical_obstacle,
     chosen_attributes,
-    left_out,
-    left_out_of,
+    left_out_note,
+    left_out_note_of,
 )
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 
@@ -65,7 +65,9 @@ class NRule(ParametricMeasure):
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]
         of_unswapped = np.bincount(counts[(counts < self.n) & unswapped], minlength=self.n)[1:]
-        return self._told(of_all, of_unswapped, int(np.count_nonzero(unswapped)), names, left_out(comparison, names))
+        return self._told(
+            of_all, of_unswapped, int(np.count_nonzero(unswapped)), names, left_out_note(comparison, names)
+        )
 
     @property
     def small(self) -> int | None:
@@ -77,7 +79,7 @@ class NRule(ParametricMeasure):
         names = counted.attributes
         of_all = counted.small_cells[1 : self.n] * np.arange(1, self.n)
         of_unswapped = counted.small_untouched[1 : self.n]
-        return self._told(of_all, of_unswapped, counted.untouched, names, left_out_of(counted.schema, names))
+        return self._told(of_all, of_unswapped, counted.untouched, names, left_out_note_of(counted.schema, names))
 
     def _told(self, of_all: Counts, of_unswapped: Counts, total: int, names: tuple[str, ...], note: str) -> Score:
         sizes = np.arange(1, self.n)

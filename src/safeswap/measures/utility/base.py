@@ -11,15 +11,15 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned, changed_counts
+from safeswap.measures.aligned import align, changed_counts
 from safeswap.measures.base import (
     AttributeNames,
     ParametricMeasure,
     Situation,
     categorical_obstacle,
     chosen_attributes,
-    left_out,
-    left_out_of,
+    left_out_note,
+    left_out_note_of,
     recoding_note,
 )
 from safeswap.measures.tables import distortion_tables
@@ -79,7 +79,7 @@ class JointDistortion(DistortionMeasure):
             value = self._joint(comparison, names)
             detail = self._joint_detail(comparison, names, value)
             told = self._meaning(value, f"in the joint table of {_listed(names)}")
-        sentence = told + worst(detail) + left_out(comparison, names)
+        sentence = told + worst(detail) + left_out_note(comparison, names)
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
@@ -96,7 +96,9 @@ class JointDistortion(DistortionMeasure):
         """The figure from counts alone, with no table but the joint one behind it."""
         names, joint = counted.attributes, counted.joint
         value = self._divergence(joint) if counted.changed else 0.0
-        sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_of(counted.schema, names)
+        sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_note_of(
+            counted.schema, names
+        )
         return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
 
     @abstractmethod
@@ -112,12 +114,12 @@ class JointDistortion(DistortionMeasure):
         return self._meaning(value, over)
 
     def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
-        if not any(aligned(comparison, name).changed for name in names):
+        if not any(align(comparison, name).changed for name in names):
             return 0.0
         return self._divergence(changed_counts(comparison, names))
 
     def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
-        changed = any(aligned(comparison, name).changed for name in names)
+        changed = any(align(comparison, name).changed for name in names)
         table = _joint_line(names, value, changed=changed)
         if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
             return table
@@ -150,7 +152,7 @@ class AssociationChange(DistortionMeasure):
             )
         detail = self._tables(comparison, names, 2)
         value, signed = mean_change(detail)
-        sentence = self._meaning(value, signed, detail.num_rows) + worst(detail) + left_out(comparison, names)
+        sentence = self._meaning(value, signed, detail.num_rows) + worst(detail) + left_out_note(comparison, names)
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 

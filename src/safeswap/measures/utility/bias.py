@@ -19,7 +19,7 @@ from safeswap.arrays import bias, cells, sparse
 from safeswap.arrays import bias as spread
 from safeswap.arrays.types import Codes, Floats, Names, Rows
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned, require_same_records
+from safeswap.measures.aligned import align, require_same_records
 from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes
 from safeswap.model.audit import Exchange
 from safeswap.model.columns import numbers, ranked_columns
@@ -54,7 +54,7 @@ def occupants_by_files(comparison: Comparison, keys: Names) -> Rows:
     Where several records made the same way, they are matched in the order of their keys: in a targeted edit partners
     are near each other in that order.
     """
-    changed = [name for name in comparison.before.schema.categorical if aligned(comparison, name).changed]
+    changed = [name for name in comparison.before.schema.categorical if align(comparison, name).changed]
     occupant = np.arange(len(comparison.before), dtype=np.int64)
     if not changed or _match(comparison, changed, keys, occupant):
         return occupant
@@ -73,7 +73,7 @@ def occupants_by_files(comparison: Comparison, keys: Names) -> Rows:
 def _changed_rows(comparison: Comparison, names: list[str]) -> Rows:
     flags = np.zeros(len(comparison.before), dtype=np.bool_)
     for name in names:
-        column = aligned(comparison, name)
+        column = align(comparison, name)
         flags |= column.before != column.after
     return np.flatnonzero(flags)
 
@@ -81,7 +81,7 @@ def _changed_rows(comparison: Comparison, names: list[str]) -> Rows:
 def _match(comparison: Comparison, names: list[str], keys: Names, occupant: Rows) -> bool:
     """Match the rows that changed in these attributes together; False where what left is not what came."""
     rows = _changed_rows(comparison, names)
-    columns = [aligned(comparison, name) for name in names]
+    columns = [align(comparison, name) for name in names]
     together = [np.concatenate([c.before[rows], c.after[rows]]) for c in columns]
     packed, _ = cells.pack(together, [c.cardinality for c in columns])
     left, came = packed[: rows.size], packed[rows.size :]
@@ -315,7 +315,7 @@ def default_levels(comparison: Comparison, keys: Names) -> list[Names]:
 
     Where these are too many, a changed key with one other at a time, and the finest level.
     """
-    changed = {name for name in keys if aligned(comparison, name).changed}
+    changed = {name for name in keys if align(comparison, name).changed}
     smallest = 2 if changed and len(keys) > 1 else 1
     sizes = range(smallest, len(keys) + 1) if 2 ** len(keys) <= MOST_LEVELS else sorted({smallest, len(keys)})
     found = [level for size in sizes for level in combinations(keys, size)]
@@ -326,7 +326,7 @@ def _at_level(comparison: Comparison, level: Names, values: Values) -> list[Bias
     """The means of the level's classes before and after, for every item."""
     for name in level:
         comparison.after.schema[name]
-    moved = any(aligned(comparison, name).changed for name in level)
+    moved = any(align(comparison, name).changed for name in level)
     classes: tuple[Codes, Codes, int] | None = None
     found = []
     for name, (before, after) in values.items():
@@ -342,7 +342,7 @@ def _at_level(comparison: Comparison, level: Names, values: Values) -> list[Bias
 
 def _classes(comparison: Comparison, level: Names, *, moved: bool) -> tuple[Codes, Codes, int]:
     """The class of each record before and after, numbered alike and closely enough for tables."""
-    columns = [aligned(comparison, name) for name in level]
+    columns = [align(comparison, name) for name in level]
     sizes = [column.cardinality for column in columns]
     if moved:
         codes, number = cells.pack([np.concatenate([c.before, c.after]) for c in columns], sizes)
@@ -387,7 +387,7 @@ def _swapped(comparison: Comparison, values: Values) -> int:
         return int(np.count_nonzero(comparison.touched))
     flags = np.zeros(len(comparison.before), dtype=np.bool_)
     for name in comparison.before.schema.categorical:
-        column = aligned(comparison, name)
+        column = align(comparison, name)
         if column.changed:
             flags |= column.before != column.after
     for before, after in values.values():

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from safeswap.arrays import divergence
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned
-from safeswap.measures.base import AttributeNames, left_out, recoding_note
+from safeswap.measures.aligned import align
+from safeswap.measures.base import AttributeNames, left_out_note, recoding_note
 from safeswap.measures.tables import CrossTable, cross_table
 from safeswap.measures.utility.base import DistortionMeasure
 from safeswap.model.score import Comparison, Score
@@ -50,12 +50,12 @@ class Dissimilarity(DistortionMeasure):
         rows = [self._row(comparison, name) for name in names]
         value = float(np.mean([row["value"] for row in rows]))
         detail = pa.Table.from_pylist(rows)
-        sentence = self._meaning(value, names) + left_out(comparison, (*self.within, *names))
+        sentence = self._meaning(value, names) + left_out_note(comparison, (*self.within, *names))
         return self._score(value, sentence + recoding_note(comparison, names), names, detail)
 
     def _row(self, comparison: Comparison, name: str) -> dict[str, object]:
         areas = (*self.within, name)
-        if not any(aligned(comparison, part).changed for part in areas):
+        if not any(align(comparison, part).changed for part in areas):
             return {"attribute": name, "areas_changed": 0, "largest": 0.0, "value": 0.0}
         table = cross_table(comparison, areas)
         distances, weights = divergence.dissimilarity_within(_areas(table), table.before, table.after)

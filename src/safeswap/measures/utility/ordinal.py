@@ -10,7 +10,7 @@ import pyarrow as pa
 from safeswap.arrays import divergence
 from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import aligned, require_same_records
+from safeswap.measures.aligned import align, require_same_records
 from safeswap.measures.base import recoding_note
 from safeswap.measures.tables import Order, level_order
 from safeswap.measures.utility.base import GOMATAM_KARR, DistortionMeasure
@@ -76,7 +76,7 @@ def _moves(comparison: Comparison, name: str, order: Order) -> tuple[Int64s, Int
     """Rank before, rank after and number of records, for every move that occurs: few, however many records."""
     from safeswap.arrays import cells
 
-    column = aligned(comparison, name)
+    column = align(comparison, name)
     levels = max(1, column.cardinality)
     counted = cells.cell_counts([column.before, column.after], [levels, levels])
     before, after = np.divmod(counted.codes.astype(np.int64), levels)
