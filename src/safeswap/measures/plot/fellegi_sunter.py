@@ -1,9 +1,9 @@
-"""Linkage by probabilities instead of a distance: Fellegi & Sunter 1969, by way of splink.
+"""Probabilistic linkage instead of a distance: Fellegi & Sunter 1969, using splink.
 
-For every key, agreement is graded in levels; m is the probability of a level between records that belong together, u
-between those that do not, and a pair's match weight is the sum of log₂(m/u) over the keys (and of the prior odds).
-Neighbours of a released record are the archive records whose weight reaches τ, the least weight that at most the share
-α of the pairs that do not belong together reaches; the nearest one has the greatest weight.
+For every key, agreement is graded in levels; m is the probability of a level among true pairs, u among false pairs,
+and a pair's match weight is the sum of log₂(m/u) over the keys (and of the prior odds). Neighbours of a released
+record are the archive records whose weight is at least τ, the least weight reached by at most the share α of the false
+pairs; the nearest neighbour has the greatest weight.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import level_texts
 
 LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50)
-"""Relative differences of a number up to which it counts as agreeing so well, and no better."""
+"""Upper limits of the relative difference for each level of agreement between numbers."""
 
 _UNSEEN = 1e-6
-_EM_PAIRS = 1e7  # expectation maximisation looks at a sample of no more pairs
+_EM_PAIRS = 1e7  # maximum number of pairs sampled for expectation maximisation
 
 MOST_PAIRS = 25_000_000
-"""Every pair is weighed; more of them than this are refused."""
+"""Maximum number of pairs, since a weight is computed for every pair."""
 
 
 @checked
@@ -49,14 +49,14 @@ def fellegi_sunter_plot(
     training: Literal["truth", "em"] = "truth",
     levels: Sequence[float] = LEVELS,
 ) -> ConfidentialityPlot:
-    """The confidentiality plot by match weights, on numeric and categorical keys.
+    """Make the confidentiality plot by match weights, on numeric and categorical keys.
 
-    ``training`` says where m and u come from. "truth": counted over the pairs that belong together and over those that
-    do not, which the agency knows (the worst case). "em": as an intruder would have to, m by expectation maximisation
-    and u over all pairs. "exact" in the settings says that no sample was drawn. Needs the extra ``safeswap[linkage]``.
+    ``training`` is the source of m and u. "truth": counted over true and false pairs, which the agency knows (the
+    worst case). "em": as an intruder would have to, m by expectation maximisation and u over all pairs. "exact" in the
+    settings means that no sample was drawn. Needs the extra ``safeswap[linkage]``.
     """
     asked = check_request(keys, alpha=alpha, scale="linear", distance="relative")
-    steps = _checked_levels(levels)
+    steps = _check_levels(levels)
     to_original, how = match_rows(released, original)
     known = original if archive is None else archive
     to_known, also = (to_original, "") if archive is None else match_rows(released, archive, by_position=False)
@@ -67,9 +67,9 @@ def fellegi_sunter_plot(
             hint="use distances, which need no list of pairs, or a part of the file, such as one division",
         )
     numeric = [not original.schema[name].kind.is_categorical for name in asked]
-    weights, told = _weighed(
-        _columns(known, asked, numeric, np.arange(len(known))),
-        _columns(released, asked, numeric, np.where(to_known >= 0, to_known, -1 - np.arange(len(released)))),
+    weights, trained = _weigh_pairs(
+        _splink_table(known, asked, numeric, np.arange(len(known))),
+        _splink_table(released, asked, numeric, np.where(to_known >= 0, to_known, -1 - np.arange(len(released)))),
         numeric=numeric,
         levels=steps,
         training=training,
@@ -95,13 +95,13 @@ def fellegi_sunter_plot(
             "pairs": int(weights.size),
             "exact": training == "truth" or weights.size <= _EM_PAIRS,
         },
-        match_weights=_named(told, asked),
+        match_weights=_tabulate_weights(trained, asked),
         own_weight=np.where(to_known >= 0, own, np.nan),
         notes=tuple(note for note in (how, also) if note),
     )
 
 
-def _checked_levels(levels: Sequence[float]) -> tuple[float, ...]:
+def _check_levels(levels: Sequence[float]) -> tuple[float, ...]:
     steps = tuple(float(level) for level in levels)
     if not steps or not all(0 < level < 1 for level in steps) or list(steps) != sorted(set(steps)):
         raise SpecError(
@@ -112,8 +112,8 @@ def _checked_levels(levels: Sequence[float]) -> tuple[float, ...]:
     return steps
 
 
-def _columns(data: Microdata, keys: tuple[str, ...], numeric: list[bool], who: Rows) -> pa.Table:
-    """The file as splink sees it. Columns have names of our own: names from outside never become SQL."""
+def _splink_table(data: Microdata, keys: tuple[str, ...], numeric: list[bool], who: Rows) -> pa.Table:
+    """Return the table to pass to splink, with columns renamed: names from outside never become SQL."""
     columns: dict[str, Any] = {"unique_id": np.arange(len(data)), "who": who}
     for number, (name, is_number) in enumerate(zip(keys, numeric, strict=True)):
         if is_number:
@@ -128,17 +128,17 @@ def _columns(data: Microdata, keys: tuple[str, ...], numeric: list[bool], who: R
     return pa.table(columns)
 
 
-def _weighed(
+def _weigh_pairs(
     archive: pa.Table, released: pa.Table, *, numeric: list[bool], levels: tuple[float, ...], training: str
 ) -> tuple[Floats, list[dict[str, Any]]]:
-    """The match weight of every pair, released records down and archive records across; and what splink learnt."""
-    duckdb, splink = _splink()
-    with _silent(), duckdb.connect(":memory:", config={"enable_external_access": "false"}) as connection:
+    """Compute the match weight of every pair, released × archive; also return splink's trained comparisons."""
+    duckdb, splink = _import_splink()
+    with _silence_splink(), duckdb.connect(":memory:", config={"enable_external_access": "false"}) as connection:
         database = splink["DuckDBAPI"](connection)
         sides = [database.register(t, dataset_display_name=n) for t, n in ((archive, "a"), (released, "r"))]
         connection.register("known_side", archive)
         connection.register("released_side", released)
-        known = [_shares(connection, f"k{j}", levels if is_number else ()) for j, is_number in enumerate(numeric)]
+        known = [_level_shares(connection, f"k{j}", levels if is_number else ()) for j, is_number in enumerate(numeric)]
         settings = splink["SettingsCreator"](
             link_type="link_only",
             comparisons=[
@@ -163,7 +163,7 @@ def _weighed(
 
 
 def _conditions(column: str, levels: tuple[float, ...]) -> list[tuple[str, str]]:
-    """The levels of a key but the last, best first: the condition in SQL, and what it is called."""
+    """Return the levels of a key except the last, best first, each as SQL condition and label."""
     left, right = f"{column}_l", f"{column}_r"
     graded = [
         (f"abs({left} - {right}) <= {level!r} * greatest(abs({left}), abs({right}))", f"differs by at most {level:.3g}")
@@ -172,10 +172,10 @@ def _conditions(column: str, levels: tuple[float, ...]) -> list[tuple[str, str]]
     return [(f"{left} = {right}", "equal"), *graded]
 
 
-def _shares(connection: Any, column: str, levels: tuple[float, ...]) -> dict[str, list[float]]:
-    """The share of each level of a key, counted over all pairs that compare it.
+def _level_shares(connection: Any, column: str, levels: tuple[float, ...]) -> dict[str, list[float]]:
+    """Return the share of each level of a key among all pairs in which it is not missing.
 
-    Over the pairs that belong together ("m"), over those that do not ("u"), and over both ("all").
+    Counted over true pairs ("m"), false pairs ("u") and all pairs ("all").
     """
     cases = " ".join(f"when {sql} then {number}" for number, (sql, _) in enumerate(_conditions(column, levels)))
     last = len(levels) + 1
@@ -194,10 +194,10 @@ def _shares(connection: Any, column: str, levels: tuple[float, ...]) -> dict[str
 def _comparison(
     splink: dict[str, Any], column: str, levels: tuple[float, ...], known: dict[str, list[float]], *, truth: bool
 ) -> Any:
-    """The levels of one key, best first, with their probabilities: m and u where truth is known, else what EM needs.
+    """Return the levels of one key, best first, with their probabilities: m and u if truth is known, else u for EM.
 
-    A level that no such pair shows is next to impossible. An intruder cannot leave out the pairs that belong together;
-    they are one in as many as there are records.
+    A level that no pair shows gets a tiny probability. For EM, u includes the true pairs, which an intruder cannot
+    exclude; they are one in as many as there are records.
     """
     stated = [splink["CustomLevel"](sql, label_for_charts=label) for sql, label in _conditions(column, levels)]
     graded = [*stated, splink["ElseLevel"]()]
@@ -214,7 +214,7 @@ def _comparison(
 
 
 def _threshold(weights: Floats, partners: Rows, alpha: float) -> float:
-    """The least weight that at most the share alpha of the pairs that do not belong together reaches."""
+    """Return the least weight that at most the share alpha of the false pairs reaches."""
     apart = np.ones(weights.shape, dtype=np.bool_)
     linked = np.flatnonzero(partners >= 0)
     apart[linked, partners[linked]] = False
@@ -229,7 +229,7 @@ def _threshold(weights: Floats, partners: Rows, alpha: float) -> float:
 def _perturbation(
     original: Microdata, released: Microdata, keys: tuple[str, ...], numeric: list[bool], rows: Rows
 ) -> Floats:
-    """The mean over the keys of what each lost: the relative change of a number, 1 for a changed category."""
+    """Return the mean loss over the keys: the relative change of a number, 1 for a changed category."""
     losses = []
     for name, is_number in zip(keys, numeric, strict=True):
         if is_number:
@@ -237,15 +237,17 @@ def _perturbation(
             with np.errstate(divide="ignore", invalid="ignore"):
                 losses.append(np.where(after == before, 0.0, np.abs(after - before) / np.abs(before)))
         else:
-            sides = [_columns(data, (name,), [False], np.zeros(len(data), np.int64)) for data in (original, released)]
+            sides = [
+                _splink_table(data, (name,), [False], np.zeros(len(data), np.int64)) for data in (original, released)
+            ]
             was, now = sides[0]["k0"].take(pa.array(rows)).to_pylist(), sides[1]["k0"].to_pylist()
             losses.append(np.array([float(a != b) for a, b in zip(was, now, strict=True)]))
     lost = np.mean(losses, axis=0)
     return np.where(rows >= 0, lost, np.nan)
 
 
-def _named(comparisons: list[dict[str, Any]], keys: tuple[str, ...]) -> pa.Table:
-    """What was learnt of each level: m, u and the weight."""
+def _tabulate_weights(comparisons: list[dict[str, Any]], keys: tuple[str, ...]) -> pa.Table:
+    """Return m, u and the weight of each level as a table."""
     rows = []
     for comparison in comparisons:
         name = keys[int(comparison["output_column_name"][1:])]
@@ -259,7 +261,7 @@ def _named(comparisons: list[dict[str, Any]], keys: tuple[str, ...]) -> pa.Table
     return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
 
 
-def _splink() -> tuple[Any, dict[str, Any]]:
+def _import_splink() -> tuple[Any, dict[str, Any]]:
     try:
         import duckdb
         import splink
@@ -277,8 +279,8 @@ def _splink() -> tuple[Any, dict[str, Any]]:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Splink talks about tables and SQL in its log and in warnings; none of that is for our users."""
+def _silence_splink() -> Iterator[None]:
+    """Silence splink's log and warnings, which show table names and SQL."""
     import warnings
 
     logger = logging.getLogger("splink")

@@ -1,11 +1,10 @@
-"""The confidentiality plot of categorical keys: the frequency of a record's keys against what it lost.
+"""The confidentiality plot of categorical keys: the frequency of a record's keys against its information loss.
 
-The risk of a record is 1/F, with F the number of units of the population that share the combination of keys which the
-release shows of it (Seri; Franconi & Polettini 2004). F is counted in a population file, or else in the original file:
-as the sum of its survey weights, as its frequency over the sampling fraction, or as its frequency itself. The file that
-is counted goes through the recoding that the release went through. A value that the release has suppressed tells
-nothing: it agrees with every value. Loss is the weighted share of keys whose value was recoded or suppressed. The
-policy is the vertical line F = k.
+The risk of a record is 1/F, with F the number of population units that share the combination of keys shown in the
+release (Seri; Franconi & Polettini 2004). F is counted in a population file, or else in the original file: as the sum
+of survey weights, as the frequency divided by the sampling fraction, or as the frequency itself. The counted file is
+recoded in the same way as the release. A suppressed value reveals nothing: it agrees with every value. Loss is the
+weighted share of keys whose value was recoded or suppressed. The policy is the vertical line F = k.
 """
 
 from __future__ import annotations
@@ -28,12 +27,10 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
 from safeswap.model.text import several
 
-# A categorical key in several files, coded alike; the file that is counted is recoded as the release was.
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coded:
-    """One key in two files: codes from 0, −1 for a missing value; and whether the release changed it."""
+    """One key in two files: codes from 0, −1 for a missing value, and flags of the records that changed."""
 
     released: Int64s
     counted: Int64s
@@ -42,16 +39,20 @@ class Coded:
     note: str = ""
 
 
-def coded_alike(original: Microdata, released: Microdata, counted: Microdata, name: str, rows: Int64s) -> Coded:
-    """The key in the released file and in the one that is counted; ``rows`` are the originals of the released records.
+def encode_alike(original: Microdata, released: Microdata, counted: Microdata, name: str, rows: Int64s) -> Coded:
+    """Encode the key in the released and the counted file; ``rows`` are the originals of the released records.
 
-    Where every value of the original became one value of the release, that is a recoding, and the file that is counted
-    goes through it. A value that no record of the original has stays what it is.
+    If each value of the original became a single value of the release, that is a recoding, and it is applied to the
+    counted file. A value that does not occur in the original is kept.
     """
     before, after, there = (_texts(data, name) for data in (original, released, counted))
     levels = {text: number for number, text in enumerate(dict.fromkeys((*after[0], *before[0], *there[0])))}
-    then, now, people = _lookup(before, levels)[rows], _lookup(after, levels), _lookup(there, levels)
-    recoding = _recoding(then, now, len(levels))
+    then, now, people = (
+        _recode(before, levels)[rows],
+        _recode(after, levels),
+        _recode(there, levels),
+    )
+    recoding = _find_recoding(then, now, len(levels))
     if recoding is not None:
         people = np.where(people >= 0, recoding[people], -1)
     note = "" if recoding is None or counted is original else f"{name} of the population is recoded as in the release."
@@ -59,20 +60,20 @@ def coded_alike(original: Microdata, released: Microdata, counted: Microdata, na
 
 
 def _texts(data: Microdata, name: str) -> tuple[list[str], Int64s]:
-    """The levels as text, and each record's level, −1 where it is missing."""
+    """Return the levels as text, and each record's level, −1 if missing."""
     coded = data.coded(name)
     codes = np.where(missing_codes(data, name)[coded.codes], -1, coded.codes.astype(np.int64))
     return level_texts(coded.levels), codes
 
 
-def _lookup(side: tuple[list[str], Int64s], levels: dict[str, int]) -> Int64s:
+def _recode(side: tuple[list[str], Int64s], levels: dict[str, int]) -> Int64s:
     texts, codes = side
     table = np.array([*(levels.get(text, -1) for text in texts), -1], dtype=np.int64)
     return np.asarray(table[codes])
 
 
-def _recoding(then: Int64s, now: Int64s, levels: int) -> Int64s | None:
-    """What each level became, where each became one thing and some became another than they were."""
+def _find_recoding(then: Int64s, now: Int64s, levels: int) -> Int64s | None:
+    """Return the recoding of each level, if each became a single level and at least one changed."""
     seen = (then >= 0) & (now >= 0)
     pairs = np.unique(np.stack([then[seen], now[seen]], axis=1), axis=0)
     if len(np.unique(pairs[:, 0])) < len(pairs) or (pairs[:, 0] == pairs[:, 1]).all():
@@ -94,9 +95,9 @@ def frequency_plot(
     importance: Mapping[str, float] | None = None,
     k: float = 3.0,
 ) -> ConfidentialityPlot:
-    """Place every released record by the frequency of its keys; give at most one source of F.
+    """Place every released record by the frequency of its keys; pass at most one source of F.
 
-    ``importance`` weighs the keys in the information loss, 1 each if not stated. ``weight`` names the survey weight in
+    ``importance`` weights the keys in the information loss, 1 each by default. ``weight`` names the survey weight in
     the original file.
 
     >>> import pyarrow as pa
@@ -126,11 +127,11 @@ def frequency_plot(
             hint="give the original file of this release",
         )
     counted = original if population is None else population
-    columns = [coded_alike(original, released, counted, name, rows) for name in asked]
-    frequencies = _counted(columns, None if weight is None else _weights(original, weight))
+    columns = [encode_alike(original, released, counted, name, rows) for name in asked]
+    frequencies = _count_matches(columns, None if weight is None else _weights(original, weight))
     source = "population" if population is not None else "weights" if weight else "sample"
     if sampling_fraction is not None:
-        frequencies, source = frequencies / _fraction(sampling_fraction), "estimate"
+        frequencies, source = frequencies / _check_fraction(sampling_fraction), "estimate"
     number, strangers = len(released), int(np.count_nonzero(frequencies == 0))
     notes = [how, *(column.note for column in columns if column.note)]
     if strangers:
@@ -139,7 +140,7 @@ def frequency_plot(
         kind="categorical",
         keys=asked,
         across=frequencies,
-        perturbation=_loss(columns, [(importance or {}).get(name, 1.0) for name in asked]),
+        perturbation=_information_loss(columns, [(importance or {}).get(name, 1.0) for name in asked]),
         nearest_true=np.zeros(number, dtype=np.bool_),
         ties=np.zeros(number, dtype=np.int64),
         within=np.zeros(number, dtype=np.bool_),
@@ -174,7 +175,7 @@ def _weights(data: Microdata, name: str) -> Floats:
     return values
 
 
-def _fraction(share: float) -> float:
+def _check_fraction(share: float) -> float:
     if not 0 < share <= 1:
         raise SpecError(
             "the sampling fraction lies above 0 and is at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
@@ -182,10 +183,10 @@ def _fraction(share: float) -> float:
     return share
 
 
-def _counted(columns: list[Coded], weights: Floats | None) -> Floats:
-    """For each released record how many records (or how much weight) of the other file agree with what it shows.
+def _count_matches(columns: list[Coded], weights: Floats | None) -> Floats:
+    """Count, for each released record, the records (or the weight) of the other file that agree with it.
 
-    Records that show the same keys are counted together: over those keys alone, so that a suppressed one agrees with
+    Records with the same known keys are counted together over those keys alone, so that a suppressed key agrees with
     every value.
     """
     shown = np.stack([column.released >= 0 for column in columns], axis=1)
@@ -195,14 +196,14 @@ def _counted(columns: list[Coded], weights: Floats | None) -> Floats:
         rows = np.flatnonzero(which.ravel() == number)
         chosen = [column for column, is_shown in zip(columns, pattern, strict=True) if is_shown]
         if chosen:
-            found[rows] = _agreeing(chosen, rows, weights)
+            found[rows] = _count_agreeing(chosen, rows, weights)
         else:
             found[rows] = len(columns[0].counted) if weights is None else weights.sum()
     return found
 
 
-def _agreeing(columns: list[Coded], rows: Int64s, weights: Floats | None) -> Floats:
-    """Counts over the cells of some keys; in the file that is counted, missing is a value that agrees with none."""
+def _count_agreeing(columns: list[Coded], rows: Int64s, weights: Floats | None) -> Floats:
+    """Count over the cells of some keys; a missing value in the counted file agrees with none."""
     both = []
     for column in columns:
         counted = np.where(column.counted < 0, column.levels, column.counted)
@@ -213,7 +214,7 @@ def _agreeing(columns: list[Coded], rows: Int64s, weights: Floats | None) -> Flo
     return np.asarray(totals[inverse[: len(rows)]], dtype=np.float64)
 
 
-def _loss(columns: list[Coded], importance: list[float]) -> Floats:
+def _information_loss(columns: list[Coded], importance: list[float]) -> Floats:
     weights = np.array(importance, dtype=np.float64)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise SpecError(

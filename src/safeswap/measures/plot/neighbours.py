@@ -1,8 +1,8 @@
-"""Who is near: numbers of neighbours within a radius per point, and nearest neighbours, on all cores.
+"""Count neighbours within a radius, find nearest neighbours, and summarise pair distances, on all cores.
 
-A tree node that lies inside a ball is counted as a whole and never opened, so that the cost follows the surface of a
-neighbourhood and not the number of its members. Distances are compared as squares, and exactly: a count is what a
-comparison with every single point would give.
+A tree node inside a ball is counted as a whole and never opened, so the cost grows with the surface of a neighbourhood
+and not with the number of its members. Distances are compared as squares, exactly: a count equals that of a comparison
+with every point.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEPTH = 128
 
 
 def counts_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
-    """For each query the number of points nearer than its radius; a point at the radius itself is not counted.
+    """Count the points nearer than its radius for each query; a point at the radius itself is not counted.
 
     >>> tree = build(np.array([[0.0], [1.0], [3.0]]))
     >>> counts_within(tree, np.array([[0.5], [3.0]]), np.array([0.6, 2.0])).tolist()
@@ -35,20 +35,20 @@ def counts_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
     squares = np.ascontiguousarray(radii, dtype=np.float64)[own.rows] ** 2
     found = np.zeros(len(queries), dtype=np.int64)
     groups = len(own.starts) // 2, len(own.starts)  # the leaves of the queries' own tree
-    run_all(lambda span: _count(tree, own, squares, *span, found), _cut(*groups, len(queries)))
+    run_all(lambda span: _count(tree, own, squares, *span, found), _split_runs(*groups, len(queries)))
     return _in_file_order(found, own.rows)
 
 
 def nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
-    """For each query the nearest point, its squared distance, and how many points are exactly as near.
+    """Return each query's nearest point, its squared distance, and the number of points exactly as near.
 
-    Of several the one that came first in the file is given. Without any point it is row −1 at an infinite distance.
+    Of several, the first in the file is returned. Without any points it is row −1 at an infinite distance.
 
     >>> tree = build(np.array([[0.0], [1.0], [1.0]]))
     >>> [part.tolist() for part in nearest(tree, np.array([[0.2], [2.0]]))]
     [[0, 1], [0.04000000000000001, 1.0], [1, 2]]
     """
-    # In the order of a tree of their own: what one query has looked at, the next finds in the cache.
+    # Sorted by a tree of their own: consecutive queries visit the same nodes, which are then in the cache.
     own = build(queries)
     rows = np.full(len(queries), -1, dtype=np.int64)
     distances = np.full(len(queries), np.inf)
@@ -57,8 +57,8 @@ def nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
     return _in_file_order(rows, own.rows), _in_file_order(distances, own.rows), _in_file_order(ties, own.rows)
 
 
-def _cut(first: int, last: int, records: int) -> list[tuple[int, int]]:
-    """The numbers from first to last in as many runs as so many records are worth."""
+def _split_runs(first: int, last: int, records: int) -> list[tuple[int, int]]:
+    """Split the numbers from first to last into as many runs as that many records are worth."""
     number = len(spans(records))
     edges = [first + (last - first) * i // number for i in range(number + 1)]
     return list(pairwise(edges))
@@ -72,7 +72,7 @@ def _in_file_order(values: npt.NDArray[Any], order: Rows) -> npt.NDArray[Any]:
 
 @njit(cache=True, nogil=True)
 def _count(tree: Tree, own: Tree, squares: Floats, first: int, last: int, found: Counts) -> None:
-    """Queries go in groups that stand together: what is inside, or outside, for all of a group is found out once."""
+    """Process queries in groups of neighbours: a node inside, or outside, for the whole group is tested once."""
     points, starts, ends, low, high = tree.points, tree.starts, tree.ends, tree.low, tree.high
     queries, own_low, own_high = own.points, own.low, own.high
     inner = (len(starts) - 1) // 2
@@ -153,34 +153,34 @@ def _nearest(tree: Tree, queries: Floats, first: int, last: int, rows: Rows, dis
         rows[q], distances[q], ties[q] = row, best, equal
 
 
-# Distances between the records of two files over all pairs that do not belong together: quantiles and densities.
+# Quantiles and densities of distances over all false pairs between two files.
 #
-# z² = ‖y − x‖² / ‖y‖², or ‖y − x‖² where no scale per record is given. All pairs are looked at without any of them
-# being kept: the leading bits of a positive floating-point number order it, so counting by them finds the few values
-# among which a quantile lies, and only those are sorted.
+# z² = ‖y − x‖² / ‖y‖², or ‖y − x‖² without a scale per record. All pairs are visited but none is stored: positive
+# floating-point numbers sort by their leading bits, so counting by these bits finds the few values among which a
+# quantile lies, and only those are sorted.
 
 _SHIFT = np.uint64(46)  # sign, exponent and six bits of the fraction: steps of at most 1.6% of the square
 _BINS = 1 << 17
 
 
 def relative_square(square: float, scale: float) -> float:
-    """z² of a squared distance: 0 between equal records, infinite from a zero vector to any other.
+    """Return z² of a squared distance: 0 between equal records, infinite from a zero vector to any other.
 
     >>> relative_square(4.0, 16.0), relative_square(0.0, 0.0), relative_square(1.0, 0.0)
     (0.25, 0.0, inf)
     """
-    return float(_relative(square, scale))
+    return float(_relative_square(square, scale))
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _relative(square, scale):  # type: ignore[no-untyped-def]
+def _relative_square(square, scale):  # type: ignore[no-untyped-def]
     if square == 0.0:
         return 0.0
     return square / scale if scale > 0.0 else np.inf
 
 
 def matched_squares(y: Floats, x: Floats, scales: Floats, partners: Rows) -> Floats:
-    """z² between each record and its partner; not a number where it has none.
+    """Return z² between each record and its partner; NaN if it has none.
 
     >>> matched_squares(np.array([[2.0], [1.0]]), np.array([[1.0]]), np.array([4.0, 1.0]), np.array([0, -1])).tolist()
     [0.25, nan]
@@ -194,7 +194,7 @@ def matched_squares(y: Floats, x: Floats, scales: Floats, partners: Rows) -> Flo
 
 
 def exact_quantile(y: Floats, x: Floats, scales: Floats, partners: Rows, share: float) -> float:
-    """The quantile of z over all pairs that do not belong together, between order statistics by a straight line.
+    """Return the quantile of z over all false pairs, with linear interpolation between order statistics.
 
     >>> y = np.array([[1.0], [2.0]])
     >>> exact_quantile(y, y, np.ones(2), np.array([0, 1]), 0.5)  # two pairs, both at distance 1
@@ -204,8 +204,8 @@ def exact_quantile(y: Floats, x: Floats, scales: Floats, partners: Rows, share: 
     position = (number - 1) * share
     low = floor(position)
     high = min(low + 1, number - 1)
-    runs = _runs(y, x)
-    by_run = _of_runs(lambda run: _by_leading_bits(y, x, scales, partners, *run), runs)
+    runs = _split_records(y, x)
+    by_run = _count_runs(lambda run: _count_leading_bits(y, x, scales, partners, *run), runs)
     counts = by_run.sum(axis=0)
     upto = np.cumsum(counts)
     first, last = int(np.searchsorted(upto, low, side="right")), int(np.searchsorted(upto, high, side="right"))
@@ -224,22 +224,22 @@ def exact_quantile(y: Floats, x: Floats, scales: Floats, partners: Rows, share: 
 
 
 def density_counts(y: Floats, x: Floats, scales: Floats, partners: Rows, edges: Floats) -> Counts:
-    """How many pairs that do not belong together fall between the edges; the last figure counts those beyond them."""
+    """Count the false pairs between the edges; the last count is of pairs beyond them."""
     squares = edges**2
-    found = _of_runs(lambda run: _between_edges(y, x, scales, partners, squares, *run), _runs(y, x))
+    found = _count_runs(lambda run: _count_between_edges(y, x, scales, partners, squares, *run), _split_records(y, x))
     return np.asarray(found.sum(axis=0))
 
 
 def sampled_squares(
     y: Floats, x: Floats, scales: Floats, partners: Rows, *, key: bytes, pairs: int, order: Rows, archive_order: Rows
 ) -> Floats:
-    """z² of pairs drawn with replacement by a keyed counter, without those that belong together.
+    """Return z² of pairs drawn with replacement by a keyed counter, without the true pairs.
 
-    ``order`` and ``archive_order`` number the records of either file in a way that does not depend on their rows.
+    ``order`` and ``archive_order`` number the records of each file independently of their rows.
     """
     words = keyed.encrypt(keyed.integer_blocks(np.arange(pairs, dtype=np.int64)), key)
-    rows = order[_below(words[:, 0], len(y))]
-    others = archive_order[_below(words[:, 1], len(x))]
+    rows = order[_uniform_below(words[:, 0], len(y))]
+    others = archive_order[_uniform_below(words[:, 1], len(x))]
     apart = partners[rows] != others
     rows, others = rows[apart], others[apart]
     found = np.empty(len(rows))
@@ -247,19 +247,19 @@ def sampled_squares(
     return found
 
 
-def _below(words: npt.NDArray[np.uint64], number: int) -> Rows:
-    """Uniform numbers below ``number`` (which is far below 2³²): the leading half of a word, multiplied and cut."""
+def _uniform_below(words: npt.NDArray[np.uint64], number: int) -> Rows:
+    """Return uniform numbers below ``number`` (far below 2³²): the leading half of a word, multiplied and truncated."""
     return (((words >> np.uint64(32)) * np.uint64(number)) >> np.uint64(32)).astype(np.int64)
 
 
-def _runs(y: Floats, x: Floats) -> list[tuple[int, int]]:
-    """Runs of records, as many as so many pairs are worth."""
+def _split_records(y: Floats, x: Floats) -> list[tuple[int, int]]:
+    """Split the records into as many runs as their number of pairs is worth."""
     number = len(spans(len(y) * len(x)))
     return list(pairwise([len(y) * i // number for i in range(number + 1)]))
 
 
-def _of_runs(work: Callable[[tuple[int, int]], Counts], runs: list[tuple[int, int]]) -> Counts:
-    """What each run counts, a line each."""
+def _count_runs(work: Callable[[tuple[int, int]], Counts], runs: list[tuple[int, int]]) -> Counts:
+    """Return the counts of each run, one row each."""
     parts: dict[tuple[int, int], Counts] = {}
     run_all(lambda run: parts.__setitem__(run, work(run)), runs)
     return np.stack([parts[run] for run in runs])
@@ -268,18 +268,18 @@ def _of_runs(work: Callable[[tuple[int, int]], Counts], runs: list[tuple[int, in
 @njit(cache=True, nogil=True)
 def _pairs(y: Floats, x: Floats, scales: Floats, rows: Rows, others: Rows, out: Floats) -> None:
     for p in range(len(rows)):
-        out[p] = _relative(squared(y, rows[p], x, others[p]), scales[rows[p]])
+        out[p] = _relative_square(squared(y, rows[p], x, others[p]), scales[rows[p]])
 
 
 @njit(cache=True, nogil=True)
-def _by_leading_bits(y: Floats, x: Floats, scales: Floats, partners: Rows, first: int, last: int) -> Counts:
+def _count_leading_bits(y: Floats, x: Floats, scales: Floats, partners: Rows, first: int, last: int) -> Counts:
     counts = np.zeros(_BINS, dtype=np.int64)
     one = np.empty(1, dtype=np.float64)
     bits = one.view(np.uint64)
     for i in range(first, last):
         for k in range(len(x)):
             if k != partners[i]:
-                one[0] = _relative(squared(y, i, x, k), scales[i])
+                one[0] = _relative_square(squared(y, i, x, k), scales[i])
                 counts[bits[0] >> _SHIFT] += 1
     return counts
 
@@ -294,14 +294,14 @@ def _collect(
     for i in range(start, end):
         for k in range(len(x)):
             if k != partners[i]:
-                one[0] = _relative(squared(y, i, x, k), scales[i])
+                one[0] = _relative_square(squared(y, i, x, k), scales[i])
                 if first <= np.int64(bits[0] >> _SHIFT) <= last:
                     out[found] = one[0]
                     found += 1
 
 
 @njit(cache=True, nogil=True)
-def _between_edges(
+def _count_between_edges(
     y: Floats, x: Floats, scales: Floats, partners: Rows, squares: Floats, first: int, last: int
 ) -> Counts:
     counts = np.zeros(len(squares), dtype=np.int64)
@@ -309,7 +309,7 @@ def _between_edges(
     for i in range(first, last):
         for k in range(len(x)):
             if k != partners[i]:
-                square = _relative(squared(y, i, x, k), scales[i])
+                square = _relative_square(squared(y, i, x, k), scales[i])
                 if square < squares[-1]:
                     counts[min(int(np.sqrt(square) * step), len(squares) - 2)] += 1
                 else:

@@ -1,14 +1,14 @@
 """The confidentiality plot of numeric keys: perturbation and neighbours of every released record.
 
-Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Readings:
+Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Conventions:
 
-- δ is the α-quantile of z over all pairs that do not belong together, between order statistics by a straight line.
-  Up to 20,000 records all pairs are looked at; above, a sample of them drawn by a key, with its standard error.
+- δ is the α-quantile of z over all false pairs, with linear interpolation between order statistics. Up to 20,000
+  records all pairs are used; above that, a keyed sample of them, with its standard error.
 - A neighbour has z < δ. A released zero vector has the zero vectors of the archive as neighbours, and no others.
-- From a zero vector any change is an infinite perturbation, no change is none.
-- A record that lacks a key value has no place in the plot; one that lacks it in the archive is nobody's neighbour.
+- Any change of a zero vector is an infinite perturbation; no change is a perturbation of 0.
+- A released record that lacks a key value is not placed; an archive record that lacks one is never a neighbour.
 - With the standardised and the Mahalanobis distance, perturbation and z are both ‖y − x‖ in standard deviations of the
-  archive: a quotient of such distances would depend on where zero lies.
+  archive: a ratio of such distances would depend on the choice of zero.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
 from safeswap.model.text import several
 
-# Numeric key variables as points: parsed, on the scale and in the metric in which an intruder would compare them.
-
 Scale = Literal["log", "asinh", "linear"]
 Distance = Literal["relative", "standardised", "mahalanobis"]
 
@@ -45,7 +43,7 @@ DISTANCES: tuple[Distance, ...] = ("relative", "standardised", "mahalanobis")
 
 
 def check_numeric(data: Microdata, keys: tuple[str, ...]) -> None:
-    """Refuse keys that are described as something else than numbers; the original's description counts."""
+    """Refuse keys that the original's schema does not describe as numeric."""
     for name in keys:
         kind = data.schema[name].kind
         if kind not in (Kind.NUMERIC, Kind.WEIGHT):
@@ -58,7 +56,7 @@ def check_numeric(data: Microdata, keys: tuple[str, ...]) -> None:
 
 
 def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: str) -> Floats:
-    """One line per record, one column per key; a missing value is not a number.
+    """Return one row per record and one column per key; a missing value is NaN.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -67,11 +65,11 @@ def key_values(data: Microdata, keys: tuple[str, ...], *, scale: Scale, file: st
     >>> key_values(data, ("turnover",), scale="log", file="original").tolist()
     [[0.0], [nan]]
     """
-    columns = [_scaled(finite_numbers(data, name), name, scale, file) for name in keys]
+    columns = [_to_scale(finite_numbers(data, name), name, scale, file) for name in keys]
     return np.stack(columns, axis=1) if columns else np.empty((len(data), 0))
 
 
-def _scaled(values: Floats, name: str, scale: Scale, file: str) -> Floats:
+def _to_scale(values: Floats, name: str, scale: Scale, file: str) -> Floats:
     if scale != "log":
         return values if scale == "linear" else np.arcsinh(values)
     beyond = int(np.count_nonzero(values <= 0))
@@ -87,7 +85,7 @@ def _scaled(values: Floats, name: str, scale: Scale, file: str) -> Floats:
 
 
 def metric(archive: Floats, distance: Distance, keys: tuple[str, ...]) -> Floats:
-    """The matrix by which points are multiplied so that Euclid's distance between them is the one asked for.
+    """Return the matrix that maps points so that the Euclidean distance between them is the requested one.
 
     >>> metric(np.array([[1.0], [3.0], [5.0]]), "standardised", ("turnover",)).tolist()
     [[0.5]]
@@ -117,13 +115,10 @@ def metric(archive: Floats, distance: Distance, keys: tuple[str, ...]) -> Floats
     return np.asarray(inverse @ (vectors / np.sqrt(values)) @ vectors.T)
 
 
-# Linkage by ranks: the largest units are found by their place in the order, whatever their values.
-#
-# An intruder who knows that an enterprise is the third largest looks for the third largest in the release.
-
-
 def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
-    """Which of the largest released units have the true one nearest to them in rank.
+    """Find which of the largest released units have the true one nearest to them in rank.
+
+    An intruder who knows that an enterprise is the third largest looks for the third largest in the release.
 
     ``points`` are the keys of the released and of the archived records, and the true archived record of each released
     one. Units are the largest by the first key. The distance is the sum over the keys of the differences in rank,
@@ -153,7 +148,7 @@ def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
 
 
 def _ranks(points: Floats) -> npt.NDArray[np.int64]:
-    """From 1, the largest, downwards."""
+    """Return ranks, with 1 for the largest."""
     columns = []
     for j in range(points.shape[1]):
         ordered = np.sort(-points[:, j])
@@ -162,12 +157,12 @@ def _ranks(points: Floats) -> npt.NDArray[np.int64]:
 
 
 EXACT_UP_TO = 20_000
-"""Files of up to so many records have δ from all pairs."""
+"""Maximum number of records for which δ is computed from all pairs."""
 
 SAMPLED_PAIRS = 4_000_000
-"""So many pairs are drawn above that."""
+"""Number of pairs drawn for larger files."""
 
-# What is sampled is no secret and protects nobody; a key of one's own gives other pairs.
+# The sample need not be secret: it protects no record. Another key gives other pairs.
 PUBLIC_KEY = bytes(32)
 
 _BINS = 80
@@ -189,7 +184,7 @@ def confidentiality_plot(
     exact_up_to: int = EXACT_UP_TO,
     densities: bool = True,
 ) -> ConfidentialityPlot:
-    """Place every released record. ``archive`` is what the intruder has; the original file, the worst case, if none.
+    """Place every released record. ``archive`` is the intruder's file; by default the original, the worst case.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
@@ -202,10 +197,10 @@ def confidentiality_plot(
     """
     asked = check_request(keys, alpha=alpha, scale=scale, distance=distance)
     check_numeric(original, asked)
-    found = _linked(original, released, archive, asked, scale=scale, distance=distance)
+    found = _link_records(original, released, archive, asked, scale=scale, distance=distance)
     delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=exact_up_to)
     tree = kd_tree.build(found.archive)
-    across = _neighbours(tree, found, delta)
+    across = _count_neighbours(tree, found, delta)
     _, least, ties = neighbours.nearest(tree, found.released)
     own = pair_distances.matched_squares(found.released, found.archive, np.ones(len(across)), found.partners)
     own_z = np.sqrt(pair_distances.matched_squares(found.released, found.archive, found.scales, found.partners))
@@ -214,11 +209,11 @@ def confidentiality_plot(
     return ConfidentialityPlot(
         kind="distance",
         keys=asked,
-        across=_spread(across.astype(np.float64), placed, everyone, np.nan),
-        perturbation=_spread(found.perturbation, placed, everyone, np.nan),
-        nearest_true=_spread(own == least, placed, everyone, fill=False),
-        ties=_spread(ties, placed, everyone, 0),
-        within=_spread(_inside(own, found, delta), placed, everyone, fill=False),
+        across=_expand(across.astype(np.float64), placed, everyone, np.nan),
+        perturbation=_expand(found.perturbation, placed, everyone, np.nan),
+        nearest_true=_expand(own == least, placed, everyone, fill=False),
+        ties=_expand(ties, placed, everyone, 0),
+        within=_expand(_is_within(own, found, delta), placed, everyone, fill=False),
         labels=record_labels(released),
         policy=policy or Policy(),
         largest=found.largest,
@@ -233,7 +228,7 @@ def confidentiality_plot(
 
 
 def check_request(keys: Sequence[str], *, alpha: float, scale: str, distance: str) -> tuple[str, ...]:
-    """Refuse what makes no sense whatever the data; the keys."""
+    """Validate the options that do not depend on the data; return the keys."""
     asked = (keys,) if isinstance(keys, str) else tuple(keys)
     if not asked or len(set(asked)) != len(asked):
         raise SpecError("name at least one key, each once", code="bad-keys", hint='keys=["turnover", "employees"]')
@@ -249,12 +244,12 @@ def check_request(keys: Sequence[str], *, alpha: float, scale: str, distance: st
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Linked:
-    """Released records that can be placed and archive records that can be neighbours, as points."""
+    """The released records that can be placed and the archive records that can be neighbours, as points."""
 
     released: Floats
     archive: Floats
     scales: Floats  # squares by which squared distances are divided
-    partners: Rows  # the true archive record of each released one, −1 where it is not there
+    partners: Rows  # the true archive record of each released one, −1 if absent
     perturbation: Floats
     rows: Rows  # their rows in the released file
     order: Rows
@@ -265,7 +260,7 @@ class _Linked:
     labels: pa.Array
 
 
-def _linked(
+def _link_records(
     original: Microdata,
     released: Microdata,
     archive: Microdata | None,
@@ -290,20 +285,20 @@ def _linked(
             code="nothing-to-compare",
             hint="name keys that are not missing everywhere",
         )
-    place = np.full(len(known) + 1, -1, dtype=np.int64)  # the last one answers for records that are not there
+    place = np.full(len(known) + 1, -1, dtype=np.int64)  # the last entry, at index −1, is for absent records
     place[there] = np.arange(len(there))
     metric_y, metric_x = y[rows] @ turned, truth[rows] @ turned
     scales = (metric_y**2).sum(axis=1) if distance == "relative" else np.ones(len(rows))
     notes = [
         how,
         also,
-        _left_out(len(released) - len(rows), "released"),
-        _left_out(len(known) - len(there), "archived"),
+        _left_out_note(len(released) - len(rows), "released"),
+        _left_out_note(len(known) - len(there), "archived"),
     ]
     zeros = int(np.count_nonzero(scales == 0)) + int(np.count_nonzero((metric_x == 0).all(axis=1)))
     if zeros and distance == "relative":
-        told = several(zeros, "record is a zero vector", "records are zero vectors")
-        notes.append(f"{told} on this scale: any change is infinite.")
+        vectors = several(zeros, "record is a zero vector", "records are zero vectors")
+        notes.append(f"{vectors} on this scale: any change is infinite.")
     return _Linked(
         released=metric_y,
         archive=a[there] @ turned,
@@ -311,8 +306,8 @@ def _linked(
         partners=place[to_archive[rows]],
         perturbation=_perturbation(metric_y, metric_x, relative=distance == "relative"),
         rows=rows,
-        order=_places(released, rows),
-        archive_order=_places(known, there),
+        order=_number_rows(released, rows),
+        archive_order=_number_rows(known, there),
         largest=int(rows[np.argmax(truth[rows, 0])]),
         by_rank=(y[rows], a[there], place[to_archive[rows]]),
         notes=tuple(note for note in notes if note),
@@ -320,7 +315,7 @@ def _linked(
     )
 
 
-def _left_out(number: int, which: str) -> str:
+def _left_out_note(number: int, which: str) -> str:
     lacking = several(number, f"{which} record lacks", f"{which} records lack")
     return f"{lacking} a key value or an original: left out." if number else ""
 
@@ -333,14 +328,14 @@ def _perturbation(y: Floats, x: Floats, *, relative: bool) -> Floats:
         return np.where(moved == 0, 0.0, moved / np.sqrt((x**2).sum(axis=1)))
 
 
-def _places(data: Microdata, rows: Rows) -> Rows:
-    """The given rows, as numbers among themselves, in an order that follows from identifiers and not from the file."""
+def _number_rows(data: Microdata, rows: Rows) -> Rows:
+    """Number the given rows in an order that depends on identifiers and not on the order of the file."""
     identity = record_identity(data, PUBLIC_KEY)
     return order.prefix(identity[rows], PUBLIC_KEY, 1.0)
 
 
 def _delta(found: _Linked, alpha: float, *, secret: bytes, exact_up_to: int) -> tuple[float, float | None, int]:
-    """δ, its standard error where it was estimated, and from how many pairs."""
+    """Return δ, its standard error if it was estimated, and the number of pairs used."""
     number = len(found.released) * len(found.archive) - int(np.count_nonzero(found.partners >= 0))
     if not number:
         raise InputError(
@@ -351,14 +346,14 @@ def _delta(found: _Linked, alpha: float, *, secret: bytes, exact_up_to: int) -> 
     given = (found.released, found.archive, found.scales, found.partners)
     if len(found.released) * len(found.archive) <= exact_up_to**2:
         return pair_distances.exact_quantile(*given, alpha), None, number
-    z = np.sort(np.sqrt(_sampled(found, secret)))
+    z = np.sort(np.sqrt(_sample_squares(found, secret)))
     # Woodruff 1952: the quantiles at one standard error of the share to either side.
     error = np.sqrt(alpha * (1 - alpha) / len(z))
     low, delta, high = np.quantile(z, np.clip([alpha - error, alpha, alpha + error], 0, 1))
     return float(delta), float((high - low) / 2), len(z)
 
 
-def _sampled(found: _Linked, secret: bytes) -> Floats:
+def _sample_squares(found: _Linked, secret: bytes) -> Floats:
     return pair_distances.sampled_squares(
         found.released,
         found.archive,
@@ -371,7 +366,7 @@ def _sampled(found: _Linked, secret: bytes) -> Floats:
     )
 
 
-def _neighbours(tree: kd_tree.Tree, found: _Linked, delta: float) -> npt.NDArray[np.int64]:
+def _count_neighbours(tree: kd_tree.Tree, found: _Linked, delta: float) -> npt.NDArray[np.int64]:
     counts = neighbours.counts_within(tree, found.released, delta * np.sqrt(found.scales))
     zero = found.scales == 0
     if zero.any() and delta > 0:
@@ -379,14 +374,14 @@ def _neighbours(tree: kd_tree.Tree, found: _Linked, delta: float) -> npt.NDArray
     return counts
 
 
-def _inside(squares: Floats, found: _Linked, delta: float) -> npt.NDArray[np.bool_]:
-    """Whether the true record is in the neighbourhood: the comparison by which neighbours are counted, to the bit."""
+def _is_within(squares: Floats, found: _Linked, delta: float) -> npt.NDArray[np.bool_]:
+    """Flag true records in the neighbourhood, by the same comparison, to the bit, that counts neighbours."""
     zero = found.scales == 0
     return np.where(zero, (squares == 0) & (delta > 0), squares < (delta * np.sqrt(found.scales)) ** 2)
 
 
 def _densities(found: _Linked, own_z: Floats, delta: float, *, secret: bytes, exact: bool) -> pa.Table | None:
-    """m(z) and u(z) by equal steps; what lies beyond the last one is in the remaining line, which has no end."""
+    """Return m(z) and u(z) in equal steps; the last row is open and holds everything beyond."""
     own = own_z[np.isfinite(own_z)]
     upto = max(4 * delta, float(np.quantile(own, 0.99)) if len(own) else 0.0)
     if not (upto > 0 and np.isfinite(upto)):
@@ -396,7 +391,7 @@ def _densities(found: _Linked, own_z: Floats, delta: float, *, secret: bytes, ex
     if exact:
         apart = pair_distances.density_counts(*given, edges)
     else:
-        apart = _histogram(np.sqrt(_sampled(found, secret)), edges)
+        apart = _histogram(np.sqrt(_sample_squares(found, secret)), edges)
     together = _histogram(own_z[~np.isnan(own_z)], edges)
     step = upto / _BINS
     share = [counts / max(1, counts.sum()) for counts in (together, apart)]
@@ -420,12 +415,12 @@ def _histogram(z: Floats, edges: Floats) -> npt.NDArray[np.int64]:
 def _points(found: _Linked, rows: Rows, everyone: int) -> KeyPoints:
     released = np.full((everyone, found.released.shape[1]), np.nan)
     released[rows] = found.released
-    scales = _spread(found.scales, rows, everyone, np.nan)
+    scales = _expand(found.scales, rows, everyone, np.nan)
     return KeyPoints(released=released, archive=found.archive, scales=scales, labels=found.labels)
 
 
-def _spread(values: npt.NDArray, rows: Rows, everyone: int, fill: float) -> npt.NDArray:  # type: ignore[type-arg]
-    """Values of some rows among all of them."""
+def _expand(values: npt.NDArray, rows: Rows, everyone: int, fill: float) -> npt.NDArray:  # type: ignore[type-arg]
+    """Expand the values of some rows to all rows."""
     out = np.full(everyone, fill, dtype=values.dtype)
     out[rows] = values
     return out

@@ -1,4 +1,4 @@
-"""The confidentiality plot that fits the keys: by distance, by probabilities, or by frequency; one or many at once."""
+"""Make the confidentiality plot that fits the keys: by distance, match weights or frequency; one or several."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def make_plot(
     only: Mapping[str, str] | None = None,
     **options: Any,
 ) -> ConfidentialityPlot:
-    """One plot. ``auto`` takes distances for numeric keys and frequencies for categorical ones.
+    """Make one plot. ``auto`` uses distances for numeric keys and frequencies for categorical ones.
 
-    ``only`` restricts all files to records with stated values, such as one division. Options that do not belong to the
-    way of linking are refused.
+    ``only`` restricts all files to records with stated values, such as one division. Options that do not apply to the
+    linkage are refused.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex"),))
@@ -53,22 +53,22 @@ def make_plot(
     '1 of 3 records are unsafe.'
     """
     names = (keys,) if isinstance(keys, str) else tuple(keys)
-    way = _way(original, names) if linkage == "auto" else linkage
+    way = _choose_linkage(original, names) if linkage == "auto" else linkage
     if way not in _OPTIONS:
         raise SpecError("there is no such linkage", code="bad-linkage", hint="one of auto, " + ", ".join(_OPTIONS))
     stated = {name: value for name, value in options.items() if value is not None}
     if "secret" not in _OPTIONS[way]:
-        stated.pop("secret", None)  # a key at hand that this linkage draws nothing with
+        stated.pop("secret", None)  # a key may be passed to a linkage that draws nothing
     for name in sorted(stated.keys() - _OPTIONS[way]):
         raise SpecError(
             f"{name!r} has no meaning for linkage by {way.replace('_', '-')}",
             code="bad-option",
             hint="its options are: " + ", ".join(sorted(_OPTIONS[way] - {"secret", "exact_up_to"})),
         )
-    sides = [_restricted(data, only or {}) for data in (original, released)]
+    sides = [_restrict(data, only or {}) for data in (original, released)]
     for name in ("archive", "population"):
         if name in stated:
-            stated[name] = _restricted(stated[name], only or {})
+            stated[name] = _restrict(stated[name], only or {})
     made: ConfidentialityPlot = _makers()[way](*sides, names, **stated)
     return made
 
@@ -76,7 +76,7 @@ def make_plot(
 def plots_by_keys(
     original: Microdata, released: Microdata, key_sets: Sequence[Sequence[str]], **options: Any
 ) -> pa.Table:
-    """The totals of the plot for several sets of keys, a row each: what an intruder gains by knowing more.
+    """Return the totals of the plot for several sets of keys, one row each: what an intruder gains by knowing more.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Age")))
@@ -104,7 +104,7 @@ def _makers() -> dict[str, Any]:
     return {"distance": confidentiality_plot, "fellegi_sunter": fellegi_sunter_plot, "frequency": frequency_plot}
 
 
-def _way(data: Microdata, names: tuple[str, ...]) -> str:
+def _choose_linkage(data: Microdata, names: tuple[str, ...]) -> str:
     kinds = {data.schema[name].kind.is_categorical for name in names}
     if len(kinds) > 1:
         raise SpecError(
@@ -115,8 +115,8 @@ def _way(data: Microdata, names: tuple[str, ...]) -> str:
     return "frequency" if kinds == {True} else "distance"
 
 
-def _restricted(data: Microdata, only: Mapping[str, str]) -> Microdata:
-    """The records with these values, compared as text."""
+def _restrict(data: Microdata, only: Mapping[str, str]) -> Microdata:
+    """Return the records with these values, compared as text."""
     if not only:
         return data
     chosen = np.ones(len(data), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Which record of one file is which of another: by identifier where both have one, else by position."""
+"""Match the records of two files: by identifier if both have one, else by position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 
 _SAME_VALUES = 0.9
-"""A column with at least this share of its values in common with the other file may say in which order it stands."""
+"""Minimum share of common values for a column to be used as evidence of the record order."""
 
 
 def match_rows(here: Microdata, there: Microdata, *, by_position: bool = True) -> tuple[Rows, str]:
-    """For each record of the one file its row in the other, −1 where it has none; and a word on how that was found.
+    """Return each record's row in the other file, −1 if it has none, and a note on how it was matched.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"),))
@@ -26,7 +26,7 @@ def match_rows(here: Microdata, there: Microdata, *, by_position: bool = True) -
     [1, -1, 0]
     """
     if here.schema.identifier is not None and there.schema.identifier is not None:
-        return _by_identifier(here, there)
+        return _match_by_identifier(here, there)
     if not by_position:
         raise SpecError(
             "an external archive is matched by identifier, and one of the files has none",
@@ -43,10 +43,10 @@ def match_rows(here: Microdata, there: Microdata, *, by_position: bool = True) -
 
 
 def align_records(original: Microdata, released: Microdata) -> Microdata:
-    """The released file with its records in the order of the original.
+    """Return the released file with its records in the order of the original.
 
-    By identifier where both files have one; it must name each record once, and the same records. Else by position,
-    which is refused where it evidently is not the same in both.
+    By identifier if both files have one; it must be unique and name the same records. Else by position, which is
+    refused if the files evidently differ in order.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"),))
@@ -57,17 +57,19 @@ def align_records(original: Microdata, released: Microdata) -> Microdata:
     if original.schema.identifier is None or released.schema.identifier is None:
         refuse_disorder(original, released)
         return released
-    ours, theirs = _texts(original), _texts(released)
+    ours, theirs = _identifier_texts(original), _identifier_texts(released)
     if ours.equals(theirs):
         return released
     rows = pc.index_in(ours, value_set=theirs.combine_chunks())
     if rows.null_count or any(len(side.unique()) < len(side) for side in (ours, theirs)):
-        raise not_aligned("the identifiers of the two files are not the same, or one of them stands in several records")
+        raise alignment_error(
+            "the identifiers of the two files are not the same, or one of them stands in several records"
+        )
     return take_records(released, rows.to_numpy().astype(np.int64))
 
 
 def name_alike(original: Microdata, released: Microdata) -> Microdata:
-    """The released file, whose records stand in the order of the original, with the identifiers of the original."""
+    """Return the released file, whose records are in the original's order, with the original's identifiers."""
     own, other = original.schema.identifier, released.schema.identifier
     if own is None or other is None:
         return released
@@ -75,15 +77,15 @@ def name_alike(original: Microdata, released: Microdata) -> Microdata:
 
 
 def take_records(data: Microdata, rows: Rows) -> Microdata:
-    """The records in these rows, in that order."""
+    """Return the records in these rows, in that order."""
     return Microdata(data.table.take(pa.array(rows)), data.schema)
 
 
 def refuse_disorder(original: Microdata, released: Microdata) -> None:
-    """Refuse two files whose records evidently stand in different orders.
+    """Refuse two files whose records are evidently in different orders.
 
-    A column that is the same in every place vouches for the order. Where none is, the columns that hold the same
-    values are looked at together: the records that both files have, wherever they stand, should stand in their places.
+    A column that is equal row by row confirms the order. If there is none, the columns with the same values are
+    compared jointly: records that occur in both files should be in the same rows.
     """
     names = [a.name for a in original.schema.attributes if a.kind is not Kind.IDENTIFIER and a.name in released.schema]
     together: list[tuple[Rows, Rows]] = []
@@ -91,18 +93,18 @@ def refuse_disorder(original: Microdata, released: Microdata) -> None:
         here, there = as_codes(*aligned_columns(original.table.column(name), released.table.column(name)))
         if len(here) and (here == there).all() and (here != here[0]).any():
             return
-        if _common(here, there) >= _SAME_VALUES * len(here):
+        if _count_common(here, there) >= _SAME_VALUES * len(here):
             together.append((here, there))
     if not together:
         return
-    here, there = _row_codes(together)
+    here, there = _number_records(together)
     in_place = int(np.count_nonzero(here == there))
-    if 2 * in_place < _common(here, there):
-        raise not_aligned("the records of the two files stand in different orders, without an identifier")
+    if 2 * in_place < _count_common(here, there):
+        raise alignment_error("the records of the two files stand in different orders, without an identifier")
 
 
-def not_aligned(message: str) -> InputError:
-    """The refusal of files of which nobody can say which record is which."""
+def alignment_error(message: str) -> InputError:
+    """Return the error for files whose records cannot be matched."""
     return InputError(
         message,
         code="records-not-aligned",
@@ -111,15 +113,15 @@ def not_aligned(message: str) -> InputError:
     )
 
 
-def _common(here: Rows, there: Rows) -> int:
-    """How many values the two lists have in common, repeats counted."""
+def _count_common(here: Rows, there: Rows) -> int:
+    """Count the values that the two lists have in common, with repeats."""
     codes, place = np.unique(np.concatenate([here, there]), return_inverse=True)
     counts = [np.bincount(side, minlength=len(codes)) for side in (place[: len(here)], place[len(here) :])]
     return int(np.minimum(*counts).sum())
 
 
-def _row_codes(columns: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows]:
-    """A number per record of both files, the same where all the columns have the same values."""
+def _number_records(columns: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows]:
+    """Number the records of both files, with equal numbers where all columns are equal."""
     number = np.zeros(2 * len(columns[0][0]), dtype=np.int64)
     for sides in columns:
         place = np.unique(np.concatenate(sides), return_inverse=True)[1]
@@ -128,14 +130,14 @@ def _row_codes(columns: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows]:
 
 
 def record_labels(data: Microdata) -> pa.Array:
-    """What each record is called: its identifier as text, or its row from 1."""
+    """Return a label per record: its identifier as text, or its row from 1."""
     if data.schema.identifier is None:
         return pa.array(np.arange(1, len(data) + 1)).cast(pa.string())
-    return _texts(data).combine_chunks()
+    return _identifier_texts(data).combine_chunks()
 
 
-def _by_identifier(here: Microdata, there: Microdata) -> tuple[Rows, str]:
-    ours, theirs = _texts(here), _texts(there)
+def _match_by_identifier(here: Microdata, there: Microdata) -> tuple[Rows, str]:
+    ours, theirs = _identifier_texts(here), _identifier_texts(there)
     how = "Records are matched by identifier."
     if ours.equals(theirs):
         return np.arange(len(here), dtype=np.int64), how
@@ -152,9 +154,9 @@ def _by_identifier(here: Microdata, there: Microdata) -> tuple[Rows, str]:
     return rows, how
 
 
-def _texts(data: Microdata) -> pa.ChunkedArray:
+def _identifier_texts(data: Microdata) -> pa.ChunkedArray:
     identifier = data.schema.identifier
-    assert identifier is not None  # noqa: S101  (asked for by callers)
+    assert identifier is not None  # noqa: S101  (checked by callers)
     column = data.table.column(identifier.name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

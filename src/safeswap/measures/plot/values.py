@@ -1,7 +1,7 @@
-"""The confidentiality plot: where each record of a release stands between perturbation and neighbours.
+"""The values of a confidentiality plot: its policy, and each record between perturbation and neighbours.
 
-Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Everything in
-here is about single records and stays inside.
+Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Everything
+here is about single records and for internal use only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ import pyarrow as pa
 from safeswap.arrays.types import Counts, Flags, Floats
 from safeswap.errors import SpecError
 
-# When a record counts as safe: enough perturbation, enough neighbours, or enough of both together.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A line from (0, r) to (k, 0) across the plot; what lies under it is unsafe, what lies on it is safe.
+    """A line from (0, r) to (k, 0) across the plot; records below it are unsafe, records on it are safe.
 
-    ``r`` is the perturbation with which a record needs no neighbours, ``k`` the number of neighbours with which it
-    needs no perturbation. ``curvature`` 0 is the straight line; above 0 it bends towards the origin and asks for less,
-    below 0 away from it and asks for more: with p = 2^−curvature the line is (n/k)^p + (z/r)^p = 1. Without ``r`` it is
+    ``r`` is the perturbation at which a record needs no neighbours, ``k`` the number of neighbours at which it needs
+    no perturbation. ``curvature`` 0 is a straight line; above 0 the line bends towards the origin and requires less,
+    below 0 away from it and requires more: with p = 2^−curvature the line is (n/k)^p + (z/r)^p = 1. Without ``r`` it is
     the vertical line at k, as for frequencies.
 
     >>> policy = Policy(r=0.15, k=15)
@@ -42,14 +40,14 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.r is not None and not (isfinite(self.r) and self.r > 0):
-            raise _bad("r is a share above 0", "r=0.15, or r=None for a vertical line at k")
+            raise _policy_error("r is a share above 0", "r=0.15, or r=None for a vertical line at k")
         if not (isfinite(self.k) and self.k > 0):
-            raise _bad("k is a number of neighbours above 0", "k=15")
+            raise _policy_error("k is a number of neighbours above 0", "k=15")
         if not -8 <= self.curvature <= 8:
-            raise _bad("the curvature lies between −8 and 8", "curvature=0 is a straight line")
+            raise _policy_error("the curvature lies between −8 and 8", "curvature=0 is a straight line")
 
     def line(self, across: Floats) -> Floats:
-        """The perturbation under which a record with so many neighbours is unsafe."""
+        """Return the perturbation below which a record with ``across`` neighbours is unsafe."""
         short = np.clip(np.asarray(across, dtype=np.float64) / self.k, 0.0, 1.0)
         if self.r is None:
             return np.where(short < 1.0, np.inf, 0.0)
@@ -57,7 +55,7 @@ class Policy:
         return np.asarray(self.r * (1.0 - short**power) ** (1.0 / power))
 
     def unsafe(self, across: Floats, perturbation: Floats) -> Flags:
-        """Which records lie under the line; where there is no figure, none does."""
+        """Flag the records below the line; records without a figure are not flagged."""
         with np.errstate(invalid="ignore"):
             return np.asarray((perturbation < self.line(across)) & ~np.isnan(across))
 
@@ -73,11 +71,11 @@ class Policy:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the parameters as plain values."""
         return asdict(self)
 
 
-def _bad(message: str, hint: str) -> SpecError:
+def _policy_error(message: str, hint: str) -> SpecError:
     return SpecError(message, code="bad-policy", hint=hint)
 
 
@@ -86,10 +84,9 @@ Kind = Literal["distance", "fellegi_sunter", "categorical", "table"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyPoints:
-    """Released and archived records as points between which distances mean something.
+    """Released and archive records as points in the metric of the plot.
 
-    ``scales`` are the squares by which squared distances from a released record are divided. ``labels`` name the
-    archive's records.
+    ``scales`` divide the squared distances from each released record. ``labels`` name the archive records.
     """
 
     released: Floats
@@ -100,12 +97,12 @@ class KeyPoints:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConfidentialityPlot:
-    """One point per released record, and what they come to in sum.
+    """One point per released record, and their totals.
 
     ``across`` is the number of neighbours (or the frequency of the keys), ``perturbation`` the individual information
-    loss; both are not a number for a record that cannot be placed. ``threshold`` is δ, or the match weight that stands
-    for it, with its standard error where it was estimated. ``match_weights``, and ``own_weight`` of each record with
-    the true one, are there where records were linked by probabilities. ``repr`` shows totals only.
+    loss; both are NaN for a record that cannot be placed. ``threshold`` is δ or the corresponding match weight, with
+    its standard error if it was estimated. Plots by match weights also have ``match_weights``, and in ``own_weight``
+    the weight of each record with its true one. ``repr`` shows totals only.
     """
 
     kind: Kind
@@ -133,41 +130,41 @@ class ConfidentialityPlot:
 
     @property
     def placed(self) -> Flags:
-        """Which records have a place in the plot."""
+        """Flags of the records that are placed in the plot."""
         return np.asarray(~(np.isnan(self.across) | np.isnan(self.perturbation)))
 
     @property
     def unsafe(self) -> Flags:
-        """Which records lie under the line of the policy."""
+        """Flags of the records below the policy line."""
         return self.policy.unsafe(self.across, self.perturbation)
 
     @property
     def links(self) -> Flags:
-        """Whose nearest neighbour, and no other, is the true one."""
+        """Flags of the records whose only nearest neighbour is the true one."""
         return np.asarray(self.nearest_true & (self.ties == 1))
 
     def count_unsafe(self, policy: Policy) -> int:
-        """How many records another policy would call unsafe."""
+        """Count the records that are unsafe under another policy."""
         return int(np.count_nonzero(policy.unsafe(self.across, self.perturbation)))
 
     def with_policy(self, policy: Policy) -> ConfidentialityPlot:
-        """The same plot under another policy."""
+        """Return the same plot under another policy."""
         return replace(self, policy=policy)
 
     @property
     def unsafe_share(self) -> float:
-        """Unsafe records as a share of those that have a place; 0 where none has."""
+        """Unsafe records as a share of those placed; 0 if none is placed."""
         placed = int(np.count_nonzero(self.placed))
         return int(np.count_nonzero(self.unsafe)) / placed if placed else 0.0
 
     @property
     def correct_link_share(self) -> float:
-        """The share of records that linkage to the nearest finds, guessing among equally near ones."""
+        """The share of records found by nearest-neighbour linkage, with random guesses among ties."""
         placed = int(np.count_nonzero(self.placed))
         return float((self.nearest_true / np.maximum(self.ties, 1)).sum() / placed) if placed else 0.0
 
     def table(self) -> pa.Table:
-        """One row per record, for use inside: identifiers and figures, no value of a key."""
+        """Return one row per record, for internal use: identifiers and figures, no key values."""
         figures: dict[str, Any] = {"record": self.labels, "perturbation": self.perturbation}
         if self.kind == "categorical":
             return pa.table({**figures, "frequency": self.across, "unsafe": self.unsafe})
@@ -181,13 +178,13 @@ class ConfidentialityPlot:
         return pa.table(figures if self.own_weight is None else {**figures, "match_weight": self.own_weight})
 
     def unsafe_records(self) -> pa.Table:
-        """The unsafe ones, those with the least perturbation first."""
+        """Return the unsafe records, least perturbation first."""
         rows = np.flatnonzero(self.unsafe)
         order = rows[np.lexsort((self.across[rows], self.perturbation[rows]))]
         return self.table().take(pa.array(order))
 
     def numbered(self) -> ConfidentialityPlot:
-        """The same plot with records called by their place in the released file instead of by their identifiers."""
+        """Return the same plot with records labelled by their row in the released file instead of by identifier."""
         import pyarrow.compute as pc
 
         labels = pa.array(np.arange(1, len(self) + 1))
@@ -197,7 +194,7 @@ class ConfidentialityPlot:
         return replace(self, labels=labels, points=replace(self.points, labels=places))
 
     def neighbours(self, row: int, *, most: int = 50) -> pa.Table:
-        """The neighbours of one released record, nearest first: identifiers and distances, no value of a key."""
+        """Return the neighbours of one released record, nearest first: identifiers and distances, no key values."""
         if self.points is None:
             raise SpecError(
                 "neighbours can be listed for plots of distances only",
@@ -213,7 +210,7 @@ class ConfidentialityPlot:
         return pa.table({"record": points.labels.take(pa.array(order)), "distance": distances[order]})
 
     def as_dict(self) -> dict[str, Any]:
-        """Totals only, as plain values."""
+        """Return the totals as plain values."""
         placed = self.placed
         found: dict[str, Any] = {
             "kind": self.kind,
@@ -242,7 +239,7 @@ class ConfidentialityPlot:
 
     @property
     def sentence(self) -> str:
-        """The plot in a few words."""
+        """Summary of the plot in one sentence."""
         totals = self.as_dict()
         text = f"{totals['unsafe']:,} of {totals['placed']:,} records are unsafe"
         if self.kind == "categorical":
@@ -258,7 +255,7 @@ class ConfidentialityPlot:
 
 
 def agreement(one: ConfidentialityPlot, other: ConfidentialityPlot) -> pa.Table:
-    """How two ways of linking the same release compare: per figure, how many records either one names and both do."""
+    """Compare two ways of linking the same release: per figure, the records counted by each and by both."""
     if len(one) != len(other):
         raise SpecError(
             "the two plots are of different files", code="different-plots", hint="compare two plots of one release"
