@@ -1,1 +1,1 @@
-"""How much an intruder could still learn from a masked file."""
+"""Risk measures: what an intruder could still learn from a masked file, one file per measure."""

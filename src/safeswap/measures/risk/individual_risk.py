@@ -1,13 +1,13 @@
-"""The risk of a record from the count of its cell in a sample and the estimated count in the population.
+"""Individual risk: the expected number of records an intruder finds in the population by their keys.
 
 Given f records of the sample in a cell, the population count F has a negative binomial distribution with success
 probability p = f / Σ w, and the risk is the expectation of 1/F:
 
     r = p ∫₀¹ (1 − t)^(f−1) / (1 − q t) dt = (p / f) ₂F₁(1, 1; f + 1; q),   q = 1 − p.
 
-Written with p_m for the risk of m records, r_1 = p log(1/p) / q and r_(m+1) = (p / q) (1/m − r_m): the closed forms for
-f = 1, 2, 3 are its first steps. A step multiplies errors by p / q, so it is taken for p below 1/2 only; the series has
-positive terms alone, each at most q times the one before, and converges quickly for p above 1/2 or for many records.
+With r_m the risk for m records, r_1 = p log(1/p) / q and r_(m+1) = (p / q) (1/m − r_m): the closed forms for f up to 3
+are the first steps. A step multiplies errors by p / q, so the recursion is used for p below 1/2 only; the series has
+only positive terms, each at most q times the one before, and converges quickly for p above 1/2 or for many records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydantic import Field
 from safeswap.arrays.types import Floats
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.key_cells import KeyCells, key_cells
-from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, over
+from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, name_keys
 from safeswap.model.columns import numbers
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
@@ -33,11 +33,11 @@ from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.text import RiskModel, several
 
-_FEW = 40  # for more records the series needs no more than a few dozen terms, whatever p
+_FEW = 40  # for more records the series needs only a few dozen terms, whatever p
 
 
 def expected_inverse(counts: npt.NDArray[np.int64], population: Floats) -> Floats:
-    """E[1/F] for each cell of f records whose weights sum to ``population``; 1/f where that is not above f.
+    """Return E[1/F] for each cell of f records whose weights sum to ``population``; 1/f if that is not above f.
 
     >>> expected_inverse(np.array([1, 2, 5]), np.array([215.0, 360.0, 5.0])).round(4).tolist()
     [0.0251, 0.0054, 0.2]
@@ -74,12 +74,9 @@ def _risk(count, population):  # type: ignore[no-untyped-def]
     return p / count * total
 
 
-# The risk of each record: the chance that who finds its keys in the population has found the right person.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordRisks:
-    """Risks by cell; every record of a cell has the same. ``population`` is F, or its estimate from the weights."""
+    """Risks by cell, equal for all records of a cell. ``population`` is F, or its estimate from the weights."""
 
     cells: KeyCells
     model: str
@@ -88,17 +85,17 @@ class RecordRisks:
 
     @property
     def expected(self) -> float:
-        """How many records are expected to be re-identified: the sum of all risks."""
+        """Expected number of re-identified records: the sum of all risks."""
         return float(self.risks @ self.cells.members)
 
     @property
     def highest(self) -> float:
-        """The largest risk of a record; 0 in an empty file."""
+        """Largest risk of a record; 0 in an empty file."""
         return float(self.risks.max(initial=0.0))
 
     @property
     def below_sample(self) -> int:
-        """The records of cells whose weights add up to less than their records: F is taken to be f there."""
+        """Number of records in cells whose weights sum to less than their records, where F is taken to be f."""
         short = self.population < self.cells.like
         return int(self.cells.members[short].sum())
 
@@ -106,11 +103,11 @@ class RecordRisks:
         return f"<RecordRisks: {self.expected:,.4g} of {self.cells.records:,} records expected to be found>"
 
     def above(self, threshold: float) -> int:
-        """How many records have a risk above this."""
+        """Count the records with a risk above the threshold."""
         return int(self.cells.members[self.risks > threshold].sum())
 
     def table(self) -> pa.Table:
-        """One row per record, in the order of the file. Confidential."""
+        """Return one row per record, in the order of the file. Confidential."""
         of_record = self.cells.of_record
         return pa.table(
             {
@@ -129,11 +126,11 @@ def record_risks(
     model: RiskModel = "franconi-polettini",
     missing: Missing = "any",
 ) -> RecordRisks:
-    """The risk of every record by its keys.
+    """Compute every record's risk from its keys.
 
     Without a weight the file is the population, and the risk is 1/F. With one it is a sample: the risk is the expected
     1/F given the sample (Franconi and Polettini), or one over the sum of the weights (``inverse``). A record with a
-    missing key is looked for by the keys that it has.
+    missing key is searched for by its known keys.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="w", kind="weight")))
@@ -154,13 +151,13 @@ def record_risks(
         risks, told = 1 / np.maximum(counts, 1), "population"
     else:
         population = cells.sums(np.bincount(cells.of_record, _weights(data, weight), len(cells.classes)))
-        risks, told = _estimated(counts, population, model), model
+        risks, told = _estimate_risks(counts, population, model), model
     return RecordRisks(cells, told, population, risks)
 
 
-def _estimated(counts: npt.NDArray[np.int64], population: Floats, model: RiskModel) -> Floats:
+def _estimate_risks(counts: npt.NDArray[np.int64], population: Floats, model: RiskModel) -> Floats:
     if model == "inverse":
-        return 1 / np.maximum(population, counts)  # nobody is in the sample who is not in the population
+        return 1 / np.maximum(population, counts)  # the population contains the sample
 
     return expected_inverse(counts, population)
 
@@ -186,13 +183,10 @@ def _weights(data: Microdata, name: str) -> Floats:
     return values
 
 
-# Individual risk: how many records an intruder is expected to find in the population by their keys.
-
-
 class IndividualRisk(KeyMeasure):
     """The expected share of re-identified records: the mean over all records of 1/F, or of its estimate.
 
-    F is how many people of the population have the keys of the record. Without a weight the file is the population.
+    F is the number of people in the population with the record's keys. Without a weight the file is the population.
 
     >>> IndividualRisk(keys=("Age", "Sex"), weight="w").text
     'individual_risk:keys=Age+Sex,weight=w'
@@ -207,7 +201,7 @@ class IndividualRisk(KeyMeasure):
     )
 
     missing: Annotated[Missing, Field(description=MEANING_OF_MISSING)] = "any"
-    weight: Annotated[str, Field(description="survey weight; none: the file is the population")] = ""
+    weight: Annotated[str, Field(description="survey weight; without one the file is the population")] = ""
     model: Annotated[
         RiskModel, Field(description="with a weight: the expected 1/F given the sample, or 1 / sum of weights")
     ] = "franconi-polettini"
@@ -216,7 +210,7 @@ class IndividualRisk(KeyMeasure):
     )
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has the expected number, the highest risk and how many exceed."""
+        """Score the file; the detail has the expected number, the highest risk and the number above the threshold."""
         names = self._names(comparison)
         found = record_risks(
             comparison.after, names, weight=self.weight or None, model=self.model, missing=self.missing
@@ -234,13 +228,13 @@ class IndividualRisk(KeyMeasure):
             }
         )
         sentence = (
-            f"{found.expected:,.4g} of {records:,} records ({value:.3%}) are expected to be found by {over(names)}; "
-            f"the highest risk is {found.highest:.3g}, {several(above, 'record is', 'records are')} above "
-            f"{self.threshold:g}."
+            f"{found.expected:,.4g} of {records:,} records ({value:.3%}) are expected to be found by "
+            f"{name_keys(names)}; the highest risk is {found.highest:.3g}, "
+            f"{several(above, 'record is', 'records are')} above {self.threshold:g}."
         )
         if found.below_sample:
             sentence += (
                 f" In the cells of {several(found.below_sample, 'record')} the weights add up to less than the "
                 "records: the population is taken to be as large as the sample there."
             )
-        return self._score(value, self._told(sentence, comparison, found.cells), names, detail)
+        return self._score(value, self._complete_sentence(sentence, comparison, found.cells), names, detail)

@@ -1,4 +1,4 @@
-"""k-anonymity: the share of records whose keys fewer than k records have."""
+"""k-anonymity: the share of records whose keys are shared by fewer than k records."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Annotated, ClassVar
 import pyarrow as pa
 from pydantic import Field
 
-from safeswap.measures.risk.key_measure import KeyMeasure, over
+from safeswap.measures.risk.key_measure import KeyMeasure, name_keys
 from safeswap.model.score import Axis, Comparison, Score
 
 
 class KAnonymity(KeyMeasure):
     """Records of the released file that share their keys with fewer than k − 1 others, as a share of all.
 
-    The file is k-anonymous exactly if the value is 0. Unlike the n-rule it asks nobody who was swapped.
+    The file is k-anonymous exactly if the value is 0. Unlike the n-rule, it does not depend on which records were
+    swapped.
 
     >>> KAnonymity(k=5, keys=("Age", "Sex")).text
     'k_anonymity:keys=Age+Sex,k=5'
@@ -27,10 +28,10 @@ class KAnonymity(KeyMeasure):
         "Samarati & Sweeney (1998), Protecting privacy when disclosing information: k-anonymity, SRI-CSL-98-04",
     )
 
-    k: Annotated[int, Field(ge=2, le=1_000_000, description="so many records must share their keys")] = 3
+    k: Annotated[int, Field(ge=2, le=1_000_000, description="minimum number of records that share their keys")] = 3
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has the size of the list of unsafe cells and the smallest cell."""
+        """Score the file; the detail has the number of unsafe cells and the size of the smallest."""
         cells = self._cells(comparison)
         unsafe = cells.like < self.k
         records, listed = int(cells.members[unsafe].sum()), int(unsafe.sum())
@@ -48,7 +49,7 @@ class KAnonymity(KeyMeasure):
         )
         sentence = (
             f"{value:.2%} of the records ({records:,} of {cells.records:,}) have keys that fewer than {self.k:,} "
-            f"share, in {listed:,} unsafe cell{'' if listed == 1 else 's'} over {over(cells.names)}"
+            f"share, in {listed:,} unsafe cell{'' if listed == 1 else 's'} over {name_keys(cells.names)}"
             + (f"; the smallest cell has {smallest:,}." if smallest is not None else ".")
         )
-        return self._score(value, self._told(sentence, comparison, cells), cells.names, detail)
+        return self._score(value, self._complete_sentence(sentence, comparison, cells), cells.names, detail)

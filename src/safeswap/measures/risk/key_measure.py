@@ -1,4 +1,4 @@
-"""What the measures share that count the records with the same keys, in the released file alone."""
+"""The base of measures that count records with the same keys in the released file alone."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MEANING_OF_MISSING = (
 class KeyMeasure(ParametricMeasure):
     """A figure of the released file, by the keys that an intruder can be assumed to know.
 
-    Everybody who has the released file can compute it: it tells nothing beyond that file.
+    Anyone with the released file can compute it: it reveals nothing beyond that file.
     """
 
     tells_the_rate: ClassVar[bool] = False
 
     keys: Annotated[
         AttributeNames,
-        Field(description="key variables, looked at in every combination of up to all; all categorical if empty"),
+        Field(description="key variables, considered in every combination; all categorical ones if empty"),
     ] = ()
     missing: Annotated[Missing, Field(description=MEANING_OF_MISSING)] = "none"
 
@@ -45,8 +45,8 @@ class KeyMeasure(ParametricMeasure):
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
         return chosen_attributes(comparison, self.keys)
 
-    def _told(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
-        """The sentence, with what was made of missing keys and what was left out."""
+    def _complete_sentence(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
+        """Add to the sentence how missing keys were treated and what was left out."""
         lacking = cells.incomplete
         meant = (
             f" A missing key ({lacking:,} record{'s' if lacking > 1 else ''}) {_MEANINGS[self.missing]}."
@@ -56,10 +56,10 @@ class KeyMeasure(ParametricMeasure):
         return sentence + meant + left_out_note(comparison, cells.names)
 
 
-def over(names: tuple[str, ...]) -> str:
-    """The keys in a few words.
+def name_keys(names: tuple[str, ...]) -> str:
+    """Return the keys as a short text.
 
-    >>> over(("Age", "Sex")), over(("a", "b", "c", "d", "e"))
+    >>> name_keys(("Age", "Sex")), name_keys(("a", "b", "c", "d", "e"))
     ('Age × Sex', '5 attributes')
     """
     return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"

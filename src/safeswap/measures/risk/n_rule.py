@@ -19,13 +19,14 @@ from safeswap.measures.base import (
     left_out_note,
     left_out_note_of,
 )
+from safeswap.measures.risk.key_measure import name_keys
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 
 
 class NRule(ParametricMeasure):
     """(Unswapped records in post-swap cells of 1 to n − 1 records) / (all unswapped records).
 
-    Where every record was swapped there is none left whose values are known to be its own: the value is 0.
+    If every record was swapped, no record is known to have its own values: the value is 0.
 
     >>> NRule(n=5, keys=("Age", "Sex")).text
     'n_rule:n=5,keys=Age+Sex'
@@ -46,16 +47,16 @@ class NRule(ParametricMeasure):
     ] = ()
 
     def find_obstacle(self, comparison: Comparison) -> str:
-        """Return why the n-rule says nothing: no cells, or no change in them, so that nobody was swapped."""
+        """Return why the n-rule does not apply: no cells, or no change in them, so that no record was swapped."""
         return categorical_obstacle(comparison, self.keys)
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per size of small cell."""
+        """Score the file; the detail has one row per size of small cell."""
         from safeswap.arrays import cells
 
         names = chosen_attributes(comparison, self.keys)
         if obstacle := self.find_obstacle(comparison):
-            # Records that took part in another way are as easily found by their keys as before: 0 would be untrue.
+            # Records masked in another way are as easy to find by their keys as before: 0 would be wrong.
             raise SpecError(
                 f"the n-rule does not apply: {obstacle}",
                 code="measure-does-not-apply",
@@ -65,23 +66,23 @@ class NRule(ParametricMeasure):
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]
         of_unswapped = np.bincount(counts[(counts < self.n) & unswapped], minlength=self.n)[1:]
-        return self._told(
+        return self._make_score(
             of_all, of_unswapped, int(np.count_nonzero(unswapped)), names, left_out_note(comparison, names)
         )
 
     @property
     def small(self) -> int | None:
-        """Cells below n, where they are formed from all attributes."""
+        """n if cells are formed from all attributes; else None, since records are needed."""
         return None if self.keys else self.n
 
     def score_counts(self, counted: CountedCells) -> Score:
-        """The same from counts alone."""
+        """Score from counts alone."""
         names = counted.attributes
         of_all = counted.small_cells[1 : self.n] * np.arange(1, self.n)
         of_unswapped = counted.small_untouched[1 : self.n]
-        return self._told(of_all, of_unswapped, counted.untouched, names, left_out_note_of(counted.schema, names))
+        return self._make_score(of_all, of_unswapped, counted.untouched, names, left_out_note_of(counted.schema, names))
 
-    def _told(self, of_all: Counts, of_unswapped: Counts, total: int, names: tuple[str, ...], note: str) -> Score:
+    def _make_score(self, of_all: Counts, of_unswapped: Counts, total: int, names: tuple[str, ...], note: str) -> Score:
         sizes = np.arange(1, self.n)
         value = float(of_unswapped.sum() / total) if total else 0.0
         detail = pa.table(
@@ -102,8 +103,8 @@ class NRule(ParametricMeasure):
     def _meaning(self, value: float, small: int, total: int, names: tuple[str, ...]) -> str:
         if total == 0:
             return "Every record took part in the masking: none is left to which the n-rule applies."
-        over = " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
+
         return (
             f"{value:.2%} of the records that were not swapped ({small:,} of {total:,}) lie in cells of fewer than "
-            f"{self.n} records over {over}."
+            f"{self.n} records over {name_keys(names)}."
         )

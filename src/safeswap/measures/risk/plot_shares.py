@@ -1,4 +1,4 @@
-"""The share of records that the confidentiality plot calls unsafe."""
+"""Measures read off the confidentiality plot: the shares of correct links and of unsafe records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Axis, Comparison, Score
 
-# What the two measures that stand on the confidentiality plot share: keys, distances and the plot itself.
-
-# The two measures of one comparison look at the same plot.
+# Both measures of a comparison use the same plot.
 _PLOTS: WeakKeyDictionary[Comparison, dict[tuple[Any, ...], ConfidentialityPlot]] = WeakKeyDictionary()
 
 
 class PlotMeasure(ParametricMeasure):
-    """A figure that is read off the confidentiality plot."""
+    """A figure read off the confidentiality plot."""
 
     axis: ClassVar[Axis] = Axis.RISK
     sources: ClassVar[tuple[str, ...]] = (
@@ -34,7 +32,7 @@ class PlotMeasure(ParametricMeasure):
     keys: Annotated[
         AttributeNames, Field(description="key variables; all numeric ones if empty, or all categorical ones")
     ] = ()
-    alpha: Annotated[float, Field(gt=0, lt=1, description="share of wrong pairs that count as near")] = 0.05
+    alpha: Annotated[float, Field(gt=0, lt=1, description="share of false pairs that count as near")] = 0.05
     scale: Annotated[
         Scale | Literal["auto"],
         Field(description="scale of numeric keys: log, asinh or linear; auto: log where all are above 0, else asinh"),
@@ -42,7 +40,7 @@ class PlotMeasure(ParametricMeasure):
     distance: Annotated[Distance, Field(description="relative, standardised or mahalanobis")] = "relative"
 
     def _keys(self, schema: Schema) -> tuple[tuple[str, ...], bool]:
-        """The keys, and whether they are numeric; a mixture is refused, since no plot holds both."""
+        """Return the keys, and whether they are numeric; refuse a mixture, since no plot takes both."""
         names = self.keys or tuple(a.name for a in schema.iter_kind(Kind.NUMERIC)) or schema.categorical
         numeric = {schema[name].kind in (Kind.NUMERIC, Kind.WEIGHT) for name in names}
         if len(numeric) != 1:
@@ -57,7 +55,7 @@ class PlotMeasure(ParametricMeasure):
         from safeswap.measures.plot.numeric_keys import confidentiality_plot
 
         known = _PLOTS.setdefault(comparison, {})
-        scale = _chosen_scale(comparison, names) if self.scale == "auto" else self.scale
+        scale = _choose_scale(comparison, names) if self.scale == "auto" else self.scale
         asked = (names, self.alpha, scale, self.distance)
         if asked not in known:
             known[asked] = confidentiality_plot(
@@ -74,20 +72,17 @@ class PlotMeasure(ParametricMeasure):
         return known[asked]
 
 
-def _chosen_scale(comparison: Comparison, names: tuple[str, ...]) -> Scale:
-    """The logarithm where every key has one in both files, else asinh, which is like it and takes every number."""
+def _choose_scale(comparison: Comparison, names: tuple[str, ...]) -> Scale:
+    """Choose log if every key has a logarithm in both files, else asinh, which is similar and takes every number."""
     sides = (finite_numbers(side, name) for side in (comparison.before, comparison.after) for name in names)
     return "asinh" if any((values <= 0).any() for values in sides) else "log"
-
-
-# The share of records that linkage to the nearest original finds.
 
 
 class CorrectLinks(PlotMeasure):
     """Records whose nearest original is their own, as a share of those that can be placed.
 
-    The original file is the intruder's archive: the worst case. Where several originals are equally near the intruder
-    guesses, and the record counts by the chance that he is right.
+    The original file is the intruder's archive: the worst case. If several originals are equally near, the intruder
+    guesses, and the record counts by the chance of a correct guess.
 
     >>> CorrectLinks(keys=("turnover",), scale="linear").text
     'correct_links:keys=turnover,scale=linear'
@@ -98,7 +93,7 @@ class CorrectLinks(PlotMeasure):
     default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has the numbers behind it."""
+        """Score the file; the detail has the numbers behind the figure."""
         names, numeric = self._keys(comparison.before.schema)
         if not numeric:
             raise SpecError(
@@ -120,8 +115,8 @@ class CorrectLinks(PlotMeasure):
 class UnsafeShare(PlotMeasure):
     """Records under the policy line, as a share of those that can be placed.
 
-    Numeric keys are compared by distance and the line goes from (0, r) to (k, 0). Categorical keys are counted: a
-    record is unsafe if its combination has a frequency below k, by default 3.
+    Numeric keys are compared by distance, with the line from (0, r) to (k, 0). Categorical keys are counted: a record
+    is unsafe if its combination has a frequency below k, by default 3.
 
     >>> UnsafeShare(keys="turnover+employees", k=10).text
     'unsafe_share:keys=turnover+employees,k=10.0'
@@ -134,11 +129,11 @@ class UnsafeShare(PlotMeasure):
     k: Annotated[
         float | None, Field(gt=0, description="neighbours (15) or frequency (3) that needs no perturbation")
     ] = None
-    curvature: Annotated[float, Field(ge=-8, le=8, description="0: a straight line; above: bent to the origin")] = 0.0
+    curvature: Annotated[float, Field(ge=-8, le=8, description="0: straight line; above 0: bent to the origin")] = 0.0
     weight: Annotated[str, Field(description="survey weight by which categorical keys are counted")] = ""
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has the totals of the plot."""
+        """Score the file; the detail has the totals of the plot."""
         names, numeric = self._keys(comparison.before.schema)
         if numeric:
             policy = Policy(r=self.r, k=15.0 if self.k is None else self.k, curvature=self.curvature)

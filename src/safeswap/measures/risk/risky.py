@@ -1,4 +1,4 @@
-"""Find the combinations of keys that single out too few records, and the records behind them."""
+"""Find the combinations of key values that too few records share, and these records."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
 from safeswap.model.text import Part, several
 
-# What was found unsafe, as tables: totals by number of keys, by key and by combination; values and records inside.
-
 INSIDE: tuple[Part, ...] = ("unsafe", "records")
-"""The parts that show values or records, and so stay inside."""
+"""The parts that show values or records: for internal use only."""
 
 
 def table_of(found: Risky, part: Part) -> pa.Table:
-    """One part as an Arrow table."""
+    """Return one part as an Arrow table."""
     parts: dict[str, Callable[[Risky], pa.Table]] = {
         "dimensions": dimension_table,
         "keys": key_table,
@@ -45,7 +43,7 @@ def table_of(found: Risky, part: Part) -> pa.Table:
 
 
 def dimension_table(found: Risky) -> pa.Table:
-    """By number of keys: how many combinations of keys were looked at, and how many of values are unsafe."""
+    """Return, by number of keys, the combinations of keys checked and the unsafe combinations of values."""
     sizes = list(found.by_dimension)
     lists = [sum(len(each.keys) == size for each in found.combinations) for size in sizes]
     occupied = [sum(each.occupied for each in found.combinations if len(each.keys) == size) for size in sizes]
@@ -54,7 +52,7 @@ def dimension_table(found: Risky) -> pa.Table:
 
 
 def key_table(found: Risky) -> pa.Table:
-    """By key: the records that are unsafe with it, and those that would be safe without it."""
+    """Return, by key, the records that are unsafe with it and those that would be safe without it."""
     return pa.table(
         {
             "key": [each.key for each in found.keys],
@@ -65,7 +63,7 @@ def key_table(found: Risky) -> pa.Table:
 
 
 def combination_table(found: Risky) -> pa.Table:
-    """By combination of keys: its tolerance, what occurs, what is unsafe, and in how many records."""
+    """Return, by combination of keys, its tolerance, the values that occur, the unsafe ones, and their records."""
     return pa.table(
         {
             "combination": [" × ".join(each.keys) for each in found.combinations],
@@ -78,9 +76,9 @@ def combination_table(found: Risky) -> pa.Table:
 
 
 def unsafe_table(found: Risky) -> pa.Table:
-    """Every unsafe combination of values, the rarest first, with a column per key. Confidential: it shows values.
+    """Return every unsafe combination of values, rarest first, with a column per key. Confidential: shows values.
 
-    A key that is not part of the combination is null, and so is a missing value of one that is.
+    A key outside the combination is null, and so is a missing value.
     """
     names = [each.key for each in found.keys]
     texts = {name: pa.array([*level_texts(found.data.coded(name).levels), None], pa.string()) for name in names}
@@ -92,21 +90,21 @@ def unsafe_table(found: Risky) -> pa.Table:
             "tolerance": pa.array(np.full(len(rows), float(tolerance))),
         }
         values = {
-            name: known.take(pa.array(found.data.coded(name).codes[rows])) if name in keys else _nothing(len(rows))
+            name: known.take(pa.array(found.data.coded(name).codes[rows])) if name in keys else _nulls(len(rows))
             for name, known in texts.items()
         }
-        parts.append(pa.table({**{_unlike(name, texts): column for name, column in told.items()}, **values}))
+        parts.append(pa.table({**{_unused_name(name, texts): column for name, column in told.items()}, **values}))
     whole = pa.concat_tables(parts)
     order = np.lexsort((np.arange(whole.num_rows), whole.column(1).to_numpy()))
     return whole.take(pa.array(order))
 
 
-def _nothing(number: int) -> pa.Array:
+def _nulls(number: int) -> pa.Array:
     return pa.nulls(number, pa.string())
 
 
 def record_table(found: Risky) -> pa.Table:
-    """Every record in an unsafe combination: its row, its identifier, in how many it is. Confidential."""
+    """Return every record in an unsafe combination: row, identifier, number of combinations. Confidential."""
     number = np.zeros(found.records, np.int64)
     for each in found.combinations:
         if each.unsafe:
@@ -117,10 +115,10 @@ def record_table(found: Risky) -> pa.Table:
     if identifier is None:
         return pa.table(columns)
     known = found.data.table.column(identifier.name).take(pa.array(rows))
-    return pa.table({identifier.name: known, **{_unlike(n, (identifier.name,)): c for n, c in columns.items()}})
+    return pa.table({identifier.name: known, **{_unused_name(n, (identifier.name,)): c for n, c in columns.items()}})
 
 
-def _unlike(name: str, taken: Container[str]) -> str:
+def _unused_name(name: str, taken: Container[str]) -> str:
     while name in taken:
         name += "_"
     return name
@@ -131,7 +129,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, kw_only=True)
 class RiskyCombination:
-    """One combination of keys: how many combinations of values occur, how many are unsafe, in how many records."""
+    """One combination of keys: the number of combinations of values, the unsafe ones, and their records."""
 
     keys: Names
     tolerance: float
@@ -142,7 +140,7 @@ class RiskyCombination:
 
 @dataclass(frozen=True, kw_only=True)
 class RiskyKey:
-    """One key: how many records are in an unsafe combination with it, and how many would be safe without it."""
+    """One key: the number of records in an unsafe combination with it, and of those that would be safe without it."""
 
     key: str
     records: int
@@ -151,14 +149,14 @@ class RiskyKey:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Risky:
-    """The unsafe combinations of a file. ``repr`` and ``as_dict`` hold totals; values and rows must be asked for."""
+    """The unsafe combinations of a file. ``repr`` and ``as_dict`` show totals; values and rows only on request."""
 
     asked: Combinations
     records: int
     unsafe_records: int
     combinations: tuple[RiskyCombination, ...]
     keys: tuple[RiskyKey, ...]
-    frame_type: str = "pyarrow"  # in which the caller's own dataframes are
+    frame_type: str = "pyarrow"  # the type of the caller's dataframes
     _data: Microdata = field(repr=False)
     _names: Names = field(repr=False)
     _classes: Classes = field(repr=False)
@@ -167,17 +165,17 @@ class Risky:
 
     @property
     def data(self) -> Microdata:
-        """The file that was looked at. Confidential."""
+        """The checked file. Confidential."""
         return self._data
 
     @property
     def unsafe(self) -> int:
-        """How many combinations of values are unsafe, over all combinations of keys."""
+        """Number of unsafe combinations of values, over all combinations of keys."""
         return sum(each.unsafe for each in self.combinations)
 
     @property
     def by_dimension(self) -> dict[int, int]:
-        """How many unsafe combinations there are of one key, of two, and so on."""
+        """Number of unsafe combinations by number of keys."""
         found = dict.fromkeys(sorted({len(each.keys) for each in self.combinations}), 0)
         for each in self.combinations:
             found[len(each.keys)] += each.unsafe
@@ -197,7 +195,7 @@ class Risky:
         )
 
     def listed(self, *, most: int | None = None) -> pa.Table:
-        """Every unsafe combination with its values and count, the rarest first. Confidential: it shows values."""
+        """Return every unsafe combination with its values and count, rarest first. Confidential: shows values."""
         which = np.repeat(np.arange(len(self._cells)), [len(classes) for classes, _ in self._cells])
         classes = np.concatenate([np.empty(0, np.int64), *(classes for classes, _ in self._cells)])
         sizes = np.concatenate([np.empty(0, np.int64), *(sizes for _, sizes in self._cells)])
@@ -218,12 +216,12 @@ class Risky:
         )
 
     def cells(self) -> Iterator[tuple[Names, float, Rows, npt.NDArray[Any]]]:
-        """For each combination of keys a record of each of its unsafe cells, and their sizes. Confidential."""
+        """Yield, for each combination of keys, one record of each unsafe cell, and the cell sizes. Confidential."""
         for each, (classes, sizes) in zip(self.combinations, self._cells, strict=True):
             yield each.keys, each.tolerance, self._classes.first[classes], sizes
 
     def rows(self, *keys: str) -> Rows:
-        """The positions of the records in an unsafe combination: of these keys, or of any. Confidential."""
+        """Return the positions of the records in an unsafe combination: of these keys, or of any. Confidential."""
         flags = self._unsafe_classes
         if keys:
             asked = next((each for each in self.combinations if set(each.keys) == set(keys)), None)
@@ -238,10 +236,10 @@ class Risky:
         return np.flatnonzero(flags[self._classes.of_record])
 
     def to_frame(self, part: Part = "unsafe") -> Any:
-        """A part as a dataframe of the type that the data came in; an Arrow table if from a file.
+        """Return a part as a dataframe of the input's type; an Arrow table if the data came from a file.
 
-        ``dimensions``, ``keys`` and ``combinations`` are totals. ``unsafe`` shows values and ``records`` the records
-        behind them: both are confidential.
+        ``dimensions``, ``keys`` and ``combinations`` are totals. ``unsafe`` shows values and ``records`` shows records:
+        both are confidential.
         """
         table = table_of(self, part)
         if self.frame_type == "pyarrow":
@@ -251,13 +249,13 @@ class Risky:
         return nw.from_arrow(table, backend=self.frame_type).to_native()  # type: ignore[arg-type]
 
     def _values(self, keys: Names, rows: Rows) -> list[list[str | None]]:
-        """The values of some records, as texts."""
+        """Return the values of some records as texts."""
         columns = [np.array(_texts(self._data, key), dtype=object)[self._data.coded(key).codes[rows]] for key in keys]
         found: list[list[str | None]] = np.stack(columns, axis=1).tolist()
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """Totals only, as plain values."""
+        """Return the totals as plain values."""
         return {
             "records": self.records,
             "protected": self.asked.protected,
@@ -287,7 +285,7 @@ class Risky:
 
 
 def risky(data: Microdata, combinations: Any) -> Risky:
-    """Every combination of keys that is unsafe: its count is above 0 and below its tolerance.
+    """Find every unsafe combination: its count is above 0 and below its tolerance.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Town"), Attribute(name="Job")))
@@ -312,14 +310,14 @@ def risky(data: Microdata, combinations: Any) -> Risky:
         np.bitwise_or(somewhere, mask, out=somewhere, where=small.is_small)
         np.bitwise_and(everywhere, mask, out=everywhere, where=small.is_small)
         cells.append((small.classes, small.sizes))
-        found.append(_told(keys, tolerance, small, members))
+        found.append(_summarise_combination(keys, tolerance, small, members))
     unsafe = somewhere != 0
     return Risky(
         asked=asked,
         records=len(data),
         unsafe_records=int(members[unsafe].sum()),
         combinations=tuple(found),
-        keys=tuple(_key(name, 1 << j, somewhere, everywhere, members) for j, name in enumerate(names)),
+        keys=tuple(_summarise_key(name, 1 << j, somewhere, everywhere, members) for j, name in enumerate(names)),
         _data=data,
         _names=names,
         _classes=classes,
@@ -329,7 +327,7 @@ def risky(data: Microdata, combinations: Any) -> Risky:
 
 
 def unsafe_cells(classes: Classes, keys: list[int], tolerance: float, *, missing: Missing) -> SmallCells:
-    """The unsafe cells of one combination, under the stated meaning of a missing value."""
+    """Return the unsafe cells of one combination, under the stated meaning of a missing value."""
     if missing in ("none", "own") or classes.complete(keys) is None:
         return small_cells(classes, keys, tolerance, skip_blank=missing == "none")
     sizes = published_sizes(classes, keys) if missing == "any" else matching_sizes(classes, keys)
@@ -340,14 +338,16 @@ def unsafe_cells(classes: Classes, keys: list[int], tolerance: float, *, missing
     return SmallCells(first, sizes[first], int(np.unique(codes).size), is_small)
 
 
-def _told(keys: Names, tolerance: float, small: SmallCells, members: npt.NDArray[np.int64]) -> RiskyCombination:
+def _summarise_combination(
+    keys: Names, tolerance: float, small: SmallCells, members: npt.NDArray[np.int64]
+) -> RiskyCombination:
     records = int(members[small.is_small].sum())
     return RiskyCombination(
         keys=keys, tolerance=tolerance, occupied=small.cells, unsafe=len(small.classes), records=records
     )
 
 
-def _key(name: str, bit: int, somewhere: Rows, everywhere: Rows, members: Rows) -> RiskyKey:
+def _summarise_key(name: str, bit: int, somewhere: Rows, everywhere: Rows, members: Rows) -> RiskyKey:
     unsafe = somewhere != 0
     within = (somewhere & bit) != 0
     alone = unsafe & ((everywhere & bit) != 0)

@@ -1,4 +1,4 @@
-"""SUDA2: the share of records that few keys suffice to single out."""
+"""SUDA2: the share of records that are unique in a few keys."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.text import Scoring
 
-# Minimal sample uniques: the smallest sets of keys in which a record is like no other.
+# Minimal sample uniques: the smallest sets of keys in which a record is unique.
 #
 # Records come as classes, each a distinct combination of codes with its number of records. Sets of keys are the bits
 # of an integer. They are visited in ascending order of that integer, so that every subset comes before its supersets;
 # each set refines the groups of the set without its lowest bit. A record that is alone in its group needs no further
-# key and leaves, so the groups shrink quickly, and a group without a record that could become unique is not looked at
-# again.
+# key and is removed, so groups shrink quickly, and a group without a record that could become unique is pruned.
 
 _FIRST_ROOM = 1 << 12
-_MARKED_KEYS = 9  # a bit for each set of so many keys: what is known of a record then fits a line of the cache
+_MARKED_KEYS = 9  # one bit per set of up to this many keys: the marks of a record then fit a cache line
 
 
 @dataclass(frozen=True, eq=False)
 class MinimalUniques:
-    """Every pair of a class and a set of keys, as bits, in which it is unique and in no smaller part of the set."""
+    """Every pair of a class and a set of keys, as bits, in which it is unique but in no proper subset."""
 
     classes: Int64s
     masks: Int64s
@@ -50,14 +49,14 @@ class MinimalUniques:
 
     @property
     def sizes(self) -> Int64s:
-        """How many keys each set has."""
+        """Number of keys in each set."""
         return np.bitwise_count(self.masks).astype(np.int64)
 
 
 def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> MinimalUniques:
-    """The minimal uniques of up to ``most`` keys.
+    """Find the minimal uniques of up to ``most`` keys.
 
-    A blank is a value (own), is in no set (none, any) or is like all (vouching).
+    A blank is a value (own), is in no set (none, any) or matches every value (vouching).
 
     >>> from safeswap.arrays.combinations import classes
     >>> town, job = np.array([0, 0, 1, 1, 2], np.uint8), np.array([0, 1, 0, 0, 0], np.uint8)
@@ -68,23 +67,23 @@ def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> Minim
     keys = len(found.columns)
     most = min(most, keys)
     if missing == "vouching" and found.complete(range(keys)) is not None:
-        return _among_wildcards(found, most)
-    # The key with most levels splits best: it is the one that most sets of keys begin with.
+        return _search_wildcards(found, most)
+    # The key with most levels splits best, so most sets of keys begin with it.
     order = np.argsort(found.cardinalities, kind="stable")
     width = np.dtype(np.uint16 if max(found.cardinalities) <= 1 << 16 else np.uint32)  # each costs a compilation
     codes = np.stack([found.columns[j].astype(width, copy=False) for j in order])
     outside = np.array([-1 if missing == "own" else found.blanks[j] for j in order], np.int64)
     classes, masks = _search(codes, outside, np.minimum(found.sizes, 2).astype(np.int8), max(found.cardinalities), most)
-    return MinimalUniques(classes, _with_bits(masks, order), keys)
+    return MinimalUniques(classes, _move_bits(masks, order), keys)
 
 
 def totals(unique: MinimalUniques, classes: int, weights: Floats) -> Floats:
-    """For each class the sum over its minimal uniques of a weight by size; ``weights[k]`` is that of k keys."""
+    """Return, for each class, the sum of weights over its minimal uniques; ``weights[k]`` is that of k keys."""
     return np.bincount(unique.classes, weights[unique.sizes], classes).astype(np.float64, copy=False)
 
 
 def key_totals(unique: MinimalUniques, classes: int, weights: Floats) -> Floats:
-    """As :func:`totals`, by class and key: over the minimal uniques that hold the key."""
+    """Return the sums of :func:`totals` by class and key: over the minimal uniques that contain the key."""
     table = np.zeros((classes, unique.keys))
     each = weights[unique.sizes]
     for key in range(unique.keys):
@@ -94,23 +93,23 @@ def key_totals(unique: MinimalUniques, classes: int, weights: Floats) -> Floats:
 
 
 def smallest_uniques(unique: MinimalUniques, classes: int) -> Int64s:
-    """For each class the size of its smallest minimal unique, 0 where it has none."""
+    """Return the size of each class's smallest minimal unique, 0 if it has none."""
     found = np.full(classes, unique.keys + 1, np.int64)
     np.minimum.at(found, unique.classes, unique.sizes)
     found[found > unique.keys] = 0
     return found
 
 
-def _with_bits(masks: Int64s, places: Sequence[int] | npt.NDArray[Any]) -> Int64s:
-    """The masks with bit i moved to the place ``places[i]``."""
+def _move_bits(masks: Int64s, places: Sequence[int] | npt.NDArray[Any]) -> Int64s:
+    """Return the masks with bit i moved to position ``places[i]``."""
     moved = np.zeros_like(masks)
     for i, place in enumerate(places):
         moved |= ((masks >> i) & 1) << int(place)
     return moved
 
 
-def _among_wildcards(found: Classes, most: int) -> MinimalUniques:
-    """Where a blank is like every value there are no groups to refine: each set of keys is counted by itself."""
+def _search_wildcards(found: Classes, most: int) -> MinimalUniques:
+    """Search where a blank matches every value: without groups to refine, each set of keys is counted separately."""
     keys = len(found.columns)
     counted = replace(found, sizes=found.sizes.astype(np.int64))
     smaller: dict[tuple[int, ...], npt.NDArray[np.bool_]] = {}
@@ -130,7 +129,7 @@ def _among_wildcards(found: Classes, most: int) -> MinimalUniques:
 
 @numba.njit(cache=True, nogil=True)
 def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-def]
-    """Walk over the sets of keys, deepest branch first; each depth keeps the groups of the set that led to it."""
+    """Walk over the sets of keys depth first; each depth keeps the groups of its set."""
     keys, classes = codes.shape
     members = np.empty((most, classes), np.int32)
     starts = np.empty((most, classes // 2 + 2), np.int32)
@@ -156,7 +155,7 @@ def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-d
         leaf = depth + 1 == most or key == 0
         below = depth if leaf else depth + 1
         mask = masks_at[depth] | (np.int64(1) << key)
-        number, kept = _refined(
+        number, kept = _refine(
             members[depth],
             starts[depth],
             groups[depth],
@@ -173,15 +172,15 @@ def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-d
         )
         if found + number > masks.size:
             room = 2 * (found + number)
-            owners, masks, before = _longer(owners, room), _longer(masks, room), _longer(before, room)
+            owners, masks, before = _extend(owners, room), _extend(masks, room), _extend(before, room)
         for i in range(number):
             row = alone[i]
             if marks.shape[1]:
-                if _part_marked(marks[row], mask):
+                if _has_marked_subset(marks[row], mask):
                     continue
                 marks[row, mask >> 6] |= np.uint64(1) << np.uint64(mask & 63)
             else:
-                if _part_listed(masks, before, last[row], mask):
+                if _has_listed_subset(masks, before, last[row], mask):
                     continue
                 before[found] = last[row]
                 last[row] = found
@@ -194,20 +193,20 @@ def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-d
 
 
 @numba.njit(cache=True, nogil=True)
-def _refined(  # type: ignore[no-untyped-def]
+def _refine(  # type: ignore[no-untyped-def]
     members, starts, groups, column, outside, weights, tally, singles, touched, leaf, next_members, next_starts, alone
 ):
-    """Split each group by one key: list who is alone then, and (unless at a leaf) the groups worth splitting on.
+    """Split each group by one key: list the unique classes and (unless at a leaf) the groups worth splitting further.
 
-    A class of several records weighs 2: it is never alone, and keeps others from being so. ``tally`` holds per code the
-    weight and one of the classes, later its place in the next groups.
+    A class of several records weighs 2: it is never unique, and neither is a class that matches it. ``tally`` holds
+    the weight and one class per code, later its position in the next groups.
     """
     number, kept, filled = 0, 0, 0
     if not leaf:
         next_starts[0] = 0
     for group in range(groups):
         first, end = starts[group], starts[group + 1]
-        if end - first == 2:  # most groups are pairs before long, and need no counting
+        if end - first == 2:  # most groups soon are pairs, which need no counting
             one, other = members[first], members[first + 1]
             if column[one] == column[other]:
                 if not leaf and column[one] != outside:
@@ -260,8 +259,8 @@ def _refined(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _part_marked(marks, mask):  # type: ignore[no-untyped-def]
-    """Whether a smaller set of these keys is marked."""
+def _has_marked_subset(marks, mask):  # type: ignore[no-untyped-def]
+    """Return whether a proper subset of these keys is marked."""
     part = (mask - 1) & mask
     while part:
         if (marks[part >> 6] >> np.uint64(part & 63)) & np.uint64(1):
@@ -271,8 +270,8 @@ def _part_marked(marks, mask):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _part_listed(masks, before, at, mask):  # type: ignore[no-untyped-def]
-    """Whether a smaller set of these keys is in a record's list, of which each entry names the one before."""
+def _has_listed_subset(masks, before, at, mask):  # type: ignore[no-untyped-def]
+    """Return whether a proper subset of these keys is in a record's linked list."""
     while at >= 0:
         if masks[at] & mask == masks[at]:
             return True
@@ -281,23 +280,21 @@ def _part_listed(masks, before, at, mask):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _longer(array, room):  # type: ignore[no-untyped-def]
+def _extend(array, room):  # type: ignore[no-untyped-def]
     longer = np.empty(room, array.dtype)
     longer[: array.size] = array
     return longer
 
-
-# Special uniques: records that are like no other in few keys already, and how much that tells an intruder.
 
 MOST_SETS = 100_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpecialUniques:
-    """Minimal sample uniques and scores, by cell; only a cell of a single record can have any.
+    """Minimal sample uniques and scores by cell; only a cell of a single record can have any.
 
-    ``file_dis`` is the chance that a unique match between an intruder's record and the file is a correct one, by data
-    intrusion simulation; ``dis`` spreads it over the records by their scores.
+    ``file_dis`` is the chance, by data intrusion simulation, that a unique match between an intruder's record and the
+    file is correct; ``dis`` distributes it over the records by their scores.
     """
 
     cells: KeyCells
@@ -310,7 +307,7 @@ class SpecialUniques:
 
     @property
     def special(self) -> int:
-        """How many records have a minimal unique."""
+        """Number of records with a minimal unique."""
         return int(np.unique(self.unique.classes).size)
 
     def __repr__(self) -> str:
@@ -318,7 +315,7 @@ class SpecialUniques:
 
     @property
     def by_size(self) -> pa.Table:
-        """Minimal uniques by number of keys, and the records of which they are the smallest."""
+        """Return the minimal uniques by number of keys, and the records for which they are the smallest."""
         sizes = np.arange(1, self.weights.size)
         smallest = smallest_uniques(self.unique, len(self.cells.classes))
         return pa.table(
@@ -331,7 +328,7 @@ class SpecialUniques:
 
     @property
     def by_key(self) -> pa.Table:
-        """For each key in how many minimal uniques it is, and its share of the total score."""
+        """Return, for each key, its number of minimal uniques and its share of the total score."""
         each, total = self.weights[self.unique.sizes], max(float(self.scores.sum()), 1.0)
         holds = [(self.unique.masks >> j) & 1 == 1 for j in range(self.unique.keys)]
         return pa.table(
@@ -344,14 +341,14 @@ class SpecialUniques:
 
     @property
     def by_keys(self) -> pa.Table:
-        """For each set of keys that makes records unique, how many."""
+        """Return the number of records that each set of keys makes unique."""
         masks, counts = np.unique(self.unique.masks, return_counts=True)
         order = np.lexsort((masks, -counts))
         names = [[self.cells.names[j] for j in positions(int(mask))] for mask in masks[order]]
         return pa.table({"keys": pa.array(names, pa.list_(pa.string())), "minimal_uniques": counts[order]})
 
     def table(self, *, contributions: bool = False) -> pa.Table:
-        """One row per record, in the order of the file; with the share of each key in its score. Confidential."""
+        """Return one row per record, in file order, optionally with each key's share of its score. Confidential."""
         cells, of_record = len(self.cells.classes), self.cells.of_record
         columns = {
             "minimal_uniques": np.bincount(self.unique.classes, minlength=cells)[of_record],
@@ -374,7 +371,7 @@ def special_uniques(
     scoring: Scoring = "elliot",
     missing: Missing = "none",
 ) -> SpecialUniques:
-    """Every minimal unique of up to ``most`` keys, the score of each record, and its DIS score.
+    """Find every minimal unique of up to ``most`` keys, and the score and DIS score of each record.
 
     ``sampling_fraction`` is the share of the population that is in the file.
 
@@ -385,7 +382,7 @@ def special_uniques(
     [2.0, 1.0, 0.0, 0.0]
     """
     cells = key_cells(data, keys, missing=missing)
-    weights = score_weights(len(cells.names), checked_size(most, len(cells.names)), scoring)
+    weights = score_weights(len(cells.names), check_size(most, len(cells.names)), scoring)
     unique = minimal_uniques(cells.classes, most=weights.size - 1, missing=missing)
     scores = totals(unique, len(cells.classes), weights)
     alone = int(np.count_nonzero(cells.like == 1))
@@ -395,8 +392,8 @@ def special_uniques(
     return SpecialUniques(cells, unique, scores, dis, file_dis, alone, weights)
 
 
-def checked_size(most: int, keys: int) -> int:
-    """How many keys a minimal unique may have; refused where that cannot be, or leads to too many sets of keys."""
+def check_size(most: int, keys: int) -> int:
+    """Return the maximum size of a minimal unique; refuse one that is impossible or gives too many sets of keys."""
     if most < 1:
         raise SpecError("a unique has at least one key", code="bad-spec", hint="max_size=3")
     most = min(most, keys)
@@ -410,7 +407,7 @@ def checked_size(most: int, keys: int) -> int:
 
 
 def score_weights(keys: int, most: int, scoring: Scoring) -> Floats:
-    """What a minimal unique of k keys adds to the score, at place k; 0 at place 0.
+    """Return the weights of minimal uniques of k keys, at index k; 0 at index 0.
 
     >>> score_weights(4, 3, "elliot").tolist(), score_weights(4, 3, "ihsn").tolist()
     ([0.0, 6.0, 2.0, 1.0], [0.0, 1.75, 0.5, 0.25])
@@ -420,14 +417,14 @@ def score_weights(keys: int, most: int, scoring: Scoring) -> Floats:
             f"there is no scoring {scoring!r}", code="bad-spec", hint="one of: " + ", ".join(get_args(Scoring))
         )
     if scoring == "ihsn":
-        # A unique of all keys says nothing that the record's being unique does not say: its weight is 0.
+        # A unique of all keys adds nothing to the fact that the record is unique: its weight is 0.
         return np.array([0.0, *((2.0 ** (keys - k) - 1) / comb(keys, k) for k in range(1, most + 1))])
     last = min(most, keys - 1)
     return np.array([0.0, *(float(prod(keys - i for i in range(k, last + 1))) for k in range(1, most + 1))])
 
 
 def intrusion(uniques: int, in_pairs: int, sampling_fraction: float) -> float:
-    """The chance that a unique match is correct: U π / (U π + P (1 − π)), with P the records in pairs.
+    """Return the chance that a unique match is correct: U π / (U π + P (1 − π)), with P the records in pairs.
 
     >>> round(intrusion(4, 6, 0.01), 6)
     0.006689
@@ -441,15 +438,16 @@ def intrusion(uniques: int, in_pairs: int, sampling_fraction: float) -> float:
 
 
 def spread(scores: Floats, file_dis: float, uniques: int, keys: int) -> Floats:
-    """The DIS score of each cell: 1 / (1 + U (1/DIS − 1) / (s^g Σ s^−g)) with g = 1 + (8 − keys) / 20.
+    """Return the DIS score of each cell: 1 / (1 + U (1/DIS − 1) / (s^g Σ s^−g)) with g = 1 + (8 − keys) / 20.
 
-    The sum is over all records with a score; a record without has none. The exponent g was found by trial for a dozen
-    keys or so; it would be negative for more than 28 and is kept at 1/20 or above, so that more score is more risk.
+    The sum is over all records with a score; a record without a score has no DIS score. The exponent g was calibrated
+    for about a dozen keys; it would be negative for more than 28 and is kept at 1/20 or above, so that a higher score
+    is a higher risk.
     """
     found = np.zeros_like(scores)
     some = scores > 0
     if file_dis > 0 and some.any():
-        # Logarithms, since scores of many keys are factorials.
+        # Use logarithms: scores of many keys are factorials.
         steepness = max(1 + (8 - keys) / 20, 1 / 20)
         logs = steepness * np.log(scores[some])
         factor = np.exp(logs - logs.min()) * np.exp(logs.min() - logs).sum()
@@ -460,7 +458,7 @@ def spread(scores: Floats, file_dis: float, uniques: int, keys: int) -> Floats:
 class Suda2(KeyMeasure):
     """Records with a minimal sample unique of at most M keys, as a share of all; or their mean DIS score.
 
-    A minimal sample unique is a set of keys in which the record is like no other, while it is not in any part of it.
+    A minimal sample unique is a set of keys in which the record is unique, while it is not in any proper subset.
 
     >>> Suda2(max_size=2, keys=("Age", "Sex")).text
     'suda2:keys=Age+Sex,max_size=2'
@@ -475,17 +473,17 @@ class Suda2(KeyMeasure):
         "Skinner & Elliot (2002), A measure of disclosure risk for microdata, JRSS B 64(4)",
     )
 
-    max_size: Annotated[int, Field(ge=1, le=62, description="M: a minimal unique has at most so many keys")] = 3
+    max_size: Annotated[int, Field(ge=1, le=62, description="M: maximum number of keys of a minimal unique")] = 3
     sampling_fraction: Annotated[
         float, Field(gt=0, le=1, description="share of the population that is in the file, for the DIS scores")
     ] = 0.01
-    scoring: Annotated[Scoring, Field(description="what a minimal unique adds to a score: elliot or ihsn")] = "elliot"
+    scoring: Annotated[Scoring, Field(description="weights of minimal uniques in a score: elliot or ihsn")] = "elliot"
     figure: Annotated[
         Literal["share", "dis"], Field(description="the share of special uniques, or the mean DIS score of all records")
     ] = "share"
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has the minimal uniques by their number of keys."""
+        """Score the file; the detail has the minimal uniques by number of keys."""
         found = special_uniques(
             comparison.after,
             self._names(comparison),
@@ -503,4 +501,4 @@ class Suda2(KeyMeasure):
             f"{found.sample_uniques:,} in all of them; the highest DIS score is {np.max(found.dis, initial=0.0):.3g}, "
             f"a unique match is correct with a chance of {found.file_dis:.3g}."
         )
-        return self._score(value, self._told(sentence, comparison, found.cells), names, found.by_size)
+        return self._score(value, self._complete_sentence(sentence, comparison, found.cells), names, found.by_size)
