@@ -63,8 +63,9 @@ class LDiversity(KeyMeasure):
         )
         sentence = (
             f"{value:.2%} of the records ({records:,} of {cells.records:,}) lie in cells over "
-            f"{name_keys(cells.names)} with fewer than {self.l:g} {'different' if self.kind == 'distinct' else 'effective'} values of "
-            f"{self.sensitive}" + (f"; the least is {least:.3g}." if least is not None else ".")
+            f"{name_keys(cells.names)} with fewer than {self.l:g} "
+            f"{'different' if self.kind == 'distinct' else 'effective'} values of {self.sensitive}"
+            + (f"; the least is {least:.3g}." if least is not None else ".")
         )
         return self._score(value, self._complete_sentence(sentence, comparison, cells), cells.names, detail)
 

@@ -1,1 +1,1 @@
-"""How far a masked file is from the original."""
+"""Utility measures: how far a masked file is from the original."""

@@ -1,4 +1,4 @@
-"""What the distortion measures share: over all attributes jointly, or as the mean over every small table."""
+"""The base of distortion measures: over all attributes jointly, or as the mean over every small table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
 
 MOST_TABLES = 1_000
-"""Above this many two-way tables the detail of a joint measure does not list them; ``distortion_tables`` does."""
+"""Maximum number of two-way tables in the detail of a joint measure; ``distortion_tables`` lists them all."""
 
 GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
 
@@ -37,7 +37,7 @@ _TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
 
 
 class DistortionMeasure(ParametricMeasure):
-    """A measure of tables: the mean over every table of ``ways`` attributes, with one line per table."""
+    """A measure of tables: the mean over every table of ``ways`` attributes, with one row per table."""
 
     axis: ClassVar[Axis] = Axis.DISTORTION
 
@@ -56,7 +56,7 @@ class DistortionMeasure(ParametricMeasure):
 class JointDistortion(DistortionMeasure):
     """A divergence of cell counts, over all attributes jointly or over every small table.
 
-    The mean over tables is one of magnitudes: changes in opposite directions do not cancel.
+    The mean over tables is of magnitudes: changes in opposite directions do not cancel.
     """
 
     blind_to_recoding: ClassVar[bool] = True
@@ -68,18 +68,18 @@ class JointDistortion(DistortionMeasure):
     ] = None
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail lists the tables behind it."""
+        """Score the masking; the detail lists the tables behind the figure."""
         names = self._names(comparison)
         if self.ways is not None:
             detail = self._tables(comparison, names, self.ways)
-            value, signed = mean_change(detail)
+            value, signed = mean_changes(detail)
             over = f"on average over {detail.num_rows:,} {_TABLES_OF[self.ways]} tables"
-            told = self._mean_meaning(value, signed, over)
+            meaning = self._mean_meaning(value, signed, over)
         else:
             value = self._joint(comparison, names)
             detail = self._joint_detail(comparison, names, value)
-            told = self._meaning(value, f"in the joint table of {_listed(names)}")
-        sentence = told + worst(detail) + left_out_note(comparison, names)
+            meaning = self._meaning(value, f"in the joint table of {_name_attributes(names)}")
+        sentence = meaning + name_worst(detail) + left_out_note(comparison, names)
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
@@ -89,28 +89,28 @@ class JointDistortion(DistortionMeasure):
 
     @property
     def small(self) -> int | None:
-        """Small cells play no part; records only where tables of fewer attributes are asked for."""
+        """1, since the sizes of small cells do not matter; None if tables of fewer attributes, i.e. records, are needed."""
         return None if self.attributes or self.ways is not None else 1
 
     def score_counts(self, counted: CountedCells) -> Score:
-        """The figure from counts alone, with no table but the joint one behind it."""
+        """Score from counts alone; the detail has only the joint table."""
         names, joint = counted.attributes, counted.joint
         value = self._divergence(joint) if counted.changed else 0.0
-        sentence = self._meaning(value, f"in the joint table of {_listed(names)}") + left_out_note_of(
+        sentence = self._meaning(value, f"in the joint table of {_name_attributes(names)}") + left_out_note_of(
             counted.schema, names
         )
-        return self._score(value, sentence, names, _joint_line(names, value, changed=bool(counted.changed)))
+        return self._score(value, sentence, names, _joint_row(names, value, changed=bool(counted.changed)))
 
     @abstractmethod
     def _divergence(self, joint: JointCounts) -> float:
-        """How far the counts before and after are apart."""
+        """Return the divergence of the counts before and after."""
 
     @abstractmethod
     def _meaning(self, value: float, over: str) -> str:
-        """The figure in plain words; ``over`` says of which tables."""
+        """Describe the figure in plain words; ``over`` names the tables."""
 
     def _mean_meaning(self, value: float, signed: float, over: str) -> str:
-        """The mean magnitude in plain words; ``signed`` is the mean of the changes with their signs."""
+        """Describe the mean magnitude in plain words; ``signed`` is the mean of the signed changes."""
         return self._meaning(value, over)
 
     def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
@@ -120,14 +120,14 @@ class JointDistortion(DistortionMeasure):
 
     def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
         changed = any(align(comparison, name).changed for name in names)
-        table = _joint_line(names, value, changed=changed)
+        table = _joint_row(names, value, changed=changed)
         if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
             return table
         return pa.concat_tables([table, self._tables(comparison, names, 2)])
 
 
 class AssociationChange(DistortionMeasure):
-    """The change of a measure of association: the mean magnitude over all two-way tables."""
+    """The change of a measure of association: its mean magnitude over all two-way tables."""
 
     signed: ClassVar[bool] = True
     blind_to_recoding: ClassVar[bool] = True
@@ -142,7 +142,7 @@ class AssociationChange(DistortionMeasure):
         return categorical_obstacle(comparison, self.attributes, least=2)
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per two-way table, with its sign."""
+        """Score the masking; the detail has one row per two-way table, with its sign."""
         names = self._names(comparison)
         if len(names) < 2:
             raise SpecError(
@@ -151,8 +151,8 @@ class AssociationChange(DistortionMeasure):
                 hint="name at least two attributes",
             )
         detail = self._tables(comparison, names, 2)
-        value, signed = mean_change(detail)
-        sentence = self._meaning(value, signed, detail.num_rows) + worst(detail) + left_out_note(comparison, names)
+        value, signed = mean_changes(detail)
+        sentence = self._meaning(value, signed, detail.num_rows) + name_worst(detail) + left_out_note(comparison, names)
         sentence += recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
@@ -161,19 +161,19 @@ class AssociationChange(DistortionMeasure):
         if value == 0:
             return f"Association ({self.association}) is unchanged {over}."
         text = f"Association ({self.association}) changed by {value:.4f} {over}, up or down"
-        return text + ("." if self.absolute else f"; with the sign it {direction(signed, 'weakened', 'grew')}.")
+        return text + ("." if self.absolute else f"; with the sign it {describe_change(signed, 'weakened', 'grew')}.")
 
 
-def mean_change(detail: pa.Table) -> tuple[float, float]:
-    """The mean magnitude of the tables' values, and their mean with the sign."""
+def mean_changes(detail: pa.Table) -> tuple[float, float]:
+    """Return the mean magnitude of the tables' values, and their signed mean."""
     values = detail["value"].to_numpy()
     return float(np.mean(np.abs(values))), float(np.mean(values))
 
 
-def direction(signed: float, up: str, down: str) -> str:
-    """A change with its sign in words.
+def describe_change(signed: float, up: str, down: str) -> str:
+    """Describe a signed change in words.
 
-    >>> direction(-0.25, "weakened", "grew"), direction(0.0, "weakened", "grew")
+    >>> describe_change(-0.25, "weakened", "grew"), describe_change(0.0, "weakened", "grew")
     ('grew by 0.2500', 'did not change')
     """
     if signed == 0:
@@ -181,8 +181,8 @@ def direction(signed: float, up: str, down: str) -> str:
     return f"{up if signed > 0 else down} by {abs(signed):.4f}"
 
 
-def worst(detail: pa.Table) -> str:
-    """Names the small table that changed most, where there are several and one changed."""
+def name_worst(detail: pa.Table) -> str:
+    """Name the small table that changed most, if there are several and any changed."""
     sizes = np.array([len(names) for names in detail["attributes"].to_pylist()])
     values = np.abs(detail["value"].to_numpy())
     values[sizes == sizes.max()] *= 1 if (sizes == sizes.max()).sum() > 1 else 0
@@ -193,11 +193,11 @@ def worst(detail: pa.Table) -> str:
     return f" Largest among the {_TABLES_OF[sizes[row]]} tables: {names} ({detail['value'][row].as_py():.4f})."
 
 
-def _joint_line(names: tuple[str, ...], value: float, *, changed: bool) -> pa.Table:
+def _joint_row(names: tuple[str, ...], value: float, *, changed: bool) -> pa.Table:
     first = {"attributes": [list(names)], "changed": [changed], "value": [value]}
     types = [pa.list_(pa.string()), pa.bool_(), pa.float64()]
     return pa.table({name: pa.array(first[name], kind) for name, kind in zip(first, types, strict=True)})
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _name_attributes(names: tuple[str, ...]) -> str:
     return f"all {len(names)} attributes" if len(names) > 4 else " × ".join(names)

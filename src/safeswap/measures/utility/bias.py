@@ -1,4 +1,4 @@
-"""PERCENTAGE BIAS: how far a masking moves continuous items, record by record and in the means of classes.
+"""PERCENTAGE BIAS: how far masking moves continuous items, record by record and in the means of classes.
 
 Source: Moore 1996, sections X, XI and XIII.
 """
@@ -28,11 +28,9 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
 
-# Who stands now where a record stood: the other half of every exchange, from the audit or from the two files.
-
 
 def occupants_by_audit(exchanges: Iterable[Exchange], records: int) -> Rows:
-    """For each record the one that stands in its place after these exchanges.
+    """Return, for each record, the one that takes its place after these exchanges.
 
     >>> first = Exchange(attributes=("Place",), pairs=np.array([[0, 1]]))
     >>> second = Exchange(attributes=("Place",), pairs=np.array([[1, 2]]))
@@ -49,19 +47,19 @@ def occupants_by_audit(exchanges: Iterable[Exchange], records: int) -> Rows:
 
 
 def occupants_by_files(comparison: Comparison, keys: Names) -> Rows:
-    """The same from the files alone: what left a place for another is matched with what came from there.
+    """Reconstruct :func:`occupants_by_audit` from the files alone, matching values that left with values that came.
 
-    Where several records made the same way, they are matched in the order of their keys: in a targeted edit partners
-    are near each other in that order.
+    Records with the same move are matched in the order of their keys: in a targeted edit partners are near each other
+    in that order.
     """
     changed = [name for name in comparison.before.schema.categorical if align(comparison, name).changed]
     occupant = np.arange(len(comparison.before), dtype=np.int64)
-    if not changed or _match(comparison, changed, keys, occupant):
+    if not changed or _match_rows(comparison, changed, keys, occupant):
         return occupant
     seen = np.zeros(occupant.size, dtype=np.int64)
     for name in changed:
         seen[_changed_rows(comparison, [name])] += 1
-        if seen.max(initial=0) > 1 or not _match(comparison, [name], keys, occupant):
+        if seen.max(initial=0) > 1 or not _match_rows(comparison, [name], keys, occupant):
             raise SpecError(
                 "the file was not made by exchanging values between records: nobody stands in another one's place",
                 code="not-an-exchange",
@@ -78,8 +76,8 @@ def _changed_rows(comparison: Comparison, names: list[str]) -> Rows:
     return np.flatnonzero(flags)
 
 
-def _match(comparison: Comparison, names: list[str], keys: Names, occupant: Rows) -> bool:
-    """Match the rows that changed in these attributes together; False where what left is not what came."""
+def _match_rows(comparison: Comparison, names: list[str], keys: Names, occupant: Rows) -> bool:
+    """Match the rows that changed in these attributes; return False if the values that left are not those that came."""
     rows = _changed_rows(comparison, names)
     columns = [align(comparison, name) for name in names]
     together = [np.concatenate([c.before[rows], c.after[rows]]) for c in columns]
@@ -94,17 +92,13 @@ def _match(comparison: Comparison, names: list[str], keys: Names, occupant: Rows
     return True
 
 
-# PERCENTAGE BIAS as values: the figures, the acceptable range, and the verdict on each continuous item.
-#
-# Source: Moore 1996, sections X, XI and XIII, Appendix A.
-
 Reading = Literal["class", "pointwise"]
-"""Of the means of a record's class, or of the value that stands in a record's place."""
+"""class: of the mean of a record's class; pointwise: of the value in a record's place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BiasFigure:
-    """One figure: of a continuous item, at one level (a set of keys) or record by record (no keys)."""
+    """One figure of a continuous item, at one level (a set of keys) or record by record (no keys)."""
 
     variable: str
     reading: Reading
@@ -116,7 +110,7 @@ class BiasFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class BiasBounds:
-    """The range in which PERCENTAGE BIAS protects enough and leaves the item useful enough."""
+    """The range of PERCENTAGE BIAS that both protects records and keeps the item useful."""
 
     lower: float
     upper: float
@@ -131,7 +125,7 @@ class BiasBounds:
 
 
 def bias_bounds(p: float, f: float, *, swapped: int, records: int, mean: float, deviation: float) -> BiasBounds:
-    """The acceptable range: p percent on average of each swapped record, a spread of at most 1 + f times.
+    """Return the acceptable range: p percent on average per swapped record, a spread of at most 1 + f times.
 
     >>> bounds = bias_bounds(10, 0.01, swapped=582, records=64_998, mean=11_369, deviation=16_572)
     >>> round(bounds.lower, 2), round(bounds.upper, 2), bounds.protects(17.95) and bounds.is_useful(17.95)
@@ -153,7 +147,7 @@ def bias_bounds(p: float, f: float, *, swapped: int, records: int, mean: float, 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One continuous item: its figure, the acceptable range, and what follows."""
+    """One continuous item: its figure, the acceptable range and the conclusion."""
 
     variable: str
     percentage: float
@@ -178,7 +172,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class BiasReport:
-    """PERCENTAGE BIAS of every item at every level, and what the acceptable range is made from."""
+    """PERCENTAGE BIAS of every item at every level, and the inputs of the acceptable range."""
 
     figures: tuple[BiasFigure, ...]
     swapped: int
@@ -190,19 +184,19 @@ class BiasReport:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The continuous items, in the order asked for."""
+        """The continuous items, in the requested order."""
         return tuple(variable for variable, _, _ in self.moments)
 
     def average(self, variable: str) -> float:
-        """The mean over the levels: one level alone can mislead."""
+        """Return the mean over the levels: a single level can mislead."""
         return float(np.mean([f.percentage for f in self.figures if f.variable == variable and f.reading == "class"]))
 
     def pointwise(self, variable: str) -> float:
-        """The figure record by record."""
+        """Return the figure computed record by record."""
         return next(f.percentage for f in self.figures if f.variable == variable and f.reading == "pointwise")
 
     def verdicts(self, p: float = 10, f: float = 0.01, *, reading: Reading = "pointwise") -> tuple[Verdict, ...]:
-        """Per item with a mean other than zero: protected enough? useful enough?
+        """Judge each item with a non-zero mean: protected enough? useful enough?
 
         By default record by record, which is how the bounds are derived.
         """
@@ -217,7 +211,7 @@ class BiasReport:
         )
 
     def table(self) -> pa.Table:
-        """One line per figure. For use inside the agency."""
+        """Return one row per figure. For internal use only."""
         return pa.table(
             {
                 "variable": [f.variable for f in self.figures],
@@ -233,7 +227,7 @@ class BiasReport:
 Values = Mapping[str, tuple[Floats, Floats]]
 
 MOST_LEVELS = 128
-"""Above so many levels only those of few keys, and the finest, are looked at unless levels are stated."""
+"""Maximum number of default levels; above it, only those of few keys and the finest are used."""
 
 
 def percentage_bias(
@@ -245,10 +239,10 @@ def percentage_bias(
     levels: Sequence[Iterable[str]] | None = None,
     readings: Sequence[Reading] = ("class", "pointwise"),
 ) -> BiasReport:
-    """PERCENTAGE BIAS between a file and its masked version: ``percentage_bias(masked)`` or of two files.
+    """Measure PERCENTAGE BIAS between a file and its masked version: ``percentage_bias(masked)`` or of two files.
 
-    ``variables`` are the continuous items (all numeric ones if none is named), ``keys`` make the classes, and a level
-    is a subset of the keys. Levels not stated are the subsets of the keys in which something can have changed.
+    ``variables`` are the continuous items (by default all numeric ones), ``keys`` make the classes, and a level is a
+    subset of the keys. By default levels are the subsets of the keys in which something can have changed.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -282,7 +276,7 @@ def bias_report(
     readings: Sequence[Reading] = ("class", "pointwise"),
     occupant: npt.NDArray[np.int64] | None = None,
 ) -> BiasReport:
-    """The report on a comparison; ``occupant`` says who stands in whose place, where that is known."""
+    """Return the report on a comparison; ``occupant`` is the record in each record's place, if known."""
     require_same_records(comparison)
     items = variables or tuple(a.name for a in comparison.before.schema.iter_kind(Kind.NUMERIC))
     if not items:
@@ -296,24 +290,24 @@ def bias_report(
     if "class" in readings:
         chosen = [tuple(level) for level in levels] if levels is not None else default_levels(comparison, keys)
         for level in chosen:
-            figures += _at_level(comparison, level, values)
+            figures += _compare_level(comparison, level, values)
     if "pointwise" in readings:
-        figures += _pointwise(comparison, keys, values, occupant)
+        figures += _compare_pointwise(comparison, keys, values, occupant)
     figures.sort(key=lambda figure: items.index(figure.variable))
     whole = np.zeros(len(comparison.before), dtype=np.uint8)
     moments = {name: spread.moments(whole, 1, before)[0] for name, (before, _) in values.items()}
     return BiasReport(
         figures=tuple(figures),
-        swapped=_swapped(comparison, values),
+        swapped=_count_swapped(comparison, values),
         records=len(comparison.before),
         moments=tuple((n, float(m[1]), float(np.sqrt(m[2] / max(m[0] - 1, 1)))) for n, m in moments.items()),
     )
 
 
 def default_levels(comparison: Comparison, keys: Names) -> list[Names]:
-    """Every set of two keys or more in which one changed, as in Table 7; every set where none did.
+    """Return every set of two or more keys that includes a changed one, as in Table 7; every set if none changed.
 
-    Where these are too many, a changed key with one other at a time, and the finest level.
+    If these are too many: each changed key with one other, and the finest level.
     """
     changed = {name for name in keys if align(comparison, name).changed}
     smallest = 2 if changed and len(keys) > 1 else 1
@@ -322,8 +316,8 @@ def default_levels(comparison: Comparison, keys: Names) -> list[Names]:
     return [level for level in found if not changed or changed & set(level)]
 
 
-def _at_level(comparison: Comparison, level: Names, values: Values) -> list[BiasFigure]:
-    """The means of the level's classes before and after, for every item."""
+def _compare_level(comparison: Comparison, level: Names, values: Values) -> list[BiasFigure]:
+    """Compare the means of the level's classes before and after, for every item."""
     for name in level:
         comparison.after.schema[name]
     moved = any(align(comparison, name).changed for name in level)
@@ -331,7 +325,7 @@ def _at_level(comparison: Comparison, level: Names, values: Values) -> list[Bias
     found = []
     for name, (before, after) in values.items():
         value, gone = 0.0, 0
-        if moved or _differ(before, after):
+        if moved or _has_changed(before, after):
             classes = classes or _classes(comparison, level, moved=moved)
             was, now, number = classes
             first, second = spread.moments(was, number, before), spread.moments(now, number, after)
@@ -341,7 +335,7 @@ def _at_level(comparison: Comparison, level: Names, values: Values) -> list[Bias
 
 
 def _classes(comparison: Comparison, level: Names, *, moved: bool) -> tuple[Codes, Codes, int]:
-    """The class of each record before and after, numbered alike and closely enough for tables."""
+    """Return each record's class before and after, numbered alike and densely enough for tables."""
     columns = [align(comparison, name) for name in level]
     sizes = [column.cardinality for column in columns]
     if moved:
@@ -355,13 +349,13 @@ def _classes(comparison: Comparison, level: Names, *, moved: bool) -> tuple[Code
     return codes[:half], codes[half:] if moved else codes, number
 
 
-def _pointwise(
+def _compare_pointwise(
     comparison: Comparison, keys: Names, values: Values, occupant: npt.NDArray[np.int64] | None
 ) -> list[BiasFigure]:
-    """What stands in a record's place now: its new value where values moved, else the value of whoever came there."""
+    """Compare with the value now in a record's place: its new value, or that of the record moved there."""
     found = []
     for name, (before, after) in values.items():
-        if _differ(before, after):
+        if _has_changed(before, after):
             now = after
         else:
             occupant = occupants_by_files(comparison, keys) if occupant is None else occupant
@@ -377,12 +371,12 @@ def _figure(name: str, reading: Reading, level: Names, value: float, *, of: Floa
     return BiasFigure(variable=name, reading=reading, level=level, bias=value, percentage=percentage, gone=gone)
 
 
-def _differ(before: Floats, after: Floats) -> bool:
+def _has_changed(before: Floats, after: Floats) -> bool:
     return not np.array_equal(before, after, equal_nan=True)
 
 
-def _swapped(comparison: Comparison, values: Values) -> int:
-    """How many records took part, as far as is known."""
+def _count_swapped(comparison: Comparison, values: Values) -> int:
+    """Count the records that took part, as far as is known."""
     if comparison.touched is not None:
         return int(np.count_nonzero(comparison.touched))
     flags = np.zeros(len(comparison.before), dtype=np.bool_)
@@ -395,11 +389,8 @@ def _swapped(comparison: Comparison, values: Values) -> int:
     return int(np.count_nonzero(flags))
 
 
-# The distortion of continuous items: PERCENTAGE BIAS, over several levels of the keys or record by record.
-
-
 class PercentageBias(ParametricMeasure):
-    """The root mean square change of continuous items in percent of their mean, the mean over items and levels.
+    """The root mean square change of continuous items as a percentage of their mean, averaged over items and levels.
 
     >>> PercentageBias(variables="INCOME", reading="pointwise").text
     'percentage_bias:variables=INCOME,reading=pointwise'
@@ -420,11 +411,11 @@ class PercentageBias(ParametricMeasure):
         Reading,
         Field(description="class: of the means of classes, at every level; pointwise: of each record's place"),
     ] = "class"
-    p: Annotated[float, Field(ge=0, description="percent by which a swapped record should change on average")] = 10.0
-    f: Annotated[float, Field(gt=0, description="by how much the spread may grow, as a part of it")] = 0.01
+    p: Annotated[float, Field(ge=0, description="mean change of a swapped record to aim for, in percent")] = 10.0
+    f: Annotated[float, Field(gt=0, description="maximum relative growth of the spread")] = 0.01
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence and the verdict; the detail has one line per item and level."""
+        """Score the masking with a verdict; the detail has one row per item and level."""
 
         keys = chosen_attributes(comparison, self.keys)
         report = bias_report(comparison, self.variables, keys, readings=(self.reading,))

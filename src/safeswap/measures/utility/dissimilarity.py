@@ -19,11 +19,11 @@ from safeswap.model.score import Comparison, Score
 
 
 class Dissimilarity(DistortionMeasure):
-    """The mean index of dissimilarity of the attributes' one-way distributions, within areas where some are named.
+    """The mean index of dissimilarity of the attributes' one-way distributions, optionally within areas.
 
-    In the whole file it is 0 after any swap, since swapping keeps every one-way count: name the geography, or any
-    other attributes, ``within`` which the distributions are looked at. Areas weigh by their records, the mean of
-    before and after; an area that is empty on one side only has D = 1.
+    In the whole file it is 0 after any swap, since swapping keeps every one-way count: name the geography, or other
+    attributes, ``within`` which to compare the distributions. Areas are weighted by their records, the mean of before
+    and after; an area that is empty on one side only has D = 1.
 
     >>> Dissimilarity(within="State").text
     'D:within=State'
@@ -39,7 +39,7 @@ class Dissimilarity(DistortionMeasure):
     within: Annotated[AttributeNames, Field(description="attributes that make the areas; the whole file if empty")] = ()
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per attribute."""
+        """Score the masking; the detail has one row per attribute."""
         names = tuple(name for name in self._names(comparison) if name not in self.within)
         if not names:
             raise SpecError(
@@ -58,7 +58,7 @@ class Dissimilarity(DistortionMeasure):
         if not any(align(comparison, part).changed for part in areas):
             return {"attribute": name, "areas_changed": 0, "largest": 0.0, "value": 0.0}
         table = cross_table(comparison, areas)
-        distances, weights = divergence.dissimilarity_within(_areas(table), table.before, table.after)
+        distances, weights = divergence.dissimilarity_within(_number_areas(table), table.before, table.after)
         return {
             "attribute": name,
             "areas_changed": int(np.count_nonzero(distances)),
@@ -77,8 +77,8 @@ class Dissimilarity(DistortionMeasure):
         )
 
 
-def _areas(table: CrossTable) -> npt.NDArray[np.int64]:
-    """The number of the area of each cell: all attributes but the last make it."""
+def _number_areas(table: CrossTable) -> npt.NDArray[np.int64]:
+    """Return the area number of each cell, made from all attributes except the last."""
     area = np.zeros(table.before.size, dtype=np.int64)
     for level in table.levels[:-1]:
         area = np.unique(area * (int(level.max(initial=0)) + 1) + level, return_inverse=True)[1]

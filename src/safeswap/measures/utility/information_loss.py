@@ -1,4 +1,4 @@
-"""Information loss: the share of what the attributes told that recoding and blanking took away."""
+"""Information loss: the share of the attributes' information that recoding and blanking removed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from safeswap.model.text import several
 
 
 class InformationLoss(DistortionMeasure):
-    """Bits that the release no longer gives, of all bits that the attributes gave; each attribute on its own.
+    """The share of the original's bits that the release no longer contains, each attribute on its own.
 
     A record whose value x became y loses −log₂ P(x | y), which for a recoding adds up to the conditional entropy
-    H(before | after). A blanked value loses −log₂ P(x), all that it told; a dropped attribute its whole entropy. 0: all
-    is there. 1: nothing is left.
+    H(before | after). A blanked value loses −log₂ P(x), all its information; a dropped attribute its whole entropy. 0:
+    nothing is lost. 1: nothing is left.
 
     >>> InformationLoss(attributes=("Age",)).text
     'information_loss:attributes=Age'
@@ -38,12 +38,12 @@ class InformationLoss(DistortionMeasure):
     )
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per attribute."""
+        """Score the masking; the detail has one row per attribute."""
         require_same_records(comparison)
-        rows = [_row(comparison, name) for name in self._looked_at(comparison)]
+        rows = [_measure_attribute(comparison, name) for name in self._choose_attributes(comparison)]
         told, lost = sum(row["bits"] for row in rows), sum(row["bits_lost"] for row in rows)
         value = float(lost / told) if told else 0.0
-        sentence = f"{value:.2%} of the information in {_listed(rows)} is lost"
+        sentence = f"{value:.2%} of the information in {_name_attributes(rows)} is lost"
         blanks = sum(row["blanked"] for row in rows)
         worst = max(rows, key=lambda row: row["bits_lost"])
         if worst["bits_lost"] > 0 and len(rows) > 1:
@@ -52,8 +52,8 @@ class InformationLoss(DistortionMeasure):
         sentence += f"; {blank}." if blanks else "."
         return self._score(value, sentence, tuple(row["attribute"] for row in rows), pa.Table.from_pylist(rows))
 
-    def _looked_at(self, comparison: Comparison) -> tuple[str, ...]:
-        """Stated attributes; else those that are categories before or after, so that ranges of numbers count."""
+    def _choose_attributes(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return the stated attributes; else those categorical before or after, so that ranges of numbers count."""
         before, after = comparison.before.schema, comparison.after.schema
         stated = self.attributes or (comparison.attributes if comparison.attributes != before.categorical else ())
         recoded = [a.name for a in after.attributes if a.name in before and a.kind.is_categorical]
@@ -75,10 +75,10 @@ class InformationLoss(DistortionMeasure):
         return names
 
 
-def _row(comparison: Comparison, name: str) -> dict[str, Any]:
-    """What one attribute told, and what of it is lost. Codes for "no answer" are missing on both sides."""
-    before = _codes(comparison.before, name)
-    after = _codes(comparison.after, name) if name in comparison.after.schema else None
+def _measure_attribute(comparison: Comparison, name: str) -> dict[str, Any]:
+    """Measure one attribute's information and its loss. Codes for "no answer" are missing on both sides."""
+    before = _encode(comparison.before, name)
+    after = _encode(comparison.after, name) if name in comparison.after.schema else None
     codes, levels = before
     counts = np.bincount(codes, minlength=levels + 1)
     told = information.entropy(counts[:levels]) * int(counts[:levels].sum())
@@ -100,8 +100,8 @@ def _row(comparison: Comparison, name: str) -> dict[str, Any]:
     }
 
 
-def _codes(data: Any, name: str) -> tuple[Any, int]:
-    """The column as codes, what is missing as the last one, and the number of that."""
+def _encode(data: Any, name: str) -> tuple[Any, int]:
+    """Return the column as codes, with missing values as the last code, and that code."""
     coded = data.coded(name)
     levels = len(coded.levels)
     stated = missing_codes(data, name)[:levels]
@@ -111,6 +111,6 @@ def _codes(data: Any, name: str) -> tuple[Any, int]:
     return codes, levels
 
 
-def _listed(rows: list[dict[str, Any]]) -> str:
+def _name_attributes(rows: list[dict[str, Any]]) -> str:
     names = [row["attribute"] for row in rows]
     return f"{len(names)} attributes" if len(names) > 4 else ", ".join(names)

@@ -1,4 +1,4 @@
-"""What masking did to numbers: changes of means, of standard deviations and of correlations.
+"""Changes of means, standard deviations and correlations of numeric attributes.
 
 With m and s the mean and the standard deviation of an attribute, r the correlation of two:
 
@@ -8,7 +8,7 @@ With m and s the mean and the standard deviation of an attribute, r the correlat
 ``correlation_change`` mean over pairs of \\|r' − r\\|
 =====================  ============================================
 
-The means are of magnitudes; the detail has each change with its sign, and the sentence names the largest with its own.
+The means are of magnitudes; the detail has each signed change, and the sentence names the largest with its sign.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Sides = tuple[Floats, Floats]
 
 
 class NumberChange(ParametricMeasure):
-    """The mean magnitude of the changes of a figure of numeric attributes, with one line per change."""
+    """The mean magnitude of the changes of a statistic of numeric attributes, with one row per change."""
 
     axis: ClassVar[Axis] = Axis.DISTORTION
     default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
@@ -53,12 +53,12 @@ class NumberChange(ParametricMeasure):
         return "" if not changed or changed.intersection(names) else "masking changed no numeric attribute"
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per attribute or pair, with the sign."""
+        """Score the masking; the detail has one row per attribute or pair, with the sign."""
         names = self._names(comparison)
         columns = {name: _sides(comparison, name) for name in names}
         rows: list[dict[str, Any]] = []
         for chosen in combinations(names, self.together):
-            with np.errstate(all="ignore"):  # what has no spread has no figure
+            with np.errstate(all="ignore"):  # no spread, no figure
                 change = self._change(*(columns[name] for name in chosen))
             if np.isfinite(change):
                 rows.append({"attributes": list(chosen), "value": float(change)})
@@ -66,22 +66,22 @@ class NumberChange(ParametricMeasure):
             raise SpecError(
                 f"{self.name} cannot be measured: {self.lacking}",
                 code="no-numeric-attribute",
-                hint="name numeric attributes of which the values differ",
+                hint="name numeric attributes whose values differ",
             )
         value = float(np.mean([abs(row["value"]) for row in rows]))
         seen = {name for row in rows for name in row["attributes"]}
         known = tuple(name for name in names if name in seen)
-        sentence = self._meaning(value, len(rows)) + self._largest(rows) + _unmeasured(names, known)
+        sentence = self._meaning(value, len(rows)) + self._name_largest(rows) + _unmeasured_note(names, known)
         types = pa.schema([("attributes", pa.list_(pa.string())), ("value", pa.float64())])
         return self._score(value, sentence, known, pa.Table.from_pylist(rows, schema=types))
 
     @abstractmethod
     def _change(self, *sides: Sides) -> float:
-        """The change with its sign; not a finite number where the figure is not defined."""
+        """Return the signed change; not finite where the figure is not defined."""
 
     @abstractmethod
     def _meaning(self, value: float, number: int) -> str:
-        """The figure in plain words."""
+        """Describe the figure in plain words."""
 
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
         for name in self.variables:
@@ -89,7 +89,7 @@ class NumberChange(ParametricMeasure):
         numeric = numeric_names(comparison)
         return self.variables or tuple(name for name in comparison.before.schema.names if name in numeric)
 
-    def _largest(self, rows: list[dict[str, Any]]) -> str:
+    def _name_largest(self, rows: list[dict[str, Any]]) -> str:
         worst = max(rows, key=lambda row: abs(row["value"]))
         if worst["value"] == 0 or len(rows) < 2:
             return ""
@@ -97,7 +97,7 @@ class NumberChange(ParametricMeasure):
 
 
 class MeanChange(NumberChange):
-    """How far the means of the numeric attributes moved, in standard deviations of the original.
+    """The change of means of numeric attributes, in standard deviations of the original.
 
     >>> MeanChange(variables="income").text
     'mean_change:variables=income'
@@ -115,7 +115,7 @@ class MeanChange(NumberChange):
 
 
 class DeviationChange(NumberChange):
-    """How much the standard deviations of the numeric attributes grew or shrank, as a part of themselves.
+    """The relative change of standard deviations of numeric attributes.
 
     >>> DeviationChange().title
     'change of standard deviations'
@@ -133,7 +133,7 @@ class DeviationChange(NumberChange):
 
 
 class CorrelationChange(NumberChange):
-    """How far the correlations between numeric attributes moved.
+    """The change of correlations between numeric attributes.
 
     >>> CorrelationChange(variables="income+tax").text
     'correlation_change:variables=income+tax'
@@ -154,7 +154,7 @@ class CorrelationChange(NumberChange):
 
 
 def _sides(comparison: Comparison, name: str) -> Sides:
-    """The column before and after, both divided by one number: no sum of squares overflows, no figure changes."""
+    """Return the column before and after, both divided by one number: no overflow of squares, no figure changes."""
     before, after = finite_numbers(comparison.before, name), finite_numbers(comparison.after, name)
     largest = max((float(np.nanmax(np.abs(side))) for side in (before, after) if not np.isnan(side).all()), default=0)
     return (before / largest, after / largest) if largest > 0 else (before, after)
@@ -166,12 +166,12 @@ def _known(sides: Sides) -> Sides:
 
 
 def _spread(values: Floats) -> np.float64:
-    """The standard deviation, exactly 0 where all values are the same."""
+    """Return the standard deviation, exactly 0 if all values are equal."""
     return np.float64(values.std() if values.max() > values.min() else 0.0)
 
 
 def _correlation(one: Floats, other: Floats) -> float:
-    """Pearson's correlation over the records that have both values; not a number where one of them is constant."""
+    """Return Pearson's correlation over the records with both values; NaN if one of them is constant."""
     both = ~(np.isnan(one) | np.isnan(other))
     x, y = one[both], other[both]
     if len(x) < 2 or not _spread(x) or not _spread(y):
@@ -184,7 +184,7 @@ def _attributes(number: int) -> str:
     return "one numeric attribute" if number == 1 else f"{number:,} numeric attributes"
 
 
-def _unmeasured(names: tuple[str, ...], known: tuple[str, ...]) -> str:
+def _unmeasured_note(names: tuple[str, ...], known: tuple[str, ...]) -> str:
     lacking = [name for name in names if name not in known]
     shown = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
     return f" Not measured, since without spread: {shown}." if lacking else ""

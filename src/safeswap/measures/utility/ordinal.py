@@ -1,4 +1,4 @@
-"""How far records moved on ordinal scales: the mean of |rank change| / (levels − 1)."""
+"""Displacement of records on ordinal scales: the mean of |rank change| / (levels − 1)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from safeswap.model.score import Comparison, Score
 
 
 class OrdinalDisplacement(DistortionMeasure):
-    """The mean move of a record's rank, as a part of the scale's length, over the ordinal attributes.
+    """The mean displacement of a record's rank, relative to the length of the scale, over the ordinal attributes.
 
-    Gomatam & Karr ask for a measure that penalises far moves more. The Wasserstein distance of an attribute's
-    distribution on ranks would be the obvious one and is 0 after any swap, since swapping keeps every one-way
-    margin. So moves are counted where they happen, at the records; and in the tables of ``distortion_tables`` as
-    the Wasserstein distance of each ordinal attribute *given* the others.
+    Gomatam & Karr ask for a measure that penalises larger moves more. The obvious one, the Wasserstein distance of an
+    attribute's distribution on ranks, is 0 after any swap, since swapping keeps every one-way margin. So moves are
+    measured record by record; and in ``distortion_tables`` as the Wasserstein distance of each ordinal attribute
+    *given* the others.
 
     >>> OrdinalDisplacement().name
     'ordinal'
@@ -35,7 +35,7 @@ class OrdinalDisplacement(DistortionMeasure):
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 4 (asked for there, defined here)",)
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per ordinal attribute."""
+        """Score the masking; the detail has one row per ordinal attribute."""
         require_same_records(comparison)
         names = self._names(comparison)
         orders = {name: order for name in names if (order := level_order(comparison, name)) is not None}
@@ -45,7 +45,7 @@ class OrdinalDisplacement(DistortionMeasure):
                 code="no-ordinal-attribute",
                 hint="describe an attribute as ordinal and list its levels in order",
             )
-        rows = [_row(comparison, name, order) for name, order in orders.items()]
+        rows = [_measure_attribute(comparison, name, order) for name, order in orders.items()]
         value = float(np.mean([row["value"] for row in rows]))
         unordered = [name for name in names if name not in orders]
         sentence = f"A record moved by {value:.4f} of the scale's length on average, over {', '.join(orders)}." + (
@@ -55,8 +55,8 @@ class OrdinalDisplacement(DistortionMeasure):
         return self._score(value, sentence, tuple(orders), pa.Table.from_pylist(rows))
 
 
-def _row(comparison: Comparison, name: str, order: Order) -> dict[str, object]:
-    before, after, records = _moves(comparison, name, order)
+def _measure_attribute(comparison: Comparison, name: str, order: Order) -> dict[str, object]:
+    before, after, records = _count_moves(comparison, name, order)
     total = max(1, int(records.sum()))
     moves = divergence.ordinal_displacement(before, after, levels=order.levels)
     moved = int(records[moves > 0].sum())
@@ -72,8 +72,8 @@ def _row(comparison: Comparison, name: str, order: Order) -> dict[str, object]:
     }
 
 
-def _moves(comparison: Comparison, name: str, order: Order) -> tuple[Int64s, Int64s, Int64s]:
-    """Rank before, rank after and number of records, for every move that occurs: few, however many records."""
+def _count_moves(comparison: Comparison, name: str, order: Order) -> tuple[Int64s, Int64s, Int64s]:
+    """Return rank before, rank after and number of records of every move that occurs: few, however many records."""
     from safeswap.arrays import cells
 
     column = align(comparison, name)

@@ -1,4 +1,4 @@
-"""The share of records in which masking changed anything."""
+"""The share of records that masking changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ShareChanged(DistortionMeasure):
     )
 
     def score(self, comparison: Comparison) -> Score:
-        """The figure with its sentence; the detail has one line per attribute."""
+        """Score the masking; the detail has one row per attribute."""
         require_same_records(comparison)
         names = self._names(comparison) if self._is_stated(comparison) else _all_columns(comparison)
         anywhere = np.zeros(len(comparison.before), dtype=np.bool_)
@@ -47,7 +47,7 @@ class ShareChanged(DistortionMeasure):
         return self._score(value, sentence, names, detail)
 
     def _is_stated(self, comparison: Comparison) -> bool:
-        """Whether somebody chose the attributes; else all columns count, numbers too, since no cells are formed."""
+        """Return whether attributes were stated; else all columns count, also numbers, since no cells are formed."""
         default = comparison.before.schema.categorical
         return bool(self.attributes) or comparison.attributes not in ((), default)
 

@@ -1,4 +1,13 @@
-"""adC: Pearson's contingency coefficient before − after, C = sqrt(χ² / (χ² + N))."""
+"""Distances between tables before and after (Gomatam & Karr 2003).
+
+===================  ==================================================================================
+``hellinger``        sqrt(½ Σ (√f − √g)²) over the cells
+``total_variation``  ½ Σ \\|f − g\\| over the cells
+``entropy_change``   Shannon's entropy after − before, in nats
+``adV``              Cramér's V before − after, V = sqrt(χ² / (N · min(m − 1, n − 1)))
+``adC``              Pearson's contingency coefficient before − after, C = sqrt(χ² / (χ² + N))
+===================  ==================================================================================
+"""
 
 from __future__ import annotations
 
@@ -7,19 +16,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from safeswap.arrays import divergence
-from safeswap.measures.utility.base import GOMATAM_KARR, AssociationChange, JointDistortion, direction
+from safeswap.measures.utility.base import GOMATAM_KARR, AssociationChange, JointDistortion, describe_change
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
 
 
-# Hellinger distance: sqrt(½ Σ (√f − √g)²) over the cells.
-
-
 class Hellinger(JointDistortion):
-    """How far the table of cell shares moved, small cells weighing more than in total variation.
+    """The Hellinger distance between cell shares; small cells weigh more than in total variation.
 
-    0 for the same table, 1 for tables without a cell in common. Its square grows roughly with the swap rate.
+    0 for the same table, 1 for tables with no cell in common. Its square grows roughly with the swap rate.
     Table 3 of Gomatam & Karr prints sqrt(H/2) of this H.
 
     >>> Hellinger(ways=2).text
@@ -37,11 +43,8 @@ class Hellinger(JointDistortion):
         return f"Hellinger distance {value:.4f} {over} (0: the same table, 1: no cell in common)."
 
 
-# Total variation distance: ½ Σ |f − g| over the cells.
-
-
 class TotalVariation(JointDistortion):
-    """The share of records that would have to change cell to bring the original table back.
+    """The share of records that would have to change cell to restore the original table.
 
     >>> TotalVariation().text
     'total_variation'
@@ -58,15 +61,11 @@ class TotalVariation(JointDistortion):
         return f"{value:.2%} of the records would have to change cell to restore the counts {over}."
 
 
-# Change of Shannon's entropy: H(after) − H(before), in nats.
-
-
 class EntropyChange(JointDistortion):
-    """How much uncertainty about a record masking added; negative where it took some away.
+    """The uncertainty about a record that masking added; negative if it removed some.
 
-    The paper prints the entropy without its minus sign and then reads a positive change as more uncertainty; the
-    words are kept here. The sign of the joint figure is kept; studies compare magnitudes, and the mean over tables is
-    one of magnitudes.
+    The paper prints the entropy without its minus sign but reads a positive change as more uncertainty; we follow that
+    reading. The joint figure keeps its sign; studies compare magnitudes, and the mean over tables is of magnitudes.
 
     >>> EntropyChange(absolute=True).text
     'entropy_change:absolute=true'
@@ -95,15 +94,12 @@ class EntropyChange(JointDistortion):
     def _mean_meaning(self, value: float, signed: float, over: str) -> str:
         if value == 0 or self.absolute:
             return self._meaning(value, over)
-        added = direction(signed, "added uncertainty", "took uncertainty away")
+        added = describe_change(signed, "added uncertainty", "took uncertainty away")
         return f"Entropy changed by {value:.4f} nats {over}, up or down; with the sign masking {added}."
 
 
-# adV: Cramér's V before − Cramér's V after, V = sqrt(χ² / (N · min(m − 1, n − 1))).
-
-
 class CramersVChange(AssociationChange):
-    """How much the association between attributes weakened, by Cramér's V; negative where it grew.
+    """The loss of association between attributes, by Cramér's V; negative if it grew.
 
     >>> CramersVChange(attributes=("Age", "Sex")).text
     'adV:attributes=Age+Sex'
@@ -116,9 +112,9 @@ class CramersVChange(AssociationChange):
 
 
 class ContingencyCChange(AssociationChange):
-    """How much the association between attributes weakened, by Pearson's contingency coefficient.
+    """The loss of association between attributes, by Pearson's contingency coefficient; negative if it grew.
 
-    The upper limit of C depends on the size of the table, so that tables of different size compare badly.
+    The upper limit of C depends on the size of the table, so tables of different sizes are hard to compare.
 
     >>> ContingencyCChange().title
     "change of Pearson's contingency coefficient"
