@@ -89,7 +89,7 @@ class JointDistortion(DistortionMeasure):
 
     @property
     def small(self) -> int | None:
-        """1, since the sizes of small cells do not matter; None if tables of fewer attributes, i.e. records, are needed."""
+        """1, since sizes of small cells do not matter; None if tables of fewer attributes need records."""
         return None if self.attributes or self.ways is not None else 1
 
     def score_counts(self, counted: CountedCells) -> Score:
