@@ -1,4 +1,4 @@
-"""What every masking method offers. A new method is one file with one class of this shape."""
+"""The protocol of a masking method. A new method is one file with one class that implements it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from safeswap.model.spec import MaskSpec
 
 
 class Method(Protocol):
-    """One way of masking.
+    """A masking method.
 
-    ``plan`` looks at counts and touches nothing; ``apply`` masks; ``invariants`` lists what is promised of the result,
+    ``plan`` looks at counts and changes nothing; ``apply`` masks; ``invariants`` lists the promises about the result
     as values that check themselves, in the conformance tests and again on every real release.
     """
 
@@ -26,7 +26,7 @@ class Method(Protocol):
     sources: ClassVar[tuple[str, ...]]
 
     def plan(self, data: Microdata, spec: Any, *, engine: Engine) -> Plan:
-        """What would be done, and whether it can be."""
+        """Return what would be done, and whether it is feasible."""
         ...
 
     def apply(self, data: Microdata, spec: Any, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
@@ -34,5 +34,5 @@ class Method(Protocol):
         ...
 
     def invariants(self, data: Microdata, spec: Any) -> tuple[Invariant, ...]:
-        """What holds of every result of this spec on these data."""
+        """Return what holds for every result of this spec on these data."""
         ...

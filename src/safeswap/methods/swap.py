@@ -34,7 +34,7 @@ from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.spec import SwapSpec
 
 Change = tuple[str, str, matching.Total]
-"""What to do, which attribute it frees, and the pairs then feasible."""
+"""What to change, the attribute that it frees, and the pairs then feasible."""
 
 
 class Swap:
@@ -50,7 +50,7 @@ class Swap:
     )
 
     def plan(self, data: Records, spec: SwapSpec, *, engine: Engine) -> Plan:
-        """How many pairs the data allow; with what binds and what would help where that is too few."""
+        """Count the feasible pairs; if they are too few, find what binds and what would help."""
         check_attributes(data, spec)
         asked = spec.pairs_for(len(data))
         total, tightest, expected = most_pairs(data, spec, engine)
@@ -59,7 +59,7 @@ class Swap:
             records=len(data),
             asked=asked,
             feasible=total.found,
-            at_most=_bound(total),
+            at_most=_upper_bound(total),
             pairs_per_record=expected,
         )
         if plan.is_feasible:
@@ -67,15 +67,15 @@ class Swap:
         relaxed = relaxations(data, spec, total=total, asked=asked, engine=engine)
         return replace(
             plan,
-            binds=_binding(relaxed, tightest, total, len(data)),
+            binds=_find_binding(relaxed, tightest, total, len(data)),
             relaxations=tuple(
-                Relaxation(change=change, feasible=allowed.found, at_most=_bound(allowed))
+                Relaxation(change=change, feasible=allowed.found, at_most=_upper_bound(allowed))
                 for change, _, allowed in relaxed
             ),
         )
 
     def apply(self, data: Microdata, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Draw the pairs and exchange. Short of pairs, refuse or take what there is, as the spec says."""
+        """Draw the pairs and exchange. If pairs are too few, refuse or take those available, as the spec says."""
         plan, drawn = self.drawn(data, spec, key=key, engine=engine, replicate=replicate)
         exchanges = []
         masked = data
@@ -103,7 +103,7 @@ class Swap:
     def drawn(
         self, data: Records, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0
     ) -> tuple[Plan, tuple[Any, ...]]:
-        """The plan and the pairs of every stage, as the engine holds them; nothing is exchanged yet."""
+        """Return the plan and the pairs of every stage in the engine's form; nothing is exchanged yet."""
         plan = self.plan(data, spec, engine=engine)
         if not plan.is_feasible and spec.on_shortfall == "error":
             raise shortfall(plan)
@@ -114,11 +114,11 @@ class Swap:
             if len(pairs) < plan.asked and spec.on_shortfall == "error":
                 raise draw_shortfall(plan, len(pairs), pairing=spec.pairing)
             stages.append(pairs)
-        # Where the maximum is not proved, the draw may have found more than the plan.
+        # If the maximum is not proved, the draw may find more than the plan.
         return replace(plan, feasible=max(plan.feasible, min(map(len, stages)))), tuple(stages)
 
     def invariants(self, data: Microdata, spec: SwapSpec) -> tuple[Invariant, ...]:
-        """Margins kept, columns untouched, pairs as asked for."""
+        """Promise kept margins, untouched columns and pairs as requested."""
         untouched = tuple(name for name in data.attributes if name not in spec.swap)
         promises: list[Invariant] = [
             SameRows(),
@@ -137,7 +137,7 @@ class Swap:
 
 
 def check_attributes(data: Records, spec: SwapSpec) -> None:
-    """Refuse unknown attributes and identifiers, swap attributes of one value only, and targeting without keys."""
+    """Refuse unknown attributes, identifiers, constant swap attributes, and targeting without keys."""
     for name in (*spec.swap, *spec.fixed, *spec.differ, *(spec.targeting.keys if spec.targeting else ())):
         attribute = data.schema[name]
         if attribute is data.schema.identifier:
@@ -154,7 +154,7 @@ def check_attributes(data: Records, spec: SwapSpec) -> None:
             hint="name the key variables: targeting.keys",
         )
     for name in spec.swap:
-        # Levels that do not occur must not hide that an attribute is constant.
+        # Count occupied levels only: declared levels that do not occur would hide a constant attribute.
         if spec.pairs_for(len(data)) and data.is_constant(name):
             raise InfeasibleError(
                 f"{name!r} has the same value in every record: exchanging it changes nothing",
@@ -165,10 +165,10 @@ def check_attributes(data: Records, spec: SwapSpec) -> None:
 
 
 def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
-    """Who may be paired with whom when these attributes are exchanged."""
+    """Return which records may be paired when these attributes are exchanged."""
     each: tuple[Names, ...] = tuple((name,) for name in names)
     if spec.true_swap == "any":
-        # Where one of them has to differ anyway, the exchange is a true swap.
+        # If one of them must differ anyway, the exchange is a true swap.
         each = () if set(names) & set(spec.differ) else (names,)
     unequal = tuple(dict.fromkeys((*each, *((name,) for name in spec.differ))))
     decisive = {name for group in unequal for name in group}
@@ -176,7 +176,7 @@ def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
 
 
 def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[matching.Total, Names, tuple[float, ...]]:
-    """How many pairs every stage can have, the stage that can have no more, and what one random pass would give."""
+    """Return the pairs feasible in every stage, the tightest stage, and the pairs expected from one random pass."""
     classes = {names: engine.classes(data, constraint_of(spec, names)) for names in spec.stages}
     totals = {n: matching.largest_total(c.strata, c.coordinates, c.counts) for n, c in classes.items()}
     by_stratum = spec.pairing == "repaired"
@@ -187,8 +187,8 @@ def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[matching.
     return matching.Total(totals[tightest].found, min(each.most for each in totals.values())), tightest, expected
 
 
-def _bound(total: matching.Total) -> int | None:
-    """The number that cannot be exceeded, where it is not the number found."""
+def _upper_bound(total: matching.Total) -> int | None:
+    """Return the upper bound if it differs from the number found, else None."""
     return None if total.is_proved else total.most
 
 
@@ -203,7 +203,7 @@ def draw(
     replicate: int,
     expected: float = 0.25,
 ) -> Any:
-    """The pairs of one stage, as the engine holds them."""
+    """Draw the pairs of one stage, in the engine's form."""
     request = PairRequest(
         constraint=constraint_of(spec, names),
         wanted=min(spec.pairs_for(len(data)), len(data) // 2),
@@ -217,26 +217,29 @@ def draw(
 
 
 def stage_key(data: Records, key: Key, *, stage: int, replicate: int) -> bytes:
-    """The key behind the draws of a stage: the same for every spec, so that candidates of one replicate compare like
-    with like, and a study needs one order per replicate instead of one per candidate."""
+    """Derive the key of a stage's draws.
+
+    It is the same for every spec, so that candidates of one replicate are comparable, and a study needs one order per
+    replicate instead of one per candidate.
+    """
     return keyed.derive(key.secret, "data", data.schema.name, len(data), "swap", "pairs", stage, replicate)
 
 
 def relaxations(data: Records, spec: SwapSpec, *, total: matching.Total, asked: int, engine: Engine) -> list[Change]:
-    """Single changes of the spec as (what to do, which attribute it frees, pairs then feasible), cheapest first.
+    """List single changes of the spec that allow more pairs, cheapest first.
 
-    Cheapest is what just suffices: least of the protection asked for is given up. What does not suffice comes last.
+    The cheapest just suffices: it gives up the least of the requested protection. Insufficient changes come last.
     """
-    found = [(change, frees, most_pairs(data, relaxed, engine)[0]) for change, frees, relaxed in _relaxed(spec)]
+    found = [(change, frees, most_pairs(data, relaxed, engine)[0]) for change, frees, relaxed in _relax(spec)]
     found.sort(key=lambda item: (item[2].found < asked, item[2].found if item[2].found >= asked else -item[2].found))
     feasible = total.found
-    # Rounded down: the rate that is proposed must not ask for a pair too many.
+    # Round down: the proposed rate must not ask for one pair too many.
     rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(data), 1))
     return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:f} of {len(data):,} records)", "", total)]
 
 
-def _relaxed(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
-    """Every spec that asks for one thing less: what is given up, the attribute that is freed, the spec."""
+def _relax(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
+    """List every spec with one requirement removed: the change, the attribute that is freed, the spec."""
 
     def without(role: str, name: str) -> SwapSpec:
         return spec.replace(**{role: tuple(other for other in getattr(spec, role) if other != name)})
@@ -251,10 +254,10 @@ def _relaxed(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
     return changes
 
 
-def _binding(relaxed: list[Change], names: Names, total: matching.Total, records: int) -> Names:
-    """The attribute whose constraint costs most pairs; the swap attributes themselves where no other does.
+def _find_binding(relaxed: list[Change], names: Names, total: matching.Total, records: int) -> Names:
+    """Return the attribute whose constraint costs most pairs; the swap attributes if no other does.
 
-    A constraint costs pairs only where more are found without it than there can be with it.
+    A constraint costs pairs only if more are found without it than are possible with it.
     """
     freeing = [(allowed.found, name) for _, name, allowed in relaxed if name and allowed.found > total.most]
     if freeing:
@@ -263,7 +266,7 @@ def _binding(relaxed: list[Change], names: Names, total: matching.Total, records
 
 
 def shortfall(plan: Plan) -> InfeasibleError:
-    """The refusal, with all that is needed to ask for something that can be had."""
+    """Return the error for an infeasible plan, with hints for a feasible request."""
     *changes, lower = (relaxation.change for relaxation in plan.relaxations)
     enough = [change for change, r in zip(changes, plan.relaxations, strict=False) if r.feasible >= plan.asked]
     return InfeasibleError(
@@ -279,7 +282,7 @@ def shortfall(plan: Plan) -> InfeasibleError:
 
 
 def draw_shortfall(plan: Plan, made: int, *, pairing: str) -> InfeasibleError:
-    """The draw gave fewer pairs than asked for, though more exist: one random pass, or a search that was cut short."""
+    """Return the error for a draw that found fewer pairs than exist: one random pass, or a truncated search."""
     if pairing == "repaired":
         return InfeasibleError(
             f"{plan.asked:,} pairs asked for and feasible, but the search for them ended with {made:,}",

@@ -1,4 +1,4 @@
-"""What methods that replace values have in common: the plan in words, the keyed words of records, the result."""
+"""Shared by methods that replace values: the plan, checks of numeric columns, keyed draws, and the result."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from safeswap.model.schema import Kind
 from safeswap.model.spec import MaskSpec
 
 FEWEST = 3
-"""A mean of fewer values than this tells too much about each of them."""
+"""Minimum number of values in a published mean; fewer would reveal too much about each."""
 
 _LARGEST = 1e150
-"""Values up to which sums of squares are finite; differences from one divided by this on have squares above 0."""
+"""Values up to this have finite sums of squares; differences of at least its inverse have squares above 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValuePlan(Plan):
-    """How many records may change, and how, in plain words."""
+    """The number of records that may change, and how, in plain words."""
 
     text: str = ""
 
@@ -42,9 +42,9 @@ class ValuePlan(Plan):
 
 
 def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> list[Floats]:
-    """The attributes as numbers, what is missing as not a number; refused where they are no quantities, or constant.
+    """Return the attributes as numbers, missing values as NaN; refuse attributes that are not quantities or constant.
 
-    Where their ``moments`` are used, also refused where these cannot be computed.
+    With ``moments``, also refuse attributes whose moments cannot be computed.
     """
     for name in names:
         kind = data.schema[name].kind
@@ -64,7 +64,7 @@ def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> l
 
 
 def refuse_extreme(name: str, values: Floats) -> None:
-    """Refuse an attribute whose squares, or the sum of them, double precision cannot hold."""
+    """Refuse an attribute whose squares, or their sum, exceed the range of double precision."""
     known = values[~np.isnan(values)]
     largest, spread = np.abs(known).max(), np.ptp(known / 2)
     if largest > _LARGEST or spread < 1 / _LARGEST:
@@ -91,7 +91,7 @@ def refuse_constant(name: str, values: Floats) -> None:
 
 
 def refuse_few(name: str, number: int, end: str) -> None:
-    """Refuse a mean that would be the value of one record, or of two."""
+    """Refuse a mean of fewer than ``FEWEST`` records, which would reveal their values."""
     if 0 < number < FEWEST:
         raise InfeasibleError(
             f"the {end} group of {name!r} has {number} of {FEWEST} records: their mean would give them away",
@@ -101,14 +101,14 @@ def refuse_few(name: str, number: int, end: str) -> None:
         )
 
 
-def rounding_of(values: Floats, decimals: int | None) -> float:
-    """How far a value may be from what was computed for it: a unit of its last decimal."""
+def rounding_step(values: Floats, decimals: int | None) -> float:
+    """Return how far a written value may be from the computed one: a unit of its last decimal."""
     places = decimals_of(values) if decimals is None else decimals
     return 0.0 if places is None else 10.0**-places
 
 
 def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> Words:
-    """Two uniform words per record for one purpose; other purposes and other attributes have others."""
+    """Return two uniform words per record, specific to one purpose."""
     identity = record_identity(data, keyed.derive(key.secret, "identity"))
     draw_key = keyed.derive(key.secret, "data", data.schema.name, len(data), method, purpose, replicate)
     return keyed_numbers.record_words(identity, draw_key)
@@ -124,7 +124,7 @@ def masked_by(
     replicate: int,
     facts: Iterable[tuple[str, Any]] = (),
 ) -> Masked:
-    """The data with changed columns, and the audit that gives them back."""
+    """Return the masked data, with an audit from which the original can be restored."""
     replacements = tuple(c.replacement for c in changes.values() if c.replacement is not None)
     columns = {name: c.column for name, c in changes.items() if c.replacement is not None}
     touched = np.zeros(len(data), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""Microaggregation: records that are alike get the mean of their group.
+"""Microaggregation: similar records get the mean of their group.
 
 Sources: Domingo-Ferrer & Mateo-Sanz 2002; Domingo-Ferrer & Torra 2005 (MDAV); Hansen & Mukherjee 2003 (univariate).
-Nothing is drawn by the key but the order of records whose values are equal.
+The key determines only the order of records with equal values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays
 from safeswap.methods.numeric.spec import MicroaggregationSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_of
+from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_step
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -26,20 +26,18 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, changed_numbers
 from safeswap.model.text import several
 
-# Groups of at least k records that are alike: MDAV for several attributes, the best possible groups for one.
+# MDAV (Domingo-Ferrer & Torra 2005) groups the record furthest from the centre with its k − 1 nearest, then the one
+# furthest from that with its nearest, and so on. Both searches use a k-d tree whose boxes shrink as records are
+# removed, so no matrix of distances and no pass over all records per group is needed.
 #
-# MDAV (Domingo-Ferrer & Torra 2005) takes the record furthest from the centre with its k − 1 nearest, then the one
-# furthest from that with its nearest, and so on. Here both searches go through a k-d tree whose boxes shrink as
-# records leave, so that neither a matrix of distances nor a pass over all records per group is needed.
-#
-# For one attribute the groups with the least sum of squares are runs of the sorted values of k to 2k − 1 records
-# (Domingo-Ferrer & Mateo-Sanz 2002), and the best runs are a shortest path (Hansen & Mukherjee 2003).
+# For one attribute the groups with the least sum of squares are runs of k to 2k − 1 sorted values (Domingo-Ferrer &
+# Mateo-Sanz 2002), and the best runs are a shortest path (Hansen & Mukherjee 2003).
 
 _DEPTH = 128
 
 
 def mdav(points: Floats, k: int) -> tuple[Rows, int]:
-    """The group of each point, and how many groups there are. Equal distances are told apart by the points' order.
+    """Return the group of each point, and the number of groups. Ties in distance go by the order of the points.
 
     >>> groups, number = mdav(np.array([[0.0], [9.0], [0.1], [8.9], [5.0]]), 2)
     >>> number, groups[0] == groups[2]
@@ -55,7 +53,7 @@ def mdav(points: Floats, k: int) -> tuple[Rows, int]:
 
 @njit(cache=True, nogil=True)
 def best_runs(ordered: Floats, k: int) -> tuple[Rows, int]:
-    """The group of each of the sorted values, and how many groups there are: the least sum of squares within them.
+    """Return the group of each sorted value, and the number of groups, with the least sum of squares within groups.
 
     >>> best_runs(np.array([1.0, 1.1, 1.2, 9.0, 9.1]), 2)[0].tolist()
     [0, 0, 0, 1, 1]
@@ -150,7 +148,7 @@ def _furthest(
             if a > b:
                 one, two, a, b = two, one, b, a
             stack[height], bounds[height] = one, a
-            stack[height + 1], bounds[height + 1] = two, b  # the more promising one is looked at first
+            stack[height + 1], bounds[height + 1] = two, b  # the more promising node is visited first
             height += 2
             continue
         for i in range(starts[node], starts[node] + left[node]):
@@ -164,7 +162,7 @@ def _furthest(
 def _nearest(
     queries: Floats, q: int, points: Floats, rows: Rows, starts: Rows, low: Floats, high: Floats, left: Rows, k: int
 ) -> Rows:
-    """The k nearest rows that are left, the query among them."""
+    """Return the k nearest remaining rows, including the query."""
     inner = (len(starts) - 1) // 2
     stack = np.empty(_DEPTH, dtype=np.int64)
     bounds = np.empty(_DEPTH, dtype=np.float64)
@@ -211,7 +209,7 @@ def _remove(
     low: Floats,
     high: Floats,
 ) -> None:
-    """Put the record behind those that are left of its leaf, and draw the boxes above it tight again."""
+    """Move the record behind the remaining ones of its leaf, and tighten the boxes above it."""
     node = leaf[row]
     i, j = place[row], starts[node] + left[node] - 1
     other = rows[j]
@@ -234,7 +232,7 @@ def _remove(
 
 
 class Microaggregation:
-    """Put the mean of at least k records in the place of each of their values."""
+    """Replace values by the mean of a group of at least k records."""
 
     name: ClassVar[str] = "microaggregation"
     title: ClassVar[str] = "Microaggregation of numeric attributes"
@@ -246,9 +244,9 @@ class Microaggregation:
     )
 
     def plan(self, data: Microdata, spec: MicroaggregationSpec, *, engine: Engine) -> ValuePlan:
-        """How many records have the values that are grouped; refused where they are fewer than k."""
+        """Count the records with values to group; refuse fewer than k."""
         columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
-        sizes = [len(_complete(columns, names)) for names in _blocks(spec)]
+        sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
         if min(sizes) < spec.k:
             raise InfeasibleError(
                 f"groups of {spec.k:,} records are asked for, and {min(sizes):,} have all the values",
@@ -272,29 +270,29 @@ class Microaggregation:
     def apply(
         self, data: Microdata, spec: MicroaggregationSpec, *, key: Key, engine: Engine, replicate: int = 0
     ) -> Masked:
-        """Group, and write the means of the groups."""
+        """Group the records and write the group means."""
         plan = self.plan(data, spec, engine=engine)
         columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
         changes: dict[str, Change] = {}
         for names in _blocks(spec) if spec.k > 1 else ():
             words = record_words(data, key, self.name, "+".join(names), replicate=replicate)
-            rows = _complete(columns, names)
-            # In an order that follows from values and identifiers: the order of the file plays no part.
+            rows = _complete_rows(columns, names)
+            # Sort by values and identifiers, so that the order of the file does not matter.
             by_words = (words[rows, 1], words[rows, 0])
             rows = rows[np.lexsort((*by_words, *(columns[name][rows] for name in reversed(names))))]
-            groups = _groups([columns[name][rows] for name in names], spec)
+            groups = _group_records([columns[name][rows] for name in names], spec)
             written = np.zeros(len(data), dtype=np.bool_)
             written[rows] = True
             for name in names:
                 values = columns[name].copy()
-                values[rows] = _means(columns[name][rows], groups)[groups]
+                values[rows] = _group_means(columns[name][rows], groups)[groups]
                 changes[name] = changed_numbers(
                     data, name, values, columns[name], decimals=spec.decimals, written=written
                 )
         return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
 
     def invariants(self, data: Microdata, spec: MicroaggregationSpec) -> tuple[Invariant, ...]:
-        """Groups of at least k, means kept but for rounding, columns untouched."""
+        """Promise groups of at least k, means kept up to rounding, and untouched columns."""
         columns = numeric_columns(data, spec.attributes)
         return (
             SameRows(),
@@ -303,28 +301,28 @@ class Microaggregation:
             ReplaysFromAudit(),
             *(GroupsOfAtLeast(names, spec.k) for names in _blocks(spec)),
             *(
-                KeptMean(name, rounding_of(values, spec.decimals))
+                KeptMean(name, rounding_step(values, spec.decimals))
                 for name, values in zip(spec.attributes, columns, strict=True)
             ),
         )
 
 
 def _blocks(spec: MicroaggregationSpec) -> list[Names]:
-    """The attributes that are grouped together."""
+    """Return the blocks of attributes that are grouped together."""
     return [spec.attributes] if spec.groups == "mdav" else [(name,) for name in spec.attributes]
 
 
-def _complete(columns: dict[str, Floats], names: Names) -> Rows:
+def _complete_rows(columns: dict[str, Floats], names: Names) -> Rows:
     return np.flatnonzero(~np.isnan([columns[name] for name in names]).any(axis=0))
 
 
-def _groups(columns: list[Floats], spec: MicroaggregationSpec) -> Rows:
-    """The group of each record; several attributes count alike, each in its standard deviation."""
+def _group_records(columns: list[Floats], spec: MicroaggregationSpec) -> Rows:
+    """Return the group of each record; several attributes are each scaled by their standard deviation."""
     if spec.groups == "univariate":
         return np.asarray(best_runs(columns[0], spec.k)[0])
     scaled = [values / (moments.standard_deviation(values) or 1.0) for values in columns]
     return mdav(np.stack(scaled, axis=1), spec.k)[0]
 
 
-def _means(values: Floats, groups: Rows) -> Floats:
+def _group_means(values: Floats, groups: Rows) -> Floats:
     return np.asarray(np.bincount(groups, weights=values) / np.bincount(groups))

@@ -1,6 +1,6 @@
 """Additive noise: normal deviates, independent or with the correlations of the data.
 
-Sources: Kim 1986; Brand 2002. What is promised are moments, in expectation: see :class:`NoiseSpec`.
+Sources: Kim 1986; Brand 2002. The promise is about moments, in expectation: see :class:`NoiseSpec`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safeswap.arrays.types import Floats
 from safeswap.engines.base import Engine
 from safeswap.methods.numeric.promises import AddedNoise, MissingStays
 from safeswap.methods.numeric.spec import NoiseSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_of
+from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_step
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -25,7 +25,7 @@ from safeswap.model.text import several
 
 
 class Noise:
-    """Add normal noise."""
+    """Add normal noise to numeric attributes."""
 
     name: ClassVar[str] = "noise"
     title: ClassVar[str] = "Normal noise added to numeric attributes"
@@ -36,7 +36,7 @@ class Noise:
     )
 
     def plan(self, data: Microdata, spec: NoiseSpec, *, engine: Engine) -> ValuePlan:
-        """How many records have a value to which noise is added."""
+        """Count the records with a value to which noise is added."""
         columns = numeric_columns(data, spec.attributes)
         some = int(np.count_nonzero(~np.isnan(columns).all(axis=0))) if spec.size else 0
         return ValuePlan(
@@ -55,7 +55,7 @@ class Noise:
         if spec.size:
             words = [record_words(data, key, self.name, name, replicate=replicate)[:, 0] for name in spec.attributes]
             deviates = np.stack([keyed.normals(each) for each in words], axis=1)
-            mixed = deviates @ _root(_noise_covariance(columns, spec))
+            mixed = deviates @ _matrix_root(_noise_covariance(columns, spec))
             for j, name in enumerate(spec.attributes):
                 values, before = columns[j] + mixed[:, j], columns[j]
                 everywhere = np.ones(len(data), dtype=np.bool_)
@@ -63,7 +63,7 @@ class Noise:
         return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
 
     def invariants(self, data: Microdata, spec: NoiseSpec) -> tuple[Invariant, ...]:
-        """Moments of what was added, columns untouched."""
+        """Promise the moments of the added noise, and untouched columns."""
         columns = numeric_columns(data, spec.attributes)
         promises: list[Invariant] = [
             SameRows(),
@@ -75,7 +75,7 @@ class Noise:
             return (*promises, UntouchedColumns(spec.attributes))
         covariance = _noise_covariance(columns, spec)
         deviations = np.sqrt(np.diag(covariance))
-        rounding = [rounding_of(values, spec.decimals) for values in columns]
+        rounding = [rounding_step(values, spec.decimals) for values in columns]
         pairs = [*((j, j) for j in range(len(columns))), *combinations(range(len(columns)), 2)]
         promises += [
             AddedNoise(
@@ -91,9 +91,9 @@ class Noise:
 
 
 def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
-    """size² times the covariance of the data, without its off-diagonal for independent noise.
+    """Return size² times the covariance of the data, with a zero off-diagonal for independent noise.
 
-    Variances are those of all known values of an attribute; correlations those of the records that lack none.
+    Variances are over all known values of an attribute, correlations over the complete records.
     """
     deviations = np.array([moments.standard_deviation(values[~np.isnan(values)]) for values in columns])
     correlation = np.eye(len(columns))
@@ -107,8 +107,8 @@ def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
     return np.asarray(spec.size**2 * correlation * np.outer(deviations, deviations))
 
 
-def _root(covariance: Floats) -> Floats:
-    """The symmetric square root, which exists also where one attribute follows from the others."""
+def _matrix_root(covariance: Floats) -> Floats:
+    """Return the symmetric square root, which exists even if one attribute depends linearly on the others."""
     scale = np.sqrt(np.diag(covariance))
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * scale)

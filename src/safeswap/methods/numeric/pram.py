@@ -2,7 +2,7 @@
 
 Source: Gouweleeuw, Kooiman, Willenborg & de Wolf 1998. With t the categories' shares, P = keep·I + (1 − keep)·1tᵀ.
 Claim: tᵀP = keep·tᵀ + (1 − keep)·(tᵀ1)·tᵀ = tᵀ, so the expected counts after are the counts before. A rare category is
-left with probability (1 − keep)·(1 − t), a frequent one seldom: what stands out is changed most.
+left with probability (1 − keep)·(1 − t), a frequent one seldom: conspicuous values change most.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from safeswap.model.text import several
 
 
 class Pram:
-    """Draw some values anew from those of the file."""
+    """Redraw some values from those of the file."""
 
     name: ClassVar[str] = "pram"
     title: ClassVar[str] = "Post-randomisation of categorical attributes"
@@ -40,7 +40,7 @@ class Pram:
     )
 
     def plan(self, data: Microdata, spec: PramSpec, *, engine: Engine) -> ValuePlan:
-        """How many records have a value that may be drawn anew, and how many will change in expectation."""
+        """Count the records with a value that may be redrawn, and the changes expected."""
         _check(data, spec)
         expected = sum(_expected_changes(data, name, spec) for name in spec.attributes)
         known = [~missing_codes(data, name)[data.coded(name).codes] for name in spec.attributes]
@@ -56,16 +56,16 @@ class Pram:
         )
 
     def apply(self, data: Microdata, spec: PramSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Decide for each value whether it is kept, and draw the others anew."""
+        """Decide for each value whether it is kept, and redraw the others."""
         plan = self.plan(data, spec, engine=engine)
         changes: dict[str, Change] = {}
         for name in spec.attributes if spec.keep < 1 else ():
             words = record_words(data, key, self.name, name, replicate=replicate)
-            changes[name] = _drawn(data, name, spec, words)
+            changes[name] = _redraw(data, name, spec, words)
         return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
 
     def invariants(self, data: Microdata, spec: PramSpec) -> tuple[Invariant, ...]:
-        """Margins kept in expectation, missing values and other columns untouched."""
+        """Promise margins kept in expectation, and untouched missing values and other columns."""
         _check(data, spec)
         return (
             SameRows(),
@@ -87,8 +87,8 @@ def _check(data: Microdata, spec: PramSpec) -> None:
             )
 
 
-def _strata(data: Microdata, spec: PramSpec) -> Int64s:
-    """The number of each record's combination of ``within``."""
+def _number_strata(data: Microdata, spec: PramSpec) -> Int64s:
+    """Number each record's combination of ``within``."""
     if not spec.within:
         return np.zeros(len(data), dtype=np.int64)
     packed, _ = cells.pack(*data.coded_columns(spec.within))
@@ -96,8 +96,8 @@ def _strata(data: Microdata, spec: PramSpec) -> Int64s:
 
 
 def _expected_changes(data: Microdata, name: str, spec: PramSpec) -> float:
-    """Σ over records of (1 − keep)·(1 − t) of the record's own category."""
-    rows, strata, ranks, levels = _known(data, name, spec)
+    """Return Σ over records of (1 − keep)·(1 − t) of the record's own category."""
+    rows, strata, ranks, levels = _known_values(data, name, spec)
     if not len(rows):
         return 0.0
     table = np.bincount(strata * levels + ranks, minlength=(int(strata.max()) + 1) * levels).reshape(-1, levels)
@@ -106,16 +106,16 @@ def _expected_changes(data: Microdata, name: str, spec: PramSpec) -> float:
     return float((1 - spec.keep) * (sizes - kept).sum())
 
 
-def _known(data: Microdata, name: str, spec: PramSpec) -> tuple[Rows, Int64s, Int64s, int]:
-    """The rows whose value is known, their strata, and their values as ranks, whatever the file's order."""
+def _known_values(data: Microdata, name: str, spec: PramSpec) -> tuple[Rows, Int64s, Int64s, int]:
+    """Return the rows with a known value, their strata, and their values as ranks, independent of file order."""
     known = np.flatnonzero(~missing_codes(data, name)[data.coded(name).codes])
     ranks, levels = ranked(data, name)
-    return known, _strata(data, spec)[known], ranks[known].astype(np.int64), levels
+    return known, _number_strata(data, spec)[known], ranks[known].astype(np.int64), levels
 
 
-def _drawn(data: Microdata, name: str, spec: PramSpec, words: Words) -> Change:
-    """A value drawn anew is that of the record at a uniform place of its stratum, sorted by value."""
-    rows, strata, ranks, _ = _known(data, name, spec)
+def _redraw(data: Microdata, name: str, spec: PramSpec, words: Words) -> Change:
+    """Redraw values: each from a uniform position in its stratum, sorted by value."""
+    rows, strata, ranks, _ = _known_values(data, name, spec)
     anew = keyed.uniforms(words[rows, 0]) >= spec.keep
     by_value = np.lexsort((ranks, strata))
     sizes = np.bincount(strata, minlength=1)

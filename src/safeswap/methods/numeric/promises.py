@@ -1,15 +1,16 @@
-"""What methods that change numbers promise of their result, checked on the result.
+"""Promises of the methods that change numbers, checked on the result.
 
 ::
 
-    RanksNear          values moved no further than so many ranks
-    AddedNoise         what was added has the moments that were asked for
-    GroupsOfAtLeast    every value stands for at least k records
-    KeptMean           the mean is as before, but for rounding
-    WithinBounds       nothing lies beyond the bounds
-    ExpectedMargin     counts are as before, but for the draw of post-randomisation
+    RanksNear          values moved by at most the stated number of ranks
+    AddedNoise         the noise has the requested moments
+    GroupsOfAtLeast    every value is shared by at least k records
+    KeptMean           the mean is unchanged up to rounding
+    WithinBounds       no value lies beyond the bounds
+    ExpectedMargin     counts are unchanged up to the draw of post-randomisation
+    MissingStays       the same values are missing
 
-Draws can be unlucky: what holds in expectation is checked at a level that chance reaches once in 10¹² files.
+Promises in expectation are tested at a level that chance exceeds once in 10¹² files.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
 
 CHANCE = 1e-12
-"""How seldom chance alone may break a promise that holds in expectation."""
+"""Probability with which chance alone may break a promise that holds in expectation."""
 
 
 @dataclass(frozen=True)
 class RanksNear(Invariant):
-    """No value was exchanged with one that is more than so many ranks away."""
+    """No value was exchanged with one more than ``ranks`` ranks away."""
 
     attribute: str
     ranks: int
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         return f"Values of {self.attribute} were exchanged over at most {self.ranks:,} ranks."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of pairs further apart, equal values taken as near as they can be."""
+        """Report the pairs further apart, counting equal values as near as possible."""
         values = ordered_numbers(evidence.before, self.attribute)
         ordered = np.sort(values[~np.isnan(values)])
         far = 0
@@ -59,10 +60,10 @@ class RanksNear(Invariant):
 
 @dataclass(frozen=True)
 class AddedNoise(Invariant):
-    """What was added to two attributes (or to one, named twice) has mean 0 and the variances that were asked for.
+    """The noise in two attributes (or in one, named twice) has mean 0 and the requested variances and correlation.
 
-    The sum and the difference of the two deviates, each in its own standard deviation, have the variances
-    2 ± 2·correlation, which are compared by the distribution that they have (chi squared).
+    The sum and the difference of the two standardised deviates have the variances 2 ± 2·correlation, which are tested
+    by their chi-squared distribution.
     """
 
     first: str
@@ -73,13 +74,13 @@ class AddedNoise(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         if self.first == self.second:
             return f"The noise in {self.first} has mean 0 and the variance that was asked for, as far as chance allows."
         return f"The noise in {self.first} and {self.second} has the correlation that was asked for."
 
     def problem(self, evidence: Evidence) -> str:
-        """How the moments fail."""
+        """Report the moment that fails."""
         parts, slack = [], 0.0
         for name, deviation, unit in zip((self.first, self.second), self.deviations, self.rounding, strict=True):
             before, after = (finite_numbers(data, name) for data in (evidence.before, evidence.after))
@@ -89,16 +90,16 @@ class AddedNoise(Invariant):
         for sign in (1.0,) if self.first == self.second else (1.0, -1.0):
             added = parts[0] + sign * parts[1]
             deviation = sqrt(max(0.0, 2.0 + 2.0 * sign * self.correlation))
-            if wrong := _implausible(added[~np.isnan(added)], deviation, slack):
+            if wrong := _find_implausible(added[~np.isnan(added)], deviation, slack):
                 return f"the {wrong} of the noise in {names} is not what was asked for"
         return ""
 
 
-def _implausible(added: Floats, deviation: float, slack: float) -> str:
-    """Which moment is not that of normal deviates with this deviation; ``slack`` is what rounding may add."""
+def _find_implausible(added: Floats, deviation: float, slack: float) -> str:
+    """Name the moment that normal deviates with this deviation would not have; ``slack`` allows for rounding."""
     if not len(added):
         return ""
-    # A normal mean is beyond 7.2 standard errors once in 10¹² cases.
+    # A normal mean exceeds 7.2 standard errors once in 10¹² cases.
     if abs(moments.mean(added)) > 7.2 * deviation / sqrt(len(added)) + slack:
         return "mean"
     low, high = _plausible_scale(len(added))
@@ -121,13 +122,13 @@ class GroupsOfAtLeast(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         names = " and ".join(self.attributes)
         return f"Every value of {names} that occurs in the file occurs in at least {self.k:,} records."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of groups that are too small, records with a missing value left out."""
-        complete = _complete(evidence.before, self.attributes)
+        """Report the number of groups that are too small, without records with a missing value."""
+        complete = _complete_rows(evidence.before, self.attributes)
         table = pa.table({f"c{i}": evidence.after.table.column(name) for i, name in enumerate(self.attributes)})
         counts = table.filter(pa.array(complete)).group_by(table.column_names).aggregate([([], "count_all")])
         small = int(np.count_nonzero(counts["count_all"].to_numpy() < self.k))
@@ -136,25 +137,25 @@ class GroupsOfAtLeast(Invariant):
         )
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same for those of the attributes that are released: a coarser grouping has larger groups."""
+        """Return the promise for the released attributes: a coarser grouping has larger groups."""
         left = tuple(name for name in self.attributes if name in names)
         return GroupsOfAtLeast(left, self.k) if left else None
 
 
 @dataclass(frozen=True)
 class KeptMean(Invariant):
-    """The mean is as before, but for the rounding of the values."""
+    """The mean is unchanged up to the rounding of the values."""
 
     attribute: str
     rounding: float
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         return f"The mean of {self.attribute} is as before, but for rounding."
 
     def problem(self, evidence: Evidence) -> str:
-        """Whether it moved by more than a unit of the last decimal."""
+        """Report a mean that moved by more than a unit of the last decimal."""
         before, after = (finite_numbers(data, self.attribute) for data in (evidence.before, evidence.after))
         known = ~np.isnan(before)
         slack = self.rounding + 1e-6 * float(np.abs(before[known]).max(initial=0.0))
@@ -162,13 +163,13 @@ class KeptMean(Invariant):
         return "" if moved <= slack else f"the mean of {self.attribute} has moved"
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same, where the attribute is released."""
+        """Return the promise if the attribute is released."""
         return self if self.attribute in names else None
 
 
 @dataclass(frozen=True)
 class WithinBounds(Invariant):
-    """No value lies beyond the bounds, and values that lay within them are as before."""
+    """No value lies beyond the bounds, and values within them are unchanged."""
 
     attribute: str
     low: float
@@ -177,11 +178,11 @@ class WithinBounds(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         return f"Large and small values of {self.attribute} are cut off; all others are unchanged."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of records beyond, or changed without need. ``limits`` are what stands for the values cut off."""
+        """Report records beyond the bounds or changed needlessly. ``limits`` replace the values cut off."""
         before, after = (finite_numbers(data, self.attribute) for data in (evidence.before, evidence.after))
         least, most = min(self.low, self.limits[0]), max(self.high, self.limits[1])
         beyond = int(np.count_nonzero((after < least) | (after > most)))
@@ -192,27 +193,27 @@ class WithinBounds(Invariant):
         return f"{moved:,} records within the bounds of {self.attribute} have changed" if moved else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same, where the attribute is released."""
+        """Return the promise if the attribute is released."""
         return self if self.attribute in names else None
 
 
 @dataclass(frozen=True)
 class ExpectedMargin(Invariant):
-    """The counts by these attributes differ from those before by no more than the draw explains (Bernstein)."""
+    """The counts by these attributes differ from those before by no more than the draw explains (Bernstein bound)."""
 
     attributes: Names
     keep: float
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         return f"The counts by {' and '.join(self.attributes)} are as before in expectation."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of cells that moved by more than chance moves them."""
-        before, after = _counts(evidence, self.attributes)
+        """Report the cells that changed by more than chance explains."""
+        before, after = _count_cells(evidence, self.attributes)
         # A record enters or leaves a cell with probability at most (1 − keep)·share, so the variance of a count is at
-        # most 2·(1 − keep)·count: those that may leave and those that may come are equally many in expectation.
+        # most 2·(1 − keep)·count: in expectation as many records leave as enter.
         variance = 2.0 * (1.0 - self.keep) * before
         t = log(2.0 / CHANCE)
         bound = t / 3.0 + np.sqrt((t / 3.0) ** 2 + 2.0 * t * variance)
@@ -222,27 +223,27 @@ class ExpectedMargin(Invariant):
         )
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same for those of the attributes that are released."""
+        """Return the promise for the released attributes."""
         left = tuple(name for name in self.attributes if name in names)
         return ExpectedMargin(left, self.keep) if left else None
 
 
 @dataclass(frozen=True)
 class MissingStays(Invariant):
-    """What was missing is missing, and nothing else is."""
+    """Exactly the values that were missing are missing."""
 
     attributes: Names
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         return f"Missing values of {' and '.join(self.attributes)} are where they were."
 
     def problem(self, evidence: Evidence) -> str:
-        """The attributes for which that is not so."""
+        """Report the attributes for which this fails."""
         bad = []
         for name in self.attributes:
-            # Not a number is a missing number, but a category like any other.
+            # NaN is a missing number, but a category like any other.
             numeric = not evidence.before.schema[name].kind.is_categorical
             columns = (data.table.column(name) for data in (evidence.before, evidence.after))
             if different(*(column.is_null(nan_is_null=numeric) for column in columns)).any():
@@ -250,21 +251,21 @@ class MissingStays(Invariant):
         return f"values of {' and '.join(bad)} have gone missing, or come back" if bad else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same for those of the attributes that are released."""
+        """Return the promise for the released attributes."""
         left = tuple(name for name in self.attributes if name in names)
         return MissingStays(left) if left else None
 
 
-def _complete(data: Microdata, names: Names) -> npt.NDArray[np.bool_]:
+def _complete_rows(data: Microdata, names: Names) -> npt.NDArray[np.bool_]:
     missing = np.isnan([finite_numbers(data, name) for name in names])
     return ~np.asarray(missing.any(axis=0))
 
 
-def _counts(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:
-    """Counts before and after, over the cells that occur in either."""
+def _count_cells(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:
+    """Count before and after, over the cells that occur in either."""
     sides = []
     for data in (evidence.before, evidence.after):
-        columns = {f"c{i}": _plain(data.table.column(name)) for i, name in enumerate(names)}
+        columns = {f"c{i}": _decode_dictionary(data.table.column(name)) for i, name in enumerate(names)}
         sides.append(pa.table(columns))
     sign = np.repeat(np.array([0, 1], dtype=np.int8), len(evidence.before))
     both = pa.concat_tables(sides).append_column("after", pa.array(sign))
@@ -273,5 +274,5 @@ def _counts(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:
     return counted["count_all"].to_numpy() - after, after
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

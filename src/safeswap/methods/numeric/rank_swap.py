@@ -1,7 +1,7 @@
-"""Rank swapping: exchange values between records whose values are near in rank.
+"""Rank swapping: exchange values that are near in rank between records.
 
 Sources: Moore 1996 (Controlled data-swapping techniques for masking public use microdata sets); Domingo-Ferrer & Torra
-2001. Every attribute is swapped on its own, so that its distribution stays exactly what it was.
+2001. Every attribute is swapped on its own, so its distribution is unchanged.
 """
 
 from __future__ import annotations
@@ -47,18 +47,16 @@ from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.schema import Kind
 from safeswap.model.text import several
 
-# Pairs of records whose values are near in rank: from the lowest upwards, the partner drawn from the free ones above.
-#
-# Moore 1996 (controlled data swapping). The r-th free record of a window is found by a tree of counts (Fenwick 1994),
-# so that a window of any width costs the logarithm of the number of records.
+# Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996). The r-th
+# free record of a window is found by a tree of counts (Fenwick 1994), in logarithmic time for any width.
 
 _HALF = np.uint64(32)
 
 
 def rank_order(values: Floats, words: Words) -> Rows:
-    """Rows from the lowest value to the highest; equal values in the order of their draws (two words per record).
+    """Return rows by ascending value; equal values in the order of their draws (two words per record).
 
-    Records are put in the order of their draws first, in linear time, and then sorted without disturbing it.
+    Records are first ordered by their draws, in linear time, and then sorted by a stable sort.
 
     >>> rank_order(np.array([2.0, 1.0, 2.0]), np.array([[5, 0], [9, 0], [3, 0]], np.uint64)).tolist()
     [1, 2, 0]
@@ -66,28 +64,28 @@ def rank_order(values: Floats, words: Words) -> Rows:
     if not len(values):
         return np.empty(0, dtype=np.int64)
     by_draw, met = bucket_sort(np.arange(len(values), dtype=np.int64), np.ascontiguousarray(words[:, 0]))
-    if met:  # two draws of 64 bits met: the second word decides
+    if met:  # two 64-bit draws are equal: the second word decides
         by_draw = np.lexsort((words[:, 1], words[:, 0]))
     return np.asarray(by_draw[np.argsort(values[by_draw], kind="stable")])
 
 
 @njit(cache=True, nogil=True)
 def pairs_within(ordered: Floats, draws: Words, window: int) -> Rows:
-    """Disjoint pairs of places at most ``window`` apart whose values differ.
+    """Draw disjoint pairs of positions at most ``window`` apart whose values differ.
 
-    ``ordered`` are the values from the lowest to the highest, ``draws`` one uniform word per place. The lowest place
-    without a partner takes one of the free places above it, each with the same probability, that has another value and
-    lies within the window; where there is none it keeps its value.
+    ``ordered`` are the values in ascending order, ``draws`` one uniform word per position. The lowest position without
+    a partner takes, with equal probability, one of the free positions above it within the window that have another
+    value; if there is none it keeps its value.
 
     >>> pairs_within(np.array([1.0, 2.0, 3.0, 4.0]), np.zeros(4, np.uint64), 1).tolist()
     [[0, 1], [2, 3]]
     """
     number = len(ordered)
-    tree = _all_free(number)
+    tree = _build_tree(number)
     taken = np.zeros(number, dtype=np.bool_)
     pairs = np.empty((number // 2, 2), dtype=np.int64)
     made = 0
-    behind = 0  # the first place above i with another value
+    behind = 0  # the first position above i with another value
     for i in range(number):
         if behind <= i:
             behind = i + 1
@@ -96,13 +94,13 @@ def pairs_within(ordered: Floats, draws: Words, window: int) -> Rows:
         end = min(number, i + window + 1)
         if taken[i] or behind >= end:
             continue
-        below = _free_before(tree, behind)
-        free = _free_before(tree, end) - below
+        below = _count_free_before(tree, behind)
+        free = _count_free_before(tree, end) - below
         if free == 0:
             continue
-        # The leading half of a word times a number below 2³², cut off: uniform to one part in 2³².
+        # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
         drawn = int(((draws[i] >> _HALF) * np.uint64(free)) >> _HALF)
-        partner = _nth_free(tree, below + drawn)
+        partner = _find_nth_free(tree, below + drawn)
         taken[i] = taken[partner] = True
         _take(tree, i)
         _take(tree, partner)
@@ -112,7 +110,7 @@ def pairs_within(ordered: Floats, draws: Words, window: int) -> Rows:
 
 
 @njit(cache=True, nogil=True)
-def _all_free(number: int) -> npt.NDArray[np.int32]:
+def _build_tree(number: int) -> npt.NDArray[np.int32]:
     tree = np.empty(number + 1, dtype=np.int32)
     for i in range(number + 1):
         tree[i] = i & -i
@@ -120,7 +118,7 @@ def _all_free(number: int) -> npt.NDArray[np.int32]:
 
 
 @njit(cache=True, nogil=True)
-def _free_before(tree: npt.NDArray[np.int32], place: int) -> int:
+def _count_free_before(tree: npt.NDArray[np.int32], place: int) -> int:
     total = 0
     while place > 0:
         total += tree[place]
@@ -137,8 +135,8 @@ def _take(tree: npt.NDArray[np.int32], place: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _nth_free(tree: npt.NDArray[np.int32], n: int) -> int:
-    """The place before which n places are free and which is free itself."""
+def _find_nth_free(tree: npt.NDArray[np.int32], n: int) -> int:
+    """Return the free position with n free positions before it."""
     place = 0
     step = 1
     while 2 * step < len(tree):
@@ -152,7 +150,7 @@ def _nth_free(tree: npt.NDArray[np.int32], n: int) -> int:
 
 
 class RankSwap:
-    """Exchange values that are near in rank."""
+    """Exchange values between records near in rank."""
 
     name: ClassVar[str] = "rank_swap"
     title: ClassVar[str] = "Rank swapping of numeric and ordinal attributes"
@@ -163,8 +161,8 @@ class RankSwap:
     )
 
     def plan(self, data: Microdata, spec: RankSwapSpec, *, engine: Engine) -> ValuePlan:
-        """How wide the window is, and how many pairs it can have at most."""
-        columns = _columns(data, spec)
+        """Return the width of the window and the maximum number of pairs."""
+        columns = _ordered_columns(data, spec)
         pairs = sum(_Ends.of(values, spec).between // 2 for values in columns.values()) if spec.window else 0
         widths = {spec.ranks(int(np.count_nonzero(~np.isnan(values)))) for values in columns.values()}
         width = f"{min(widths):,}" if len(widths) == 1 else f"{min(widths):,} to {max(widths):,}"
@@ -178,15 +176,15 @@ class RankSwap:
         )
 
     def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Order, pair, exchange; then set the groups at the ends to their means, where that is asked for."""
+        """Order, pair and exchange; then set the groups at the ends to their means, if requested."""
         plan = self.plan(data, spec, engine=engine)
-        columns = _columns(data, spec)
+        columns = _ordered_columns(data, spec)
         orders: dict[str, Rows] = {}
         exchanged: dict[str, Rows] = {}
 
         def draw(name: str) -> None:
             words = record_words(data, key, self.name, name, replicate=replicate)
-            orders[name], exchanged[name] = _pairs(columns[name], words, spec)
+            orders[name], exchanged[name] = _draw_pairs(columns[name], words, spec)
 
         run_all(draw, spec.attributes)
         masked = data
@@ -195,7 +193,7 @@ class RankSwap:
             if len(exchanged[name]):
                 masked = engine.exchange(masked, (name,), exchanged[name])
                 exchanges.append(Exchange(attributes=(name,), pairs=exchanged[name]))
-        masked, replacements = _with_ends_levelled(masked, columns, orders, spec)
+        masked, replacements = _average_ends(masked, columns, orders, spec)
         audit = Audit(
             method=self.name,
             spec=spec.as_dict(),
@@ -214,8 +212,8 @@ class RankSwap:
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
     def invariants(self, data: Microdata, spec: RankSwapSpec) -> tuple[Invariant, ...]:
-        """Margins kept (or means, where the ends are levelled), ranks near, columns untouched."""
-        columns = _columns(data, spec)
+        """Promise margins kept (or means, if the ends are averaged), near ranks and untouched columns."""
+        columns = _ordered_columns(data, spec)
         untouched = tuple(name for name in data.attributes if name not in spec.attributes)
         promises: list[Invariant] = [SameRows(), UntouchedColumns(untouched), DisjointPairs(), ReplaysFromAudit()]
         promises += [MissingStays(spec.attributes), PairsDiffer(spec.attributes, "any")]
@@ -230,7 +228,7 @@ class RankSwap:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ends:
-    """How many of the known values stand at either end, and how many between."""
+    """The number of known values at each end, and between."""
 
     bottom: int
     top: int
@@ -243,8 +241,8 @@ class _Ends:
         return cls(bottom=bottom, top=top, between=known - bottom - top)
 
 
-def _columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
-    """The attributes as numbers that order them; refused where they have no order, or no variation."""
+def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
+    """Return the attributes as numbers in their order; refuse attributes without an order or variation."""
     columns = {}
     for name in spec.attributes:
         if data.schema[name].kind in (Kind.NOMINAL, Kind.GEOGRAPHY, Kind.HOUSEHOLD):
@@ -271,8 +269,8 @@ def _columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
     return columns
 
 
-def _pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
-    """The known rows in the order of their values, and the pairs of rows that exchange them."""
+def _draw_pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
+    """Return the known rows in the order of their values, and the pairs of rows that exchange them."""
     known = np.flatnonzero(~np.isnan(values))
     order = known[rank_order(values[known], words[known])]
     ends = _Ends.of(values, spec)
@@ -282,7 +280,7 @@ def _pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows
     return order, between[found]
 
 
-def _with_ends_levelled(
+def _average_ends(
     data: Microdata, columns: dict[str, Floats], orders: dict[str, Rows], spec: RankSwapSpec
 ) -> tuple[Microdata, tuple[Replacement, ...]]:
     replacements = []

@@ -1,4 +1,4 @@
-"""What is asked of the methods that change numbers, and of post-randomisation."""
+"""Specifications of the methods that change numbers, and of post-randomisation."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pydantic import Field, model_validator
 from safeswap.arrays.types import Names
 from safeswap.model.spec import MaskSpec
 
-Attributes = Annotated[Names, Field(min_length=1, description="attributes whose values are changed")]
+Attributes = Annotated[Names, Field(min_length=1, description="attributes to change")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Decimals = Annotated[
     int | None,
-    Field(ge=0, le=15, description="decimal places of changed values; not stated: as many as the attribute has"),
+    Field(ge=0, le=15, description="decimal places of changed values; by default as many as the attribute has"),
 ]
 
 
 class AttributesSpec(MaskSpec):
-    """A specification that names the attributes to be changed, each once."""
+    """A specification that names the attributes to change, each once."""
 
     attributes: Attributes
 
     @model_validator(mode="after")
-    def _named_once(self) -> AttributesSpec:
+    def _check_names(self) -> AttributesSpec:
         if len(set(self.attributes)) != len(self.attributes):
             raise ValueError("attributes names an attribute twice")
         return self
 
 
 class RankSwapSpec(AttributesSpec):
-    """Exchange values between records whose ranks are near, each attribute on its own.
+    """Exchange values between records near in rank, each attribute on its own.
 
     >>> RankSwapSpec(attributes=["turnover"], window=0.05).ranks(157)
     7
@@ -39,7 +39,7 @@ class RankSwapSpec(AttributesSpec):
     method: ClassVar[str] = "rank_swap"
 
     window: Annotated[
-        Share, Field(description="how far apart in rank two partners may be, as a share of all ranks")
+        Share, Field(description="maximum distance in rank between two partners, as a share of all ranks")
     ] = 0.05
     top: Annotated[
         Share, Field(lt=0.5, description="share of the largest values that become their mean instead of being swapped")
@@ -49,8 +49,8 @@ class RankSwapSpec(AttributesSpec):
     ] = 0.0
 
     def ranks(self, records: int) -> int:
-        """The window in ranks, at least one unless it is to be none."""
-        # Rounded before the fraction is cut off: 0.29 × 100 must be 29 and not 28.999…
+        """Return the window in ranks, at least one unless the window is 0."""
+        # Round before truncating: 0.29 × 100 must be 29 and not 28.999…
         return max(1, int(round(self.window * records, 6))) if self.window else 0
 
 
@@ -66,21 +66,26 @@ class NoiseSpec(AttributesSpec):
 
     size: Annotated[
         float,
-        Field(ge=0, le=100, allow_inf_nan=False, description="standard deviation of the noise, in those of the data"),
+        Field(
+            ge=0,
+            le=100,
+            allow_inf_nan=False,
+            description="standard deviation of the noise, as a multiple of the data's",
+        ),
     ] = 0.1
     kind: Annotated[
         Literal["additive", "correlated"],
-        Field(description="additive: independent for each attribute; correlated: with the correlations of the data"),
+        Field(description="additive: independent for each attribute; correlated: with the data's correlations"),
     ] = "additive"
     decimals: Decimals = None
 
 
 class MicroaggregationSpec(AttributesSpec):
-    """Replace values by the mean of a group of at least ``k`` records that are alike."""
+    """Replace values by the mean of a group of at least ``k`` similar records."""
 
     method: ClassVar[str] = "microaggregation"
 
-    k: Annotated[int, Field(ge=1, le=1_000_000, description="the least number of records in a group")] = 3
+    k: Annotated[int, Field(ge=1, le=1_000_000, description="minimum number of records in a group")] = 3
     groups: Annotated[
         Literal["mdav", "univariate"],
         Field(description="mdav: one grouping by all attributes together; univariate: each attribute on its own"),
@@ -89,7 +94,7 @@ class MicroaggregationSpec(AttributesSpec):
 
 
 class TopBottomSpec(AttributesSpec):
-    """Cut off the largest and the smallest values, by a bound or by the share of records beyond it."""
+    """Cut off the largest and smallest values, by a bound or by the share of records beyond it."""
 
     method: ClassVar[str] = "top_bottom"
 
@@ -97,16 +102,16 @@ class TopBottomSpec(AttributesSpec):
     bottom: Annotated[float | None, Field(allow_inf_nan=False, description="values below this bound are cut off")] = (
         None
     )
-    top_share: Annotated[Share, Field(lt=1, description="at most so many of the largest values are cut off")] = 0.0
-    bottom_share: Annotated[Share, Field(lt=1, description="at most so many of the smallest values are cut off")] = 0.0
+    top_share: Annotated[Share, Field(lt=1, description="maximum share of the largest values to cut off")] = 0.0
+    bottom_share: Annotated[Share, Field(lt=1, description="maximum share of the smallest values to cut off")] = 0.0
     replace_by: Annotated[
         Literal["bound", "mean"],
-        Field(description="bound: by the bound itself; mean: by the mean of what was cut off, which keeps the total"),
+        Field(description="bound: the bound itself; mean: the mean of the values cut off, which keeps the total"),
     ] = "bound"
     decimals: Decimals = None
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> TopBottomSpec:
+    def _check_consistency(self) -> TopBottomSpec:
         if self.top is None and self.bottom is None and not self.top_share and not self.bottom_share:
             raise ValueError("nothing would be cut off: give top, bottom, top_share or bottom_share")
         if (self.top is not None and self.top_share) or (self.bottom is not None and self.bottom_share):
@@ -119,23 +124,21 @@ class TopBottomSpec(AttributesSpec):
 
 
 class PramSpec(AttributesSpec):
-    """Post-randomisation: keep a value with probability ``keep``, else draw it anew from those of the file.
+    """Post-randomisation: keep a value with probability ``keep``, else redraw it from those of the file.
 
     Within each combination of ``within`` a category k with share t(k) becomes l with probability
-    keep·1[k = l] + (1 − keep)·t(l). This matrix leaves t as it is, so that margins are kept in expectation.
+    keep·1[k = l] + (1 − keep)·t(l). This matrix leaves t invariant, so margins are kept in expectation.
     """
 
     method: ClassVar[str] = "pram"
 
-    keep: Annotated[Share, Field(description="probability with which a value is kept; otherwise it is drawn anew")] = (
-        0.8
-    )
+    keep: Annotated[Share, Field(description="probability of keeping a value; otherwise it is redrawn")] = 0.8
     within: Annotated[
-        Names, Field(description="attributes within whose combinations values are drawn; they keep the joint margin")
+        Names, Field(description="redraw within each combination of these attributes, which keeps the joint margin")
     ] = ()
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> PramSpec:
+    def _check_consistency(self) -> PramSpec:
         if len(set(self.within)) != len(self.within):
             raise ValueError("within names an attribute twice")
         both = sorted(set(self.within) & set(self.attributes))

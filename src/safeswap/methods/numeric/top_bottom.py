@@ -1,4 +1,4 @@
-"""Top and bottom coding: what lies beyond a bound becomes the bound, or the mean of all that lies there.
+"""Top and bottom coding: values beyond a bound become the bound, or their mean.
 
 Source: Willenborg & de Waal 2001. Nothing is drawn.
 """
@@ -15,7 +15,7 @@ from safeswap.arrays.types import Floats
 from safeswap.engines.base import Engine
 from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
 from safeswap.methods.numeric.spec import TopBottomSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, refuse_few, rounding_of
+from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, refuse_few, rounding_step
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -25,7 +25,7 @@ from safeswap.model.text import several
 
 
 class TopBottom:
-    """Cut off the largest and the smallest values."""
+    """Cut off the largest and smallest values."""
 
     name: ClassVar[str] = "top_bottom"
     title: ClassVar[str] = "Top and bottom coding of numeric attributes"
@@ -35,7 +35,7 @@ class TopBottom:
     )
 
     def plan(self, data: Microdata, spec: TopBottomSpec, *, engine: Engine) -> ValuePlan:
-        """How many records lie beyond a bound."""
+        """Count the records beyond a bound."""
         beyond = np.zeros(len(data), dtype=np.bool_)
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
@@ -50,21 +50,21 @@ class TopBottom:
         )
 
     def apply(self, data: Microdata, spec: TopBottomSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Cut off."""
+        """Replace the values beyond the bounds."""
         plan = self.plan(data, spec, engine=engine)
         changes: dict[str, Change] = {}
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
             low, high = values < ends.low, values > ends.high
             cut = np.where(low, ends.for_low, np.where(high, ends.for_high, values))
-            # What equals a bound is written like what was cut off there: the text must not tell them apart.
+            # Write values equal to a bound like those cut off there: the text must not distinguish them.
             written = (cut == ends.for_low) | (cut == ends.for_high) if (low | high).any() else low
-            places = _places(values, ends, spec)
+            places = _decimal_places(values, ends, spec)
             changes[name] = changed_numbers(data, name, cut, values, decimals=places, written=written)
         return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
 
     def invariants(self, data: Microdata, spec: TopBottomSpec) -> tuple[Invariant, ...]:
-        """Nothing beyond the bounds, the rest untouched; the mean kept where it is put in place of what was cut."""
+        """Promise nothing beyond the bounds and the rest untouched; also the mean, if it replaces what is cut off."""
         promises: list[Invariant] = [
             SameRows(),
             UntouchedColumns(tuple(name for name in data.attributes if name not in spec.attributes)),
@@ -73,7 +73,7 @@ class TopBottom:
         ]
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
-            unit = rounding_of(values, _places(values, ends, spec))
+            unit = rounding_step(values, _decimal_places(values, ends, spec))
             promises.append(WithinBounds(name, ends.low, ends.high, (ends.for_low - unit, ends.for_high + unit)))
             if spec.replace_by == "mean":
                 promises.append(KeptMean(name, unit))
@@ -86,7 +86,7 @@ def _columns(data: Microdata, spec: TopBottomSpec) -> list[Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ends:
-    """The bounds of one attribute, and what stands for the values beyond them."""
+    """The bounds of one attribute, and the values that replace those beyond them."""
 
     low: float
     high: float
@@ -115,8 +115,8 @@ class _Ends:
         )
 
 
-def _places(values: Floats, ends: _Ends, spec: TopBottomSpec) -> int | None:
-    """A bound is written as it was stated, a mean with the decimals of the attribute; unless decimals are stated."""
+def _decimal_places(values: Floats, ends: _Ends, spec: TopBottomSpec) -> int | None:
+    """Return the decimals to write: as stated, else a bound as given and a mean with those of the attribute."""
     if spec.decimals is not None or spec.replace_by == "mean":
         return spec.decimals
     stated = np.array([ends.low, ends.high])

@@ -113,7 +113,7 @@ class Recoded(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in plain words."""
         if isinstance(self.steps[-1], Drop):
             return f"{self.attribute} tells nothing any more, of any record."
         return f"Values of {self.attribute} are true and coarser: each became one value, the same in all records."
@@ -128,7 +128,7 @@ class Recoded(Invariant):
         return f"{wrong:,} values of {self.attribute} are not what the recoding says" if wrong else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same, where the attribute is released."""
+        """Return the promise if the attribute is released."""
         return self if self.attribute in names else None
 
     def _expected(self, value: str | None) -> str | None:
