@@ -35,8 +35,8 @@ def quantity(values: list[float | None], **about: object) -> Microdata:
 @pytest.mark.parametrize("how", ["nearest", "down", "up"])
 @given(values=st.lists(NUMBERS, max_size=20), base=st.sampled_from([1e-9, 0.01, 0.1, 0.3, 1, 5, 1000, 1e15]))
 def test_many_values_are_rounded_as_one_is(how: str, values: list[float], base: float) -> None:
-    found = rules.all_rounded(np.array(values, np.float64), base, how)
-    assert found.tolist() == [rules.rounded(value, base, how) for value in values]
+    found = rules.round_all(np.array(values, np.float64), base, how)
+    assert found.tolist() == [rules.round_to_multiple(value, base, how) for value in values]
 
 
 @pytest.mark.parametrize("stated", STEPS)

@@ -11,7 +11,7 @@ from tests.conformance.recode_strategies import recode_inputs
 from tests.conformance.strategies import microdata
 
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
-from safeswap.methods.recode.apply import apply_step, pinned, unmapped
+from safeswap.methods.recode.apply import apply_step, pin, unmapped
 from safeswap.methods.recode.steps import Ranges, as_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -60,7 +60,7 @@ def test_ranges_have_ordered_levels_and_are_closed_as_stated() -> None:
 def test_ranges_of_equal_count_keep_equal_values_together_and_name_no_value_needlessly() -> None:
     rng = np.random.default_rng(5)
     income = np.round(rng.lognormal(8, 1, 400), 2)
-    step = pinned(one(income, kind=Kind.NUMERIC), Ranges(attribute="x", equal_count=4))
+    step = pin(one(income, kind=Kind.NUMERIC), Ranges(attribute="x", equal_count=4))
     assert isinstance(step, Ranges)
     counts = np.histogram(income, [-np.inf, *step.breaks, np.inf])[0]
     assert counts.min() >= 95
@@ -68,7 +68,7 @@ def test_ranges_of_equal_count_keep_equal_values_together_and_name_no_value_need
 
 
 def test_ranges_of_equal_width_are_as_many_as_asked() -> None:
-    step = pinned(one([0.0, 3.0, 99.5], kind=Kind.NUMERIC), Ranges(attribute="x", equal_width=5))
+    step = pin(one([0.0, 3.0, 99.5], kind=Kind.NUMERIC), Ranges(attribute="x", equal_width=5))
     assert isinstance(step, Ranges)
     assert len(step.breaks) == 4
     assert np.ptp(np.diff(step.breaks)) <= 1
@@ -76,7 +76,7 @@ def test_ranges_of_equal_width_are_as_many_as_asked() -> None:
 
 def test_a_pinned_step_treats_another_file_alike() -> None:
     this, next_year = one([1.0, 2.0, 3.0, 4.0], kind=Kind.NUMERIC), one([100.5, 2.0], kind=Kind.NUMERIC)
-    step = pinned(this, Ranges(attribute="x", equal_count=2))
+    step = pin(this, Ranges(attribute="x", equal_count=2))
     assert apply_step(next_year, step).table["x"].to_pylist() == [">=3", "<3"]
 
 

@@ -27,7 +27,7 @@ from safeswap.methods.value_change import (
     refuse_constant,
     refuse_extreme,
     refuse_few,
-    rounding_of,
+    rounding_step,
 )
 from safeswap.model.audit import Audit, Exchange, Replacement
 from safeswap.model.invariant import (
@@ -220,7 +220,7 @@ class RankSwap:
         for name, values in columns.items():
             promises.append(RanksNear(name, spec.ranks(int(np.count_nonzero(~np.isnan(values))))))
             if spec.top or spec.bottom:
-                promises.append(KeptMean(name, rounding_of(values, None)))
+                promises.append(KeptMean(name, rounding_step(values, None)))
             else:
                 promises.append(KeptMargin((name,)))
         return tuple(promises if spec.top or spec.bottom else [*promises, ChangedRecords()])

@@ -1,7 +1,7 @@
-"""What a step makes of the values of an attribute, and of the file that holds them.
+"""Apply a recoding step to the values of an attribute and to the file.
 
-A step never looks at records: it is told which values occur and how often, and says what each becomes. So the cost
-follows the number of distinct values, and two records with the same value can never come out differently.
+A step never sees records: given the values that occur and their counts, it returns what each becomes. So the cost
+grows with the number of distinct values, and two records with the same value can never differ afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.methods.recode import rules
-from safeswap.methods.recode.rules import Values, pinned_ranges, pinned_to, targets
+from safeswap.methods.recode.rules import Values, pin_to, pinned_ranges, targets
 from safeswap.methods.recode.rules import place_in_ranges as range_places
 from safeswap.methods.recode.steps import (
     Blank,
@@ -38,11 +38,9 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import several
 
-# Steps on quantities, which may have as many values as there are records: by arrays of numbers, not by their texts.
-
 
 def is_by_number(data: Microdata, step: Step) -> bool:
-    """Whether the numbers of a column tell all that the step needs: no codes among them, and they stay numbers."""
+    """Return whether the step can work on numbers instead of texts: no codes among them, and they stay numbers."""
     if not isinstance(step, Round | TopBottomCode | Blank) or (isinstance(step, Blank) and step.values):
         return False
     attribute = data.schema[step.attribute]
@@ -50,13 +48,13 @@ def is_by_number(data: Microdata, step: Step) -> bool:
     return plain and bool(pa.types.is_float64(data.table.column(step.attribute).type))
 
 
-def by_number(data: Microdata, step: Step) -> Microdata:
-    """The file after a step for which :func:`is_by_number` holds.
+def recode_numbers(data: Microdata, step: Step) -> Microdata:
+    """Apply a step for which :func:`is_by_number` holds, on arrays of numbers instead of texts.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="x", kind="numeric"),))
     >>> data = Microdata(pa.table({"x": [1.2, None, 7.5]}), schema)
-    >>> by_number(data, Round(attribute="x", base=5)).table["x"].to_pylist()
+    >>> recode_numbers(data, Round(attribute="x", base=5)).table["x"].to_pylist()
     [0.0, None, 10.0]
     """
     (name,) = step.names
@@ -66,15 +64,15 @@ def by_number(data: Microdata, step: Step) -> Microdata:
         if absent.all():
             return data
         return _put_numbers(data, before, pa.chunked_array([pa.nulls(len(data), column.type)]))
-    targets(step, Values(attribute=before, counts={}))  # refuses bounds that make no sense
+    targets(step, Values(attribute=before, counts={}))  # refuses invalid bounds
     numbers = finite_numbers(data, name)
-    made = _made(step, numbers)
+    made = _round_or_clip(step, numbers)
     if np.array_equal(made, numbers, equal_nan=True):
         return data
     return _put_numbers(data, before, pa.chunked_array([pa.array(made, mask=absent)]))
 
 
-def _made(step: Step, numbers: Floats) -> Floats:
+def _round_or_clip(step: Step, numbers: Floats) -> Floats:
     if isinstance(step, TopBottomCode):
         low = -np.inf if step.bottom is None else float(step.bottom)
         high = np.inf if step.top is None else float(step.top)
@@ -106,7 +104,7 @@ _WEIGHTS_TOO = (Round, TopBottomCode, Blank)
 
 
 def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
-    """The file after the step. The same file and the same step give the same result; the file is not changed.
+    """Return the file after the step. Deterministic; the given file is not changed.
 
     >>> schema = Schema(attributes=(Attribute(name="Age", kind="numeric"),))
     >>> data = Microdata(pa.table({"Age": [17, 42, None, 80]}), schema)
@@ -116,7 +114,7 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     """
     step = as_step(step)
     check_step(data.schema, step)
-    after = _without(data, step) if isinstance(step, Drop) else _recoded(data, step)
+    after = _drop(data, step) if isinstance(step, Drop) else _recode(data, step)
     if all(name in after.schema and _is_same(data, after, name) for name in step.names):
         return after
     return replace(after, past=(*data.past, PastStep(method="recode", attributes=step.names)))
@@ -126,30 +124,30 @@ def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
     return same_memory(before.table.column(name), after.table.column(name))
 
 
-def _recoded(data: Microdata, step: Step) -> Microdata:
+def _recode(data: Microdata, step: Step) -> Microdata:
     (name,) = step.names
     if isinstance(step, Ranges) and _is_plain_number(data.schema[name]):
-        return _cut(data, step)
+        return _cut_ranges(data, step)
     if is_by_number(data, step):
-        return by_number(data, step)
+        return recode_numbers(data, step)
     values = values_of(data, name)
     step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
-    target = _complete(targets(step, values), values)
-    return _put(data, described(step, values, target), target)
+    target = _require_complete(targets(step, values), values)
+    return _put_values(data, describe_result(step, values, target), target)
 
 
-def pinned(data: Microdata, step: Step) -> Step:
-    """The step with all that it takes from the data written down, so that another file is treated exactly alike."""
+def pin(data: Microdata, step: Step) -> Step:
+    """Return the step with everything it takes from the data fixed, so that it treats another file the same way."""
     check_step(data.schema, step)
     if not isinstance(step, Ranges):
         return step
     if _is_plain_number(data.schema[step.attribute]):
-        return pinned_to(step, *_numbers_that_occur(finite_numbers(data, step.attribute)))
+        return pin_to(step, *_count_numbers(finite_numbers(data, step.attribute)))
     return pinned_ranges(step, values_of(data, step.attribute))
 
 
 def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]:
-    """The values that occur and that the step says nothing about. Confidential: these are values of records."""
+    """Return the values that occur but are not covered by the step. Confidential: these are values of records."""
     step = as_step(step)
     check_step(data.schema, step)
     if isinstance(step, Drop | Ranges):
@@ -160,7 +158,7 @@ def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]
 
 
 def check_step(schema: Schema, step: Step) -> None:
-    """Refuse a step on an attribute that is not there, or of a kind for which it makes no sense."""
+    """Refuse a step on an attribute that does not exist or whose kind it does not support."""
     for name in step.names:
         kind = schema[name].kind
         if kind is Kind.IDENTIFIER:
@@ -182,7 +180,7 @@ def check_step(schema: Schema, step: Step) -> None:
 
 
 def values_of(data: Microdata, name: str) -> Values:
-    """The values of an attribute in their order, with the number of records of each; stated ones also where it is 0."""
+    """Return the values of an attribute in order, with their counts; stated levels also if their count is 0."""
     attribute, coded = data.schema[name], data.coded(name)
     texts = level_texts(coded.levels)
     numbers = np.bincount(coded.codes, minlength=len(texts) + 1)[: len(texts)]
@@ -193,8 +191,8 @@ def values_of(data: Microdata, name: str) -> Values:
     return Values(attribute=attribute, counts={text: counts.get(text, 0) for text in ordered})
 
 
-def described(step: Step, values: Values, target: Target) -> Attribute:
-    """The attribute as it is after the step: kind, levels in their order, labels, codes for missing, hierarchy."""
+def describe_result(step: Step, values: Values, target: Target) -> Attribute:
+    """Return the attribute after the step: kind, ordered levels, labels, missing codes, hierarchy."""
     before = values.attribute
     if all(new == old for old, new in target.items()):
         return before
@@ -206,7 +204,7 @@ def described(step: Step, values: Values, target: Target) -> Attribute:
     sources: dict[str, int] = {}
     for new in target.values():
         sources[new or ""] = sources.get(new or "", 0) + 1
-    # A label stays with a value that stays alone; one that took others in means something else now.
+    # Keep the label of a value that is unchanged; a value merged with others has another meaning.
     kept = {text: word for text, word in before.labels.items() if target.get(text) == text and sources[text] == 1}
     stated = step.labels if isinstance(step, GlobalRecode) else {}
     return Attribute(
@@ -241,8 +239,8 @@ def _hierarchy(step: Step, before: Attribute) -> tuple[dict[str, str], ...]:
     return ()
 
 
-def _complete(target: dict[str, str | None], values: Values) -> Target:
-    """What each value becomes, in the order of the values; refused where a value that occurs has been forgotten."""
+def _require_complete(target: dict[str, str | None], values: Values) -> Target:
+    """Return what each value becomes, in the order of the values; refuse if a value that occurs is not covered."""
     forgotten = [text for text in values.texts if text not in target and values.counts[text]]
     if forgotten:
         records = sum(values.counts[text] for text in forgotten)
@@ -258,7 +256,7 @@ def _complete(target: dict[str, str | None], values: Values) -> Target:
     return {text: target[text] for text in values.texts if text in target}
 
 
-def _without(data: Microdata, step: Drop) -> Microdata:
+def _drop(data: Microdata, step: Drop) -> Microdata:
     left = [attribute for attribute in data.schema.attributes if attribute.name not in step.attributes]
     if not left:
         raise SpecError("every attribute would be dropped", code="nothing-left", hint="keep at least one")
@@ -272,23 +270,23 @@ def _is_plain_number(attribute: Attribute) -> bool:
     return attribute.kind is Kind.NUMERIC and not attribute.missing
 
 
-def _numbers_that_occur(numbers: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+def _count_numbers(numbers: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
     found, counts = np.unique(numbers[~np.isnan(numbers)], return_counts=True)
     return found, counts
 
 
-def _cut(data: Microdata, step: Ranges) -> Microdata:
-    """Ranges of a quantity, which may have as many values as there are records: by its numbers, not by their texts."""
+def _cut_ranges(data: Microdata, step: Ranges) -> Microdata:
+    """Cut a quantity into ranges by its numbers, not their texts: there may be as many values as records."""
     numbers = finite_numbers(data, step.attribute)
-    step = pinned_to(step, *_numbers_that_occur(numbers))
+    step = pin_to(step, *_count_numbers(numbers))
     places = np.where(np.isnan(numbers), len(step.labels), range_places(numbers, step.breaks, closed=step.closed))
     codes = places.astype(smallest_code_type(len(step.labels) + 1))
-    made = _column(data.table.column(step.attribute).type, list(step.labels), codes)
+    made = _build_column(data.table.column(step.attribute).type, list(step.labels), codes)
     before = data.schema[step.attribute]
     attribute = Attribute(
         name=before.name, kind=Kind.ORDINAL, label=before.label, letter=before.letter, levels=step.labels
     )
-    return _described(data, attribute, made)
+    return _replace_column(data, attribute, made)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -297,7 +295,7 @@ class _Column:
     coded: Coded
 
 
-def _put(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
+def _put_values(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
     name = attribute.name
     coded = data.coded(name)
     texts = level_texts(coded.levels)
@@ -306,18 +304,20 @@ def _put(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
     news = list(dict.fromkeys(new for new in target.values() if new is not None))
     place = {new: i for i, new in enumerate(news)}
     lookup = np.array([*(len(news) if target[t] is None else place[target[t] or ""] for t in texts), len(news)])
-    made = _column(data.table.column(name).type, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes])
-    return _described(data, attribute, made)
+    made = _build_column(
+        data.table.column(name).type, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes]
+    )
+    return _replace_column(data, attribute, made)
 
 
-def _described(data: Microdata, attribute: Attribute, made: _Column) -> Microdata:
+def _replace_column(data: Microdata, attribute: Attribute, made: _Column) -> Microdata:
     columns, coded = {attribute.name: made.column}, {attribute.name: made.coded}
     return replace(data.with_columns(columns, coded), schema=data.schema.replace(attribute))
 
 
-def _column(kind: pa.DataType, news: list[str], codes: npt.NDArray[Any]) -> _Column:
-    """The new values in the type of the column where they all fit it, else as text."""
-    levels = _levels(kind.value_type if pa.types.is_dictionary(kind) else kind, news)
+def _build_column(kind: pa.DataType, news: list[str], codes: npt.NDArray[Any]) -> _Column:
+    """Return the new values in the type of the column if they all fit it, else as text."""
+    levels = _cast_levels(kind.value_type if pa.types.is_dictionary(kind) else kind, news)
     missing = codes == len(news)
     indices = pa.array(np.where(missing, 0, codes).astype(np.int32), mask=missing)
     column = pa.DictionaryArray.from_arrays(indices, levels, ordered=pa.types.is_dictionary(kind) and kind.ordered)
@@ -325,7 +325,7 @@ def _column(kind: pa.DataType, news: list[str], codes: npt.NDArray[Any]) -> _Col
     return _Column(column=pa.chunked_array([made]), coded=Coded(codes, levels, bool(missing.any())))
 
 
-def _levels(kind: pa.DataType, news: list[str]) -> pa.Array:
+def _cast_levels(kind: pa.DataType, news: list[str]) -> pa.Array:
     texts = pa.array(news, pa.string())
     try:
         levels = texts.cast(kind)

@@ -1,4 +1,4 @@
-"""Codes in a tree: each belongs to a coarser one, up to the coarsest. A level counts the steps from the finest."""
+"""Trees of codes: each code has a coarser parent, up to the coarsest. Levels count from the finest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Parents = dict[str, str]
 
 
 class Hierarchy(BaseModel):
-    """A tree of codes as maps from fine to coarse; what a map does not name stays what it is.
+    """A tree of codes as maps from fine to coarse; codes that a map does not name are unchanged.
 
     >>> tree = Hierarchy.from_parents({"Delft": "South", "Leiden": "South", "South": "Holland", "North": "Holland"})
     >>> tree.depth, tree.at("Delft", level=1), tree.at("Delft", level=2), tree.at("North", level=1)
@@ -32,8 +32,8 @@ class Hierarchy(BaseModel):
             raise spec_error("the hierarchy", error) from None
 
     @model_validator(mode="after")
-    def _is_a_tree(self) -> Hierarchy:
-        # A code may pass through several maps unchanged. One that is again what it was before is in a cycle.
+    def _check_tree(self) -> Hierarchy:
+        # A code may pass through several maps unchanged. A code that changes and then returns is in a cycle.
         for step in self.steps:
             for code, parent in step.items():
                 if parent != code and step.get(parent, parent) != parent:
@@ -49,26 +49,26 @@ class Hierarchy(BaseModel):
 
     @property
     def depth(self) -> int:
-        """How many steps there are from the finest codes to the coarsest."""
+        """Number of steps from the finest codes to the coarsest."""
         return len(self.steps)
 
     def at(self, code: str, *, level: int) -> str:
-        """The code so many levels up."""
+        """Return the code ``level`` levels up."""
         for step in self.steps[:level]:
             code = step.get(code, code)
         return code
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Every code, the finest first, each level in the order in which it was stated."""
+        """Return every code, finest first, each level in the order stated."""
         found = [code for step in self.steps for code in step]
         return tuple(dict.fromkeys([*found, *self.steps[-1].values()]))
 
     @classmethod
     def from_parents(cls, parents: Mapping[str, str]) -> Hierarchy:
-        """From a map of each code to the one above it; codes without one are the coarsest.
+        """Build a hierarchy from a map of each code to its parent; codes without a parent are the coarsest.
 
-        Branches may differ in depth: at a level that a short branch does not reach, its code stays.
+        Branches may differ in depth: above the top of a short branch, its code is unchanged.
         """
         depths: dict[str, int] = {}
         for code in parents:
@@ -95,7 +95,7 @@ class Hierarchy(BaseModel):
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[str]]) -> Hierarchy:
-        """From lines of codes, each with the finest code first and the coarsest last.
+        """Build a hierarchy from rows of codes, each with the finest code first and the coarsest last.
 
         >>> Hierarchy.from_rows([("Delft", "South", "NL"), ("Haarlem", "North", "NL")]).at("Haarlem", level=2)
         'NL'

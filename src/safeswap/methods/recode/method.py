@@ -1,4 +1,4 @@
-"""Recoding: values are replaced by coarser ones. Nothing is drawn, and what is released is true.
+"""The recoding method: replace values by coarser ones. Nothing is drawn, and released values are true.
 
 Sources: Willenborg & de Waal 1996 and 2001; the software ARGUS (Hundepool & Willenborg 1996).
 """
@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from safeswap.arrays.types import Names
 from safeswap.engines.base import Engine
-from safeswap.methods.recode.apply import check_step, pinned, values_of
+from safeswap.methods.recode.apply import check_step, pin, values_of
 from safeswap.methods.recode.recipe import Recipe, recoded
 from safeswap.methods.recode.steps import (
     AnyStep,
@@ -43,8 +43,6 @@ from safeswap.model.schema import Attribute, Kind, level_texts
 from safeswap.model.spec import MaskSpec
 from safeswap.model.text import several
 
-# What is asked of the method that recodes: steps, and no randomness.
-
 
 def _as_steps(value: Any) -> Any:
     if isinstance(value, Recipe):
@@ -53,7 +51,7 @@ def _as_steps(value: Any) -> Any:
 
 
 class RecodeSpec(MaskSpec):
-    """Say less: recode by maps, ranges and hierarchies, truncate, round, blank and drop, one step after the other.
+    """Reduce detail: recode by maps, ranges and hierarchies, truncate, round, blank and drop, step by step.
 
     >>> spec = RecodeSpec(steps=[{"step": "drop", "attributes": ["Name"]}])
     >>> spec.recipe.sentences, spec.dropped
@@ -65,11 +63,11 @@ class RecodeSpec(MaskSpec):
     steps: Annotated[
         tuple[AnyStep, ...],
         BeforeValidator(_as_steps),
-        Field(description="the steps, one after the other; see the steps of a recipe"),
+        Field(description="the steps, applied in order; see the steps of a recipe"),
     ] = ()
 
     @model_validator(mode="after")
-    def _nothing_after_it_is_dropped(self) -> RecodeSpec:
+    def _check_dropped(self) -> RecodeSpec:
         gone: set[str] = set()
         for number, step in enumerate(self.steps, start=1):
             if late := sorted(gone & set(step.names)):
@@ -79,32 +77,30 @@ class RecodeSpec(MaskSpec):
 
     @property
     def recipe(self) -> Recipe:
-        """The steps as a recipe."""
+        """The steps as a :class:`Recipe`."""
         return Recipe(tuple(self.steps))
 
     @property
     def names(self) -> Names:
-        """Every attribute that a step names, each once."""
+        """Attributes named by the steps, each once."""
         return tuple(dict.fromkeys(name for step in self.steps for name in step.names))
 
     @property
     def dropped(self) -> Names:
-        """The attributes that a release leaves out."""
+        """Attributes that a release omits."""
         return tuple(name for step in self.steps if isinstance(step, Drop) for name in step.names)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values with the method's name."""
+        """Return plain values with the method's name."""
         return {"method": self.method, "steps": [step.as_dict() for step in self.steps]}
-
-
-# What recoding promises of its result, checked value by value and without the code that recoded.
 
 
 @dataclass(frozen=True)
 class Recoded(Invariant):
-    """Every value became what the steps say, and the same value became the same everywhere.
+    """Every value became what the steps say, and equal values became equal in all records.
 
-    ``before`` describes the attribute as each step found it; ranges have their breaks written down.
+    Verified by code independent of the recoding. ``before`` describes the attribute before each step; ranges have
+    their breaks fixed.
     """
 
     attribute: str
@@ -119,7 +115,7 @@ class Recoded(Invariant):
         return f"Values of {self.attribute} are true and coarser: each became one value, the same in all records."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of values that became several, or something else."""
+        """Report values that became more than one value, or a wrong one."""
         pairs = _pairs(evidence, self.attribute)
         several = len(pairs) - len({old for old, _ in pairs})
         if several:
@@ -133,19 +129,19 @@ class Recoded(Invariant):
 
     def _expected(self, value: str | None) -> str | None:
         for step, attribute in zip(self.steps, self.before, strict=True):
-            value = value if value is None else expected(value, step, attribute)
+            value = value if value is None else expected_value(value, step, attribute)
         return value
 
 
 def _pairs(evidence: Evidence, name: str) -> list[tuple[str | None, str | None]]:
-    """The pairs of values before and after that occur in a record."""
-    sides = [_plain(data.table.column(name)) for data in (evidence.before, evidence.after)]
+    """Return the pairs of values before and after that occur in a record."""
+    sides = [_decode_dictionary(data.table.column(name)) for data in (evidence.before, evidence.after)]
     table = pa.table({"before": sides[0], "after": sides[1]}).group_by(["before", "after"]).aggregate([])
     columns = [_texts(table.column(side).combine_chunks()) for side in ("before", "after")]
     return list(zip(*columns, strict=True))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -154,10 +150,10 @@ def _texts(values: pa.Array) -> list[str | None]:
     return [next(known) if valid else None for valid in values.is_valid().to_pylist()]
 
 
-def expected(value: str, step: Step, attribute: Attribute) -> str | None:  # noqa: PLR0911  (one per case)
-    """What a step makes of one value, said as plainly as can be.
+def expected_value(value: str, step: Step, attribute: Attribute) -> str | None:  # noqa: PLR0911  (one per case)
+    """Return what a step makes of one value, computed as simply as possible.
 
-    >>> expected("4711", Truncate(attribute="NACE", characters=2, fill="*"), Attribute(name="NACE"))
+    >>> expected_value("4711", Truncate(attribute="NACE", characters=2, fill="*"), Attribute(name="NACE"))
     '47**'
     """
     if isinstance(step, Drop):
@@ -172,13 +168,13 @@ def expected(value: str, step: Step, attribute: Attribute) -> str | None:  # noq
         return step.missing[place] if isinstance(step, GlobalRecode) and place < len(step.missing) else value
     if numeric and value == "nan":
         return None if isinstance(step, Ranges | GlobalRecode) else value
-    found = _found(value, step, attribute)
+    found = _expected_known(value, step, attribute)
     if found is not None:
         return found
     return None if getattr(step, "otherwise", "blank") == "blank" else value
 
 
-def _found(value: str, step: Step, attribute: Attribute) -> str | None:  # noqa: PLR0911  (one per step)
+def _expected_known(value: str, step: Step, attribute: Attribute) -> str | None:  # noqa: PLR0911  (one per step)
     match step:
         case GlobalRecode():
             return next((span.to for span in step.spans if span.holds(value)), None)
@@ -187,18 +183,18 @@ def _found(value: str, step: Step, attribute: Attribute) -> str | None:  # noqa:
             passed = [b for b in step.breaks if (number >= b if step.closed == "left" else number > b)]
             return step.labels[len(passed)]
         case ByHierarchy():
-            return _above(value, step, attribute)
+            return _expected_parent(value, step, attribute)
         case Truncate():
             left = len(value) - step.characters
             return value[:left] + step.fill * step.characters if left > 0 else None
         case Round():
-            return _rounded(float(value), step)
+            return _expected_multiple(float(value), step)
         case TopBottomCode():
-            return _bounded(value, step, attribute)
+            return _expected_bound(value, step, attribute)
     return None
 
 
-def _above(value: str, step: ByHierarchy, attribute: Attribute) -> str | None:
+def _expected_parent(value: str, step: ByHierarchy, attribute: Attribute) -> str | None:
     maps = step.tree.steps if step.tree is not None else attribute.hierarchy
     if all(value not in each and value not in each.values() for each in maps):
         return None
@@ -207,7 +203,7 @@ def _above(value: str, step: ByHierarchy, attribute: Attribute) -> str | None:
     return value
 
 
-def _rounded(number: float, step: Round) -> str:
+def _expected_multiple(number: float, step: Round) -> str:
     parts = round(number / step.base, 9)
     if abs(parts) == inf:
         return repr(number).removesuffix(".0")
@@ -216,7 +212,7 @@ def _rounded(number: float, step: Round) -> str:
     return repr(round(whole * step.base, 9) + 0.0).removesuffix(".0")
 
 
-def _bounded(value: str, step: TopBottomCode, attribute: Attribute) -> str:
+def _expected_bound(value: str, step: TopBottomCode, attribute: Attribute) -> str:
     levels = [text for text in attribute.levels if text not in attribute.missing]
     bounds = [bound for bound in (step.top, step.bottom) if bound is not None]
     by_level = attribute.kind is Kind.ORDINAL and all(text in levels for text in (*bounds, value))
@@ -235,8 +231,8 @@ def _bounded(value: str, step: TopBottomCode, attribute: Attribute) -> str:
 class RecodeMethod:
     """Make values coarser, step by step.
 
-    A dropped attribute stays in the masked file as an empty column, since the file is compared with the original
-    column by column; a release leaves it out.
+    A dropped attribute remains in the masked file as an empty column, since the file is compared with the original
+    column by column; a release omits it.
     """
 
     name: ClassVar[str] = "recode"
@@ -248,22 +244,22 @@ class RecodeMethod:
     )
 
     def plan(self, data: Microdata, spec: RecodeSpec, *, engine: Engine) -> ValuePlan:
-        """How many records would change, tried on the values."""
-        return _plan(data, spec, made(data, spec)[1])
+        """Count the records that would change, by applying the steps."""
+        return _plan(data, spec, run_steps(data, spec)[1])
 
     def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Recode. Key and replicate play no part but for the record that they were stated."""
-        stages, after = made(data, spec)
+        """Recode the data. Key and replicate have no effect and are only recorded in the audit."""
+        stages, after = run_steps(data, spec)
         changes = {name: _change(data, after, name) for name in spec.names}
-        facts = {"values": COARSENED, "recipe": _told(stages, after)}
+        facts = {"values": COARSENED, "recipe": _describe_steps(stages, after)}
         plan = _plan(data, spec, after)
         masked = masked_by(data, spec, plan, changes, key=key, replicate=replicate, facts=facts.items())
         return replace(masked, data=after)
 
     def invariants(self, data: Microdata, spec: RecodeSpec) -> tuple[Invariant, ...]:
-        """Every value became what the steps say; the other columns are untouched."""
+        """Promise that every value became what the steps say, and that the other columns are untouched."""
         touched = spec.names
-        stages, _ = made(data, spec)
+        stages, _ = run_steps(data, spec)
         promises: list[Invariant] = [
             SameRows(),
             UntouchedColumns(tuple(name for name in data.attributes if name not in touched)),
@@ -271,21 +267,21 @@ class RecodeMethod:
         ]
         for name in touched:
             own = [stage for stage in stages if name in stage.step.names]
-            described = tuple(_ordered(stage.data, name) for stage in own)
+            described = tuple(_list_levels(stage.data, name) for stage in own)
             promises.append(Recoded(name, tuple(stage.step for stage in own), described))
         return tuple(promises)
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A step, ranges by their breaks, with the file that it finds."""
+    """A step, with the breaks of ranges fixed, and the file before it."""
 
     step: Step
     data: Microdata
 
 
-def made(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata]:
-    """Every step with the file before it, and the file after all of them."""
+def run_steps(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata]:
+    """Run all steps; return each with the file before it, and the file after all of them."""
     stages = []
     for number, step in enumerate(spec.steps, start=1):
         check_step(data.schema, step)
@@ -293,16 +289,16 @@ def made(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata]:
         after = data
         for part in parts:
             after = recoded(after, part, number=number)
-        stages.append(Stage(step if isinstance(step, Drop) else pinned(data, step), data))
+        stages.append(Stage(step if isinstance(step, Drop) else pin(data, step), data))
         data = after
     return stages, data
 
 
-def _told(stages: list[Stage], after: Microdata) -> list[dict[str, Any]]:
-    """Each step in plain words, with the number of records in which it changed something."""
+def _describe_steps(stages: list[Stage], after: Microdata) -> list[dict[str, Any]]:
+    """Describe each step in plain words, with the number of records it changed."""
     told = []
     afters = [*(each.data for each in stages[1:]), after]
-    for stage, following in zip(stages, afters, strict=False):  # without any step there is only the file
+    for stage, following in zip(stages, afters, strict=False):  # without steps there is only the file
         changed = np.zeros(len(after), dtype=np.bool_)
         for name in stage.step.names:
             columns = (data.table.column(name) for data in (stage.data, following))
@@ -332,14 +328,14 @@ def _change(data: Microdata, after: Microdata, name: str) -> Change:
     if not flags.any():
         return Change(column=before, replacement=None)
     rows = np.flatnonzero(flags) if before.type == column.type else np.arange(len(before), dtype=np.int64)
-    # Another type: what was there is kept whole, since values of the new type need not fit the old one.
+    # Another type: keep the whole old column, since values of the new type need not fit the old one.
     values = before.take(pa.array(rows)) if before.type == column.type else before
     old = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], type=before.type)
     return Change(column=column, replacement=Replacement(attribute=name, rows=rows, before=old))
 
 
-def _ordered(data: Microdata, name: str) -> Attribute:
-    """The attribute; if its values have an order, with all of them in it, stated or not."""
+def _list_levels(data: Microdata, name: str) -> Attribute:
+    """Return the attribute; if its values have an order, with all of them listed, stated or not."""
     if data.schema[name].kind is not Kind.ORDINAL:
         return data.schema[name]
     values = values_of(data, name)

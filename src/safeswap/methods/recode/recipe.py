@@ -1,4 +1,4 @@
-"""Steps in a row: a value that grows, shrinks and is edited by making another one, and the history of doing so."""
+"""Recipes: immutable lists of steps, and their history for undo and redo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
 from safeswap.errors import SafeswapError, SpecError
-from safeswap.methods.recode.apply import apply_step, pinned
+from safeswap.methods.recode.apply import apply_step, pin
 from safeswap.methods.recode.steps import Step, as_step
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.spec import MaskSpec
@@ -18,9 +18,9 @@ RecipeStep: TypeAlias = Step | MaskSpec
 
 @dataclass(frozen=True)
 class Recipe:
-    """Steps that are made one after the other: recodes, and maskings such as suppression by their specification.
+    """Steps applied in order: recodes, and maskings such as suppression by their specification.
 
-    Nothing is ever changed in place: ``recipe + step`` is a longer recipe, ``undo()`` a shorter one.
+    Immutable: ``recipe + step`` is a longer recipe, ``undo()`` a shorter one.
 
     >>> recipe = Recipe() + {"step": "truncate", "attribute": "NACE"} + {"step": "drop", "attributes": ["Name"]}
     >>> len(recipe), len(recipe.undo()), recipe.undo() + recipe[1] == recipe
@@ -31,7 +31,7 @@ class Recipe:
 
     @classmethod
     def of(cls, steps: Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any]) -> Recipe:
-        """A recipe from steps, plain values, or one step."""
+        """Make a recipe from steps, plain values, or one step."""
         if isinstance(steps, Recipe):
             return steps
         listed: Iterable[Any] = [steps] if isinstance(steps, Step | MaskSpec | Mapping) else steps
@@ -54,26 +54,26 @@ class Recipe:
         return Recipe(self.steps[position]) if isinstance(position, slice) else self.steps[self._at(position)]
 
     def undo(self) -> Recipe:
-        """Without the last step; an empty recipe stays empty."""
+        """Return the recipe without its last step; an empty recipe stays empty."""
         return Recipe(self.steps[:-1])
 
     def replace(self, position: int, step: RecipeStep | Mapping[str, Any]) -> Recipe:
-        """With another step in that place; the others stay."""
+        """Return the recipe with the step at this position replaced."""
         at = self._at(position)
         return Recipe((*self.steps[:at], _as_recipe_step(step), *self.steps[at + 1 :]))
 
     def insert(self, position: int, step: RecipeStep | Mapping[str, Any]) -> Recipe:
-        """With a step more, before the one in that place."""
+        """Return the recipe with a step inserted before this position."""
         at = self._at(position, end=True)
         return Recipe((*self.steps[:at], _as_recipe_step(step), *self.steps[at:]))
 
     def remove(self, position: int) -> Recipe:
-        """Without the step in that place."""
+        """Return the recipe without the step at this position."""
         at = self._at(position)
         return Recipe((*self.steps[:at], *self.steps[at + 1 :]))
 
     def common(self, other: Recipe) -> int:
-        """How many steps two recipes begin with alike."""
+        """Count the leading steps that two recipes share."""
         alike = 0
         for mine, theirs in zip(self.steps, other.steps, strict=False):
             if type(mine) is not type(theirs) or mine != theirs:
@@ -88,7 +88,7 @@ class Recipe:
 
     @property
     def past(self) -> tuple[PastStep, ...]:
-        """What the recipe has done to a file, as far as its steps say it: recodes name the attributes they change."""
+        """Return the recipe as the past of a file: recodes name the attributes that they change."""
         return tuple(
             PastStep(method="recode", attributes=step.names)
             if isinstance(step, Step)
@@ -102,21 +102,21 @@ class Recipe:
         return tuple(sentence_of(step) for step in self.steps)
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """The steps as plain values."""
+        """Return the steps as plain values."""
         return [step.as_dict() for step in self.steps]
 
     def apply(self, data: Microdata) -> Microdata:
-        """The file after all steps; for recipes of recodes. :func:`safeswap.workflow.recode` takes others too."""
+        """Return the file after all steps, for recipes of recodes; :func:`safeswap.workflow.recode` takes any."""
         for number, step in enumerate(self.steps, start=1):
             data = recoded(data, step, number=number)
         return data
 
     def pinned(self, data: Microdata) -> Recipe:
-        """The recipe with all that its recodes take from the data written down: the same for next year's file."""
+        """Return the recipe with everything its recodes take from the data fixed, to reuse on next year's file."""
         steps: list[RecipeStep] = []
         for number, step in enumerate(self.steps, start=1):
             if isinstance(step, Step):
-                steps.append(pinned(data, step) if hasattr(step, "attribute") else step)
+                steps.append(pin(data, step) if hasattr(step, "attribute") else step)
             else:
                 steps.append(step)
             data = recoded(data, step, number=number) if isinstance(step, Step) else data
@@ -135,12 +135,12 @@ class Recipe:
 
 
 def sentence_of(step: RecipeStep) -> str:
-    """A step in plain words."""
+    """Describe a step in plain words."""
     return step.sentence if isinstance(step, Step) else f"{step.method} as specified"
 
 
 def recoded(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
-    """The file after one recode; an error says which step it was."""
+    """Return the file after one recode; an error names the step."""
     if not isinstance(step, Step):
         raise SpecError(
             f"step {number} masks by {step.method!r} and is not a recode",
@@ -155,7 +155,7 @@ def recoded(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
 
 
 def at_step(error: SafeswapError, number: int) -> SafeswapError:
-    """The error with the number of the step in which it arose, counted from 1."""
+    """Return the error with the number of its step, counted from 1."""
     fields = {**error.fields, "position": number}
     return type(error)(f"step {number}: {error.message}", code=error.code, hint=error.hint, **fields)
 
@@ -166,7 +166,7 @@ def _as_recipe_step(step: RecipeStep | Mapping[str, Any]) -> RecipeStep:
 
 @dataclass(frozen=True)
 class History:
-    """A recipe with those before it and those that were undone.
+    """A recipe with its previous and its undone versions.
 
     >>> history = History().do(Recipe.of({"step": "drop", "attributes": ["Name"]}))
     >>> history.undo().redo() == history, len(history.undo().present), history.undo().undo().can_undo
@@ -184,21 +184,21 @@ class History:
 
     @property
     def can_redo(self) -> bool:
-        """Whether something was undone and nothing else was done since."""
+        """Whether something was undone and nothing done since."""
         return bool(self.future)
 
     def do(self, recipe: Recipe) -> History:
-        """Go on to another recipe: a longer one, or one that was edited in the middle."""
+        """Return the history with another recipe as the current one."""
         return self if recipe == self.present else History(recipe, (*self.past, self.present))
 
     def undo(self) -> History:
-        """Back to the recipe before; where there is none, nothing happens."""
+        """Return the history one recipe back; unchanged if there is none."""
         if not self.past:
             return self
         return History(self.past[-1], self.past[:-1], (self.present, *self.future))
 
     def redo(self) -> History:
-        """Forward to the recipe that was undone last; where there is none, nothing happens."""
+        """Return the history with the last undone recipe restored; unchanged if there is none."""
         if not self.future:
             return self
         return replace(self, present=self.future[0], past=(*self.past, self.present), future=self.future[1:])

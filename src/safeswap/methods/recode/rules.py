@@ -1,4 +1,4 @@
-"""What each kind of step makes of a value: pure rules on texts, without files and records."""
+"""The effect of each kind of step on a value: pure rules on texts, without files or records."""
 
 from __future__ import annotations
 
@@ -27,16 +27,13 @@ from safeswap.methods.recode.steps import (
 )
 from safeswap.model.schema import Attribute, Kind
 
-# Where ranges of numbers begin, and what they are called.
-#
-# Breaks that come from the data are round numbers between two values, not values: a label must not tell that somebody
-# earns exactly so much.
+# Breaks derived from the data are round numbers between two values, never values: a label must not disclose one.
 
 _CLOSE = 1e-6
 
 
 def equal_width(values: Floats, number: int) -> tuple[float, ...]:
-    """Breaks that cut the values into so many ranges of the same width, rounded to two figures of the width.
+    """Return breaks of ``number`` ranges of equal width, rounded to two digits of the width.
 
     >>> equal_width(np.array([0.0, 37.3, 99.1]), 4)
     (25.0, 50.0, 74.0)
@@ -46,14 +43,14 @@ def equal_width(values: Floats, number: int) -> tuple[float, ...]:
     if width <= 0 or not isfinite(width):
         return ()
     digits = 1 - floor(log10(width))
-    rounded = (round(low + i * width, digits) + 0.0 for i in range(1, number))
-    return tuple(dict.fromkeys(each for each in rounded if low < each <= high))
+    multiples = (round(low + i * width, digits) + 0.0 for i in range(1, number))
+    return tuple(dict.fromkeys(each for each in multiples if low < each <= high))
 
 
 def equal_count(values: Floats, counts: npt.NDArray[Any], number: int, *, closed: str = "left") -> tuple[float, ...]:
-    """Breaks that cut the records into so many ranges of about the same size; equal values stay together.
+    """Return breaks of ``number`` ranges with about the same number of records; equal values stay together.
 
-    A range may be off by a fiftieth of its size where that makes for a rounder break.
+    A range may deviate by a fiftieth of its size if that gives a rounder break.
 
     >>> equal_count(np.array([1.0, 2.0, 3.0, 4.0]), np.array([5, 1, 1, 3]), 3)
     (2.0, 4.0)
@@ -64,21 +61,22 @@ def equal_count(values: Floats, counts: npt.NDArray[Any], number: int, *, closed
     values, below = values[order], np.cumsum(counts[order])
     breaks: dict[float, None] = {}
     for i in range(1, number):
-        # The cut after value `at` leaves below[at] records on its left; the nearest to an i-th part is taken.
+        # A cut after value `at` leaves below[at] records on its left; take the cut nearest to the i-th part.
         wanted, slack = below[-1] * i / number, below[-1] / number / 50
         at = int(np.argmin(np.abs(below - wanted)))
         first, last = np.searchsorted(below, [wanted - slack, wanted + slack])
         if at + 1 < len(values):
             first, last = min(int(first), at), max(min(int(last), len(values) - 1), at + 1)
             low, high = float(values[first]), float(values[last])
-            breaks[between(low, high) if closed == "left" else 0.0 - between(-high, -low)] = None
+            breaks[roundest_between(low, high) if closed == "left" else 0.0 - roundest_between(-high, -low)] = None
     return tuple(sorted(breaks))
 
 
-def between(low: float, high: float) -> float:
-    """The number above ``low`` and at most ``high`` that is written with the fewest figures.
+def roundest_between(low: float, high: float) -> float:
+    """Return the number above ``low`` and at most ``high`` with the fewest digits.
 
-    >>> between(17.0, 18.0), between(1234.5, 1987.1), between(-0.37, 0.2), between(0.12, 0.13)
+    >>> pairs = (17.0, 18.0), (1234.5, 1987.1), (-0.37, 0.2), (0.12, 0.13)
+    >>> tuple(roundest_between(low, high) for low, high in pairs)
     (18.0, 1900.0, 0.0, 0.13)
     """
     if low < 0 <= high:
@@ -93,7 +91,7 @@ def between(low: float, high: float) -> float:
 
 
 def place_in_ranges(values: Floats, breaks: Sequence[float], *, closed: str = "left") -> npt.NDArray[np.int64]:
-    """The number of the range in which each value lies: a break begins a range, or with ``closed="right"`` ends one.
+    """Return the index of each value's range: a break begins a range, or with ``closed="right"`` ends one.
 
     >>> places(np.array([19, 20, 65]), (20, 65)).tolist(), places(np.array([20]), (20, 65), closed="right").tolist()
     ([0, 1, 2], [0])
@@ -102,7 +100,7 @@ def place_in_ranges(values: Floats, breaks: Sequence[float], *, closed: str = "l
 
 
 def label_ranges(breaks: Sequence[float], *, whole: bool, closed: str = "left") -> tuple[str, ...]:
-    """What the ranges are called: by their first and last value where all numbers are whole, else as intervals.
+    """Label the ranges: by first and last value if all numbers are whole, else as intervals.
 
     >>> labels((20, 65), whole=True), labels((0.5,), whole=False)
     (('<20', '20-64', '>=65'), ('<0.5', '>=0.5'))
@@ -114,7 +112,7 @@ def label_ranges(breaks: Sequence[float], *, whole: bool, closed: str = "left") 
     inner = []
     for low, high in pairwise(breaks):
         if whole:
-            inner.append(_whole(*((low, high - 1) if closed == "left" else (low + 1, high))))
+            inner.append(_label_whole(*((low, high - 1) if closed == "left" else (low + 1, high))))
         else:
             inner.append(
                 f"[{number_text(low)}, {number_text(high)})"
@@ -125,7 +123,7 @@ def label_ranges(breaks: Sequence[float], *, whole: bool, closed: str = "left") 
 
 
 def number_text(number: float) -> str:
-    """A number without a decimal point where it is whole.
+    """Format a number, without a decimal point if it is whole.
 
     >>> text(65.0), text(0.5)
     ('65', '0.5')
@@ -133,14 +131,15 @@ def number_text(number: float) -> str:
     return repr(float(number)).removesuffix(".0")
 
 
-def rounded(value: float, base: float, how: str) -> float:
-    """The multiple of ``base`` that is nearest (halves away from zero), next below or next above.
+def round_to_multiple(value: float, base: float, how: str) -> float:
+    """Round to a multiple of ``base``: nearest (halves away from zero), next below or next above.
 
-    >>> rounded(12.5, 5, "nearest"), rounded(-12.5, 5, "nearest"), rounded(0.35, 0.1, "down"), rounded(7, 5, "up")
+    >>> asked = (12.5, 5, "nearest"), (-12.5, 5, "nearest"), (0.35, 0.1, "down"), (7, 5, "up")
+    >>> tuple(round_to_multiple(*each) for each in asked)
     (15.0, -15.0, 0.3, 10.0)
     """
     parts = round(value / base, 9)
-    if not isfinite(parts):  # so many multiples of so small a base that the value is one of them
+    if not isfinite(parts):  # the base is so small that the value is a multiple of it
         return value
     if how == "nearest":
         number = floor(abs(parts) + 0.5) * (1 if parts >= 0 else -1)
@@ -149,10 +148,10 @@ def rounded(value: float, base: float, how: str) -> float:
     return round(number * base, 9) + 0.0
 
 
-def all_rounded(values: Floats, base: float, how: str) -> Floats:
-    """What :func:`rounded` makes of each value, at once.
+def round_all(values: Floats, base: float, how: str) -> Floats:
+    """Apply :func:`round_to_multiple` to all values at once.
 
-    >>> all_rounded(np.array([12.5, -12.5, 0.3]), 5, "nearest").tolist()
+    >>> round_all(np.array([12.5, -12.5, 0.3]), 5, "nearest").tolist()
     [15.0, -15.0, 0.0]
     """
     with np.errstate(over="ignore"):
@@ -162,14 +161,14 @@ def all_rounded(values: Floats, base: float, how: str) -> Floats:
     multiples = near if how == "nearest" else np.floor(parts) if how == "down" else np.ceil(parts)
     distinct, place = np.unique(multiples, return_inverse=True)
     found: Floats = np.array([round(each * base, 9) + 0.0 for each in distinct.tolist()])[place]
-    # Where a value may lie on an edge but for what floating point made of it, it is looked at on its own.
+    # A value that may lie on an edge, up to floating-point error, is rounded individually.
     with np.errstate(invalid="ignore"):
         close = np.flatnonzero(~(np.abs(edges - np.rint(edges)) > _CLOSE))
-    found[close] = [rounded(value, base, how) for value in values[close].tolist()]
+    found[close] = [round_to_multiple(value, base, how) for value in values[close].tolist()]
     return found
 
 
-def _whole(low: float, high: float) -> str:
+def _label_whole(low: float, high: float) -> str:
     if low == high:
         return number_text(low)
     return f"{number_text(low)}-{number_text(high)}" if low >= 0 else f"{number_text(low)} to {number_text(high)}"
@@ -180,31 +179,31 @@ Targets = dict[str, str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """The values of an attribute as texts, in their order, with the number of records that have each."""
+    """The values of an attribute as texts, in order, with the number of records of each."""
 
     attribute: Attribute
     counts: Mapping[str, int]
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All values, codes for missing ones included."""
+        """All values, including codes for missing ones."""
         return tuple(self.counts)
 
     @property
     def known(self) -> tuple[str, ...]:
-        """All values that do not stand for a missing one."""
+        """All values except codes for missing ones."""
         absent = self.absent
         return tuple(text for text in self.counts if text not in absent)
 
     @property
     def absent(self) -> frozenset[str]:
-        """Codes that stand for a missing value; among numbers, "not a number" is one."""
+        """Codes for a missing value; among numbers also "nan"."""
         numeric = self.attribute.kind in (Kind.NUMERIC, Kind.WEIGHT)
         return frozenset((*self.attribute.missing, "nan") if numeric else self.attribute.missing)
 
 
 def targets(step: Step, values: Values) -> Targets:
-    """What each value becomes, None for missing; values that the step says nothing about are left out.
+    """Return what each value becomes, None for missing; values that the step does not cover are left out.
 
     >>> town = Values(attribute=Attribute(name="NACE"), counts={"4711": 3, "4719": 1, "5": 1})
     >>> targets(Truncate(attribute="NACE", characters=2), town)
@@ -213,7 +212,7 @@ def targets(step: Step, values: Values) -> Targets:
     absent = values.absent
     found: Targets = {text: text for text in values.texts if text in absent}
     if "nan" in found and isinstance(step, Ranges | GlobalRecode) and "nan" not in values.attribute.missing:
-        found["nan"] = None  # among categories it would be one
+        found["nan"] = None  # among categories it would be a value
     for kind, rule in _RULES.items():
         if isinstance(step, kind):
             found.update(rule(step, values))
@@ -226,7 +225,7 @@ def targets(step: Step, values: Values) -> Targets:
 
 
 def pinned_ranges(step: Ranges, values: Values) -> Ranges:
-    """The same ranges by their breaks and labels, which no longer depend on the data.
+    """Return the same ranges with fixed breaks and labels, which no longer depend on the data.
 
     >>> age = Values(attribute=Attribute(name="Age", kind="numeric"), counts={"1": 5, "2": 1, "3": 1, "4": 3})
     >>> pinned_ranges(Ranges(attribute="Age", equal_count=2), age).labels
@@ -234,12 +233,12 @@ def pinned_ranges(step: Ranges, values: Values) -> Ranges:
     """
     known = values.known
     counts = np.array([values.counts[text] for text in known], dtype=np.int64)
-    numbers = numbers_of(values, known)
-    return pinned_to(step, numbers[counts > 0], counts[counts > 0])
+    numbers = parse_numbers(values, known)
+    return pin_to(step, numbers[counts > 0], counts[counts > 0])
 
 
-def pinned_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> Ranges:
-    """The ranges by their breaks and labels, from the numbers that occur and how often each does."""
+def pin_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> Ranges:
+    """Return the ranges with breaks and labels fixed from the numbers that occur and their counts."""
     breaks = step.breaks
     if not breaks:
         breaks = _breaks(step, numbers, counts)
@@ -262,8 +261,8 @@ def pinned_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArra
     return Ranges(attribute=step.attribute, breaks=breaks, labels=labels, closed=step.closed)
 
 
-def numbers_of(values: Values, texts: tuple[str, ...]) -> npt.NDArray[np.float64]:
-    """Values as numbers; refused where one is none."""
+def parse_numbers(values: Values, texts: tuple[str, ...]) -> npt.NDArray[np.float64]:
+    """Parse values as numbers; refuse if one is not a number."""
     try:
         found = np.array([float(text) for text in texts], dtype=np.float64)
     except ValueError:
@@ -301,7 +300,7 @@ def _global_recode(step: GlobalRecode, values: Values) -> Targets:
 
 
 def _ranges(step: Ranges, values: Values) -> Targets:
-    places = place_in_ranges(numbers_of(values, values.known), step.breaks, closed=step.closed)
+    places = place_in_ranges(parse_numbers(values, values.known), step.breaks, closed=step.closed)
     return {text: step.labels[place] for text, place in zip(values.known, places.tolist(), strict=True)}
 
 
@@ -319,7 +318,7 @@ def _hierarchy(step: ByHierarchy, values: Values) -> Targets:
 
 
 def schema_tree(attribute: Attribute) -> Hierarchy:
-    """The tree that the schema gives an attribute."""
+    """Return an attribute's hierarchy from the schema."""
     if not attribute.hierarchy:
         raise SpecError(
             f"{attribute.name!r} has no hierarchy",
@@ -357,7 +356,7 @@ def _top_bottom(step: TopBottomCode, values: Values) -> Targets:
     bottom = step.bottom_label or step.bottom
     found: Targets = {}
     for text in values.known:
-        # A bound that has a label is called by it too: 80+ takes in 80.
+        # The label of a bound includes the bound itself: 80+ includes 80.
         above = place[text] > high or (place[text] == high and step.top_label is not None)
         below = place[text] < low or (place[text] == low and step.bottom_label is not None)
         found[text] = top if above else bottom if below else text
@@ -365,7 +364,7 @@ def _top_bottom(step: TopBottomCode, values: Values) -> Targets:
 
 
 def _by_level(step: TopBottomCode, values: Values) -> dict[str, float]:
-    """The place of each level of an ordinal attribute whose levels include the bounds; else nothing."""
+    """Return the position of each level of an ordinal attribute whose levels include the bounds; else nothing."""
     bounds = [bound for bound in (step.top, step.bottom) if bound is not None]
     if values.attribute.kind is not Kind.ORDINAL or not all(bound in values.counts for bound in bounds):
         return {}
@@ -389,7 +388,7 @@ def _by_number(step: TopBottomCode, values: Values) -> dict[str, float]:
             attribute=step.attribute,
         )
     texts = (*values.known, *bounds)
-    return dict(zip(texts, numbers_of(values, texts).tolist(), strict=True))
+    return dict(zip(texts, parse_numbers(values, texts).tolist(), strict=True))
 
 
 def _is_number(text: str) -> bool:
@@ -400,9 +399,9 @@ def _is_number(text: str) -> bool:
 
 
 def _round(step: Round, values: Values) -> Targets:
-    numbers = numbers_of(values, values.known).tolist()
+    numbers = parse_numbers(values, values.known).tolist()
     return {
-        text: number_text(rounded(number, step.base, step.how))
+        text: number_text(round_to_multiple(number, step.base, step.how))
         for text, number in zip(values.known, numbers, strict=True)
     }
 

@@ -1,19 +1,19 @@
-"""The steps by which a file is made to say less, each a frozen value that checks itself when made.
+"""The steps that reduce detail in a file, each a frozen value that is validated when made.
 
 ::
 
-    recode            each value becomes what a map says, or the group it belongs to
-    global_recode     the same by spans of codes, as in a recode file of ARGUS
-    ranges            numbers become ranges
-    hierarchy         codes become those above them in a tree
-    truncate          the last characters of a code go
-    top_bottom_code   what lies beyond a bound becomes the bound
-    round             numbers become multiples of a base
-    blank             values become missing
-    drop              whole attributes go
+    recode            map each value to a new one, or to the group that lists it
+    global_recode     map spans of codes, as in an ARGUS recode file
+    ranges            replace numbers by ranges
+    hierarchy         replace codes by their ancestors in a tree
+    truncate          remove the last characters of a code
+    top_bottom_code   replace values beyond a bound by the bound
+    round             round numbers to multiples of a base
+    blank             set values to missing
+    drop              remove whole attributes
 
 Steps are deterministic: what a value becomes depends on that value and, for ranges of equal width or count, on how
-often each value occurs. :func:`safeswap.methods.recode.apply.apply_step` makes one.
+often each value occurs. :func:`safeswap.methods.recode.apply.apply_step` applies a step.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from safeswap.model.text import several
 
 Otherwise = Annotated[
     Literal["error", "keep", "blank"],
-    Field(description="a value that the step says nothing about: refuse, keep it, or make it missing"),
+    Field(description="values that the step does not cover: refuse them, keep them, or set them to missing"),
 ]
 _FEW = 5
-# What is a value of an attribute, or a label of one, and not the name of an attribute: forms ask for it otherwise.
+# A value or label of an attribute, as opposed to an attribute's name: forms use another control.
 Value = Annotated[str, Field(json_schema_extra={"format": "value"})]
 
-AttributeName = Annotated[str, Field(min_length=1, description="the attribute that is changed")]
+AttributeName = Annotated[str, Field(min_length=1, description="the attribute to change")]
 
 
 class Step(BaseModel):
-    """What all steps have in common: the name of the step, plain words for it, errors of our own kind."""
+    """The base of all steps: its name, its description in plain words, and errors as :class:`SpecError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
@@ -57,8 +57,8 @@ class Step(BaseModel):
             raise spec_error(f"the {type(self).model_fields['step'].default} step", error) from None
 
     @model_serializer(mode="wrap")
-    def _with_its_name(self, handler: Any) -> dict[str, Any]:
-        # The name is what the step is made from again, so it is told even where defaults are left out.
+    def _add_name(self, handler: Any) -> dict[str, Any]:
+        # The name is needed to restore the step, so it is written even if defaults are left out.
         return {"step": self.step, **handler(self)}
 
     @property
@@ -72,16 +72,16 @@ class Step(BaseModel):
         """The step in plain words, without a value of a record."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, from which :func:`as_step` makes the same step again."""
+        """Return plain values, from which :func:`as_step` restores the step."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def replace(self, **values: Any) -> Self:
-        """A copy with some settings changed, validated anew."""
+        """Return a validated copy with some settings changed."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **values})
 
 
 class Recode(Step):
-    """Each value becomes what ``map`` says, or the name of the group in ``groups`` that lists it.
+    """Map each value by ``map``, or to the name of the group in ``groups`` that lists it.
 
     >>> Recode(attribute="Marital", groups={"alone": ["Single", "Widowed"]}, otherwise="keep").target
     {'Single': 'alone', 'Widowed': 'alone'}
@@ -90,13 +90,13 @@ class Recode(Step):
     step: Literal["recode"] = "recode"
     attribute: AttributeName
     map: Annotated[dict[str, str], Field(description="the new value of each value")] = Field(default_factory=dict)
-    groups: Annotated[dict[str, Names], Field(description="new values, each with the values that become it")] = Field(
+    groups: Annotated[dict[str, Names], Field(description="new values, each with the values it replaces")] = Field(
         default_factory=dict
     )
     otherwise: Otherwise = "error"
 
     @model_validator(mode="after")
-    def _says_each_value_once(self) -> Recode:
+    def _check_values(self) -> Recode:
         if not self.map and not self.groups:
             raise ValueError("give a map, or groups")
         stated = [*self.map, *(value for values in self.groups.values() for value in values)]
@@ -107,7 +107,7 @@ class Recode(Step):
 
     @property
     def target(self) -> dict[str, str]:
-        """What each value becomes."""
+        """The new value of each value."""
         return {**self.map, **{value: group for group, values in self.groups.items() for value in values}}
 
     @property
@@ -131,13 +131,13 @@ class Span(BaseModel):
     high: Value | None = None
 
     @model_validator(mode="after")
-    def _is_a_span(self) -> Span:
+    def _check_ends(self) -> Span:
         if self.low is not None and self.high is not None and not _not_above(self.low, self.high):
             raise ValueError("a span ends before it begins")
         return self
 
     def holds(self, code: str) -> bool:
-        """Whether the code lies in the span.
+        """Return whether the code lies in the span.
 
         >>> Span(to="1", low="5", high="12").holds("10"), Span(to="1", high="B").holds("C")
         (True, False)
@@ -146,16 +146,16 @@ class Span(BaseModel):
         return above and (self.high is None or _not_above(code, self.high))
 
     def meets(self, other: Span) -> bool:
-        """Whether a code can lie in both."""
+        """Return whether the two spans overlap."""
         apart = self.low is not None and other.high is not None and not _not_above(self.low, other.high)
         return not apart and (other.low is None or self.high is None or _not_above(other.low, self.high))
 
 
 class GlobalRecode(Step):
-    """Spans of codes become new codes, as in a recode file of ARGUS.
+    """Replace spans of codes by new codes, as in an ARGUS recode file.
 
-    Numbers are compared as numbers, other codes as right-aligned text. ``missing`` takes the place of the codes that
-    stand for "no answer", in their order.
+    Numbers are compared as numbers, other codes as right-aligned text. ``missing`` replaces the codes for "no answer",
+    in their order.
 
     >>> GlobalRecode(attribute="Age", spans=[{"to": "1", "high": "30"}, {"to": "2", "low": "31"}]).sentence
     'recode Age: 2 spans of codes become 2'
@@ -169,7 +169,7 @@ class GlobalRecode(Step):
     otherwise: Otherwise = "error"
 
     @model_validator(mode="after")
-    def _spans_are_apart(self) -> GlobalRecode:
+    def _check_spans(self) -> GlobalRecode:
         for i, span in enumerate(self.spans):
             for j, other in enumerate(self.spans[:i]):
                 if span.meets(other):
@@ -184,9 +184,9 @@ class GlobalRecode(Step):
 
 
 class Ranges(Step):
-    """Numbers become ranges: cut at ``breaks``, or into so many of ``equal_width`` or of ``equal_count``.
+    """Replace numbers by ranges: cut at ``breaks``, or into a number of ranges of ``equal_width`` or ``equal_count``.
 
-    The first and the last range are open, so that no number falls beside them. With ``closed="left"`` a break is the
+    The first and the last range are open, so that every number is in a range. With ``closed="left"`` a break is the
     first number of a range, with ``"right"`` the last one of the range before it.
 
     >>> Ranges(attribute="Age", breaks=[20, 65]).sentence
@@ -196,13 +196,15 @@ class Ranges(Step):
     step: Literal["ranges"] = "ranges"
     attribute: AttributeName
     breaks: Annotated[tuple[float, ...], Field(description="where ranges begin, in ascending order")] = ()
-    equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="so many ranges of the same width")] = None
-    equal_count: Annotated[int | None, Field(ge=2, le=10_000, description="so many ranges of as many records")] = None
+    equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="number of ranges of equal width")] = None
+    equal_count: Annotated[
+        int | None, Field(ge=2, le=10_000, description="number of ranges with equally many records")
+    ] = None
     closed: Annotated[Literal["left", "right"], Field(description="which end of a range belongs to it")] = "left"
     labels: Annotated[tuple[Value, ...], Field(description="names of the ranges, one more than breaks")] = ()
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Ranges:
+    def _check_consistency(self) -> Ranges:
         if bool(self.breaks) + (self.equal_width is not None) + (self.equal_count is not None) != 1:
             raise ValueError("give breaks, equal_width or equal_count, one of them")
         if any(not -inf < each < inf for each in self.breaks):
@@ -217,7 +219,7 @@ class Ranges(Step):
 
     @property
     def number(self) -> int:
-        """How many ranges there are, or are asked for."""
+        """Number of ranges."""
         return self.equal_width or self.equal_count or len(self.breaks) + 1
 
     @property
@@ -228,7 +230,7 @@ class Ranges(Step):
 
 
 class ByHierarchy(Step):
-    """Codes become those ``level`` steps above them, in the tree stated here or else in the one of the schema.
+    """Replace codes by those ``level`` steps above, in the tree given here or else in the schema's.
 
     >>> ByHierarchy(attribute="Town", level=1, parents={"Delft": "South", "Leiden": "South"}).tree.depth
     1
@@ -236,8 +238,8 @@ class ByHierarchy(Step):
 
     step: Literal["hierarchy"] = "hierarchy"
     attribute: AttributeName
-    level: Annotated[int, Field(ge=1, le=99, description="how many steps up the tree")] = 1
-    parents: Annotated[dict[str, str], Field(description="the code above each code; left out: the schema's tree")] = (
+    level: Annotated[int, Field(ge=1, le=99, description="number of steps up the tree")] = 1
+    parents: Annotated[dict[str, str], Field(description="the parent of each code; by default the schema's tree")] = (
         Field(default_factory=dict)
     )
     levels: Annotated[
@@ -246,7 +248,7 @@ class ByHierarchy(Step):
     otherwise: Otherwise = "error"
 
     @model_validator(mode="after")
-    def _level_is_there(self) -> ByHierarchy:
+    def _check_level(self) -> ByHierarchy:
         if self.parents and self.levels:
             raise ValueError("give parents or levels, not both")
         if (tree := self.tree) is not None and self.level > tree.depth:
@@ -255,7 +257,7 @@ class ByHierarchy(Step):
 
     @property
     def tree(self) -> Hierarchy | None:
-        """The tree that is stated here."""
+        """The tree given in the step, if any."""
         if self.levels:
             return Hierarchy(steps=self.levels)
         return Hierarchy.from_parents(self.parents) if self.parents else None
@@ -267,15 +269,15 @@ class ByHierarchy(Step):
 
 
 class Truncate(Step):
-    """The last ``characters`` of each code go; each is replaced by ``fill`` where that is stated.
+    """Remove the last ``characters`` of each code, or replace each of them by ``fill``.
 
-    A code that has no more characters than these is what ``otherwise`` speaks of.
+    ``otherwise`` applies to codes with no more characters than these.
     """
 
     step: Literal["truncate"] = "truncate"
     attribute: AttributeName
-    characters: Annotated[int, Field(ge=1, le=1_000, description="how many characters go, from the end")] = 1
-    fill: Annotated[Value, Field(max_length=1, description="what stands for each of them, e.g. *")] = ""
+    characters: Annotated[int, Field(ge=1, le=1_000, description="number of characters to remove from the end")] = 1
+    fill: Annotated[Value, Field(max_length=1, description="replacement for each removed character, e.g. *")] = ""
     otherwise: Otherwise = "error"
 
     @property
@@ -286,20 +288,20 @@ class Truncate(Step):
 
 
 class TopBottomCode(Step):
-    """What lies above ``top`` becomes ``top``, what lies below ``bottom`` becomes ``bottom``, or the label of either.
+    """Replace values above ``top`` by ``top`` and values below ``bottom`` by ``bottom``, or by their labels.
 
     For an ordinal attribute these are levels, for numbers they are numbers; numbers take no labels.
     """
 
     step: Literal["top_bottom_code"] = "top_bottom_code"
     attribute: AttributeName
-    top: Annotated[Value | None, Field(description="the highest value that stays")] = None
-    bottom: Annotated[Value | None, Field(description="the lowest value that stays")] = None
-    top_label: Annotated[Value | None, Field(description="what the top and all above it are called, e.g. 80+")] = None
-    bottom_label: Annotated[Value | None, Field(description="what the bottom and all below it are called")] = None
+    top: Annotated[Value | None, Field(description="the highest value to keep")] = None
+    bottom: Annotated[Value | None, Field(description="the lowest value to keep")] = None
+    top_label: Annotated[Value | None, Field(description="label for the top and all above it, e.g. 80+")] = None
+    bottom_label: Annotated[Value | None, Field(description="label for the bottom and all below it")] = None
 
     @model_validator(mode="after")
-    def _has_an_end(self) -> TopBottomCode:
+    def _check_ends(self) -> TopBottomCode:
         if self.top is None and self.bottom is None:
             raise ValueError("give top or bottom")
         if (self.top_label is not None and self.top is None) or (self.bottom_label is not None and self.bottom is None):
@@ -316,12 +318,12 @@ class TopBottomCode(Step):
 
 
 class Round(Step):
-    """Numbers become multiples of ``base``: the nearest one (halves away from zero), the next below or above."""
+    """Round numbers to multiples of ``base``: the nearest (halves away from zero), the next below or above."""
 
     step: Literal["round"] = "round"
     attribute: AttributeName
     base: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False, description="e.g. 5, 1000 or 0.1")]
-    how: Annotated[Literal["nearest", "down", "up"], Field(description="to which multiple")] = "nearest"
+    how: Annotated[Literal["nearest", "down", "up"], Field(description="direction of rounding")] = "nearest"
 
     @property
     def sentence(self) -> str:
@@ -332,28 +334,28 @@ class Round(Step):
 
 
 class Blank(Step):
-    """These values become missing; without ``values``, all of them."""
+    """Set these values to missing; without ``values``, all of them."""
 
     step: Literal["blank"] = "blank"
     attribute: AttributeName
-    values: Annotated[tuple[Value, ...], Field(description="the values that become missing; left out: all")] = ()
+    values: Annotated[tuple[Value, ...], Field(description="the values to set to missing; all by default")] = ()
 
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        what = _numbered(len(self.values), "value") if self.values else "every value"
+        what = _count_noun(len(self.values), "value") if self.values else "every value"
         return f"blank {what} of {self.attribute}"
 
 
 class Drop(Step):
-    """The attributes go."""
+    """Remove attributes."""
 
     step: Literal["drop"] = "drop"
-    attributes: Annotated[Names, Field(min_length=1, description="the attributes that go")]
+    attributes: Annotated[Names, Field(min_length=1, description="the attributes to remove")]
 
     @property
     def names(self) -> Names:
-        """The attributes that go."""
+        """The attributes to remove."""
         return self.attributes
 
     @property
@@ -366,7 +368,7 @@ STEPS: dict[str, type[Step]] = {
     kind.model_fields["step"].default: kind
     for kind in (Recode, GlobalRecode, Ranges, ByHierarchy, Truncate, TopBottomCode, Round, Blank, Drop)
 }
-"""Every kind of step by its name."""
+"""Every step class by name."""
 
 AnyStep = Annotated[
     Recode | GlobalRecode | Ranges | ByHierarchy | Truncate | TopBottomCode | Round | Blank | Drop,
@@ -375,7 +377,7 @@ AnyStep = Annotated[
 
 
 def as_step(values: Any) -> Step:
-    """A step from plain values, or itself.
+    """Make a step from plain values; return a step as it is.
 
     >>> as_step({"step": "truncate", "attribute": "NACE", "characters": 2}).characters
     2
@@ -392,12 +394,12 @@ def as_step(values: Any) -> Step:
     return STEPS[name](**{str(field): value for field, value in values.items()})
 
 
-def _numbered(number: int, what: str) -> str:
+def _count_noun(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _not_above(one: str, other: str) -> bool:
-    """Whether a code does not come after another: numbers as numbers, text right-aligned, as ARGUS has it."""
+    """Return whether a code does not come after another: numbers as numbers, text right-aligned, as in ARGUS."""
     try:
         return float(one) <= float(other)
     except ValueError:
