@@ -81,7 +81,7 @@ def _round_or_clip(step: Step, numbers: Floats) -> Floats:
     assert isinstance(step, Round)  # noqa: S101  (there is no other)
     found, place = np.unique(numbers, return_inverse=True)
     known: npt.NDArray[np.bool_] = ~np.isnan(found)
-    found[known] = rules.all_rounded(found[known], step.base, step.how)
+    found[known] = rules.round_all(found[known], step.base, step.how)
     rounded: Floats = found[place]
     return rounded
 
