@@ -1,4 +1,4 @@
-"""The command line: one file per command, each a thin layer over the verbs of :mod:`safeswap.workflow`."""
+"""The command line: one module per command, each a thin layer over :mod:`safeswap.workflow`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-# So long after a signal a second one is not let into the tidying up that the first one started.
-TIDYING_SECONDS = 2.0
+# A second signal within this time is ignored, so that it cannot interrupt the clean-up that the first one started.
+CLEANUP_SECONDS = 2.0
 
-_SOON = 0.01
+_REDELIVERY_SECONDS = 0.01
 
-_last_signal = -TIDYING_SECONDS
+_last_signal = -CLEANUP_SECONDS
 
 
 class Terminated(BaseException):
-    """The system asked the program to end; what was begun is tidied up on the way out."""
+    """The system asked the program to terminate; unfinished work is cleaned up on the way out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit code. The script ``safeswap`` starts here."""
-    # Set before the first import that takes time: a signal then ends the program as tidily as one that comes later.
+    """Run the command line and exit with its code. Entry point of the script ``safeswap``."""
+    # Installed before the first slow import, so that an early signal ends the program as cleanly as a later one.
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a job in the background: left as it is
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup or in the background: keep that
             signal.signal(number, _on_signal)
-    sys.unraisablehook = _on_dropped
+    sys.unraisablehook = _on_unraisable
     try:
         from safeswap.cli.app import run
 
@@ -39,22 +39,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _on_signal(number: int, _: FrameType | None) -> None:
-    global _last_signal  # noqa: PLW0603  (a signal handler has no other place to remember)
+    global _last_signal  # noqa: PLW0603  (a signal handler has no other place for its state)
     now = time.monotonic()
-    if now - _last_signal < TIDYING_SECONDS:
+    if now - _last_signal < CLEANUP_SECONDS:
         return
     _last_signal = now
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
-def _on_dropped(dropped: sys.UnraisableHookArgs) -> None:
-    """Python drops an exception in a finaliser or a callback. If it was that of a signal, the signal comes again."""
+def _on_unraisable(dropped: sys.UnraisableHookArgs) -> None:
+    """Deliver a signal again if Python dropped its exception in a finaliser or a callback."""
     global _last_signal  # noqa: PLW0603
     if not isinstance(dropped.exc_value, KeyboardInterrupt | Terminated) or not hasattr(signal, "setitimer"):
         sys.__unraisablehook__(dropped)
         return
     number = signal.SIGINT if isinstance(dropped.exc_value, KeyboardInterrupt) else signal.SIGTERM
-    _last_signal = -TIDYING_SECONDS
-    # Not at once, which would be within the same callback.
+    _last_signal = -CLEANUP_SECONDS
+    # Delayed, or it would be raised in the same callback.
     signal.signal(signal.SIGALRM, lambda *_: _on_signal(number, None))
-    signal.setitimer(signal.ITIMER_REAL, _SOON)
+    signal.setitimer(signal.ITIMER_REAL, _REDELIVERY_SECONDS)

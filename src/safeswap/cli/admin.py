@@ -1,4 +1,4 @@
-"""``safeswap admin``: what an administrator does on the machine of the service itself."""
+"""``safeswap admin``: administration on the machine that runs the service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from safeswap.service.state import Service
 
 admin = typer.Typer(
-    help="Set up and look after a service.",
+    help="Set up and maintain a service.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -27,7 +27,7 @@ admin = typer.Typer(
 )
 
 ROLES = ("viewer", "analyst", "officer", "admin")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="by which the person logs in")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="login name")]
 
 
 @admin.command()
@@ -35,9 +35,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="by which the person l
 def init(
     console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
 ) -> None:
-    """Make the store, the master key and the database of a new service.
+    """Create the store, the master key and the database of a new service.
 
-    What is there already stays as it is: the master key is never replaced.
+    Whatever exists already is left unchanged: the master key is never replaced.
     """
     stated = _settings(settings, store, master_key)
     from safeswap.service.keeping.vault import make_master_key
@@ -48,10 +48,10 @@ def init(
         make_master_key(stated.master_key_file)
     stated.store.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _service(stated):
-        pass  # opening it brings the database up to date
-    console.say(f"The store is {stated.store}, the master key {stated.master_key_file}.")
+        pass  # opening the service migrates its database
+    console.say(f"Store: {stated.store}. Master key: {stated.master_key_file}.")
     if made:
-        console.warn("Keep a copy of the master key in a safe place: without it no audit record can be read.")
+        console.warn("Keep a copy of the master key in a safe place: without it, audit records cannot be read.")
     console.result({"command": "init", "store": str(stated.store), "master_key_made": made})
 
 
@@ -62,23 +62,23 @@ def add_user(
     name: Name,
     *,
     role: Annotated[str, typer.Option(metavar="ROLE", help=", ".join(ROLES))] = "analyst",
-    display_name: Annotated[str, typer.Option(metavar="TEXT", help="as others see the person")] = "",
-    password: Annotated[bool, typer.Option(help="ask for a password; without: log-in by provider or proxy")] = True,
+    display_name: Annotated[str, typer.Option(metavar="TEXT", help="name shown to other users")] = "",
+    password: Annotated[bool, typer.Option(help="ask for a password; otherwise log in by provider or proxy")] = True,
     settings: SettingsFile = None,
     store: StoreFolder = None,
     master_key: MasterKey = None,
 ) -> None:
-    """Add a person. The password is asked for, or read from standard input; it is never an argument."""
+    """Add a user. The password is prompted for or read from standard input, never passed as an argument."""
     from safeswap.service.keeping import auditlog
     from safeswap.service.people import accounts
 
     if role not in ROLES:
-        raise SpecError(f"there is no role {role!r}", code="unknown-role", hint="roles: " + ", ".join(ROLES))
-    secret = accounts.hash_password(_password(), name=name) if password else None
+        raise SpecError(f"there is no role {role!r}", code="unknown-role", hint="choose one of: " + ", ".join(ROLES))
+    secret = accounts.hash_password(_ask_password(), name=name) if password else None
     with _service(_settings(settings, store, master_key)) as service, service.database.write() as connection:
         user_id = accounts.add_user(connection, name=name, role=role, password_hash=secret, display_name=display_name)
         auditlog.record(connection, actor="console", action="user.add", subject=user_id, detail={"role": role})
-    console.say(f"{name} can log in as {role}.")
+    console.say(f"Added {name} with the role {role}.")
     console.result({"command": "add-user", "id": user_id, "role": role})
 
 
@@ -88,12 +88,12 @@ def set_password(
     console: Console,
     name: Name,
     *,
-    keep_tokens: Annotated[bool, typer.Option("--keep-tokens", help="do not end the tokens of the person")] = False,
+    keep_tokens: Annotated[bool, typer.Option("--keep-tokens", help="keep the user's tokens valid")] = False,
     settings: SettingsFile = None,
     store: StoreFolder = None,
     master_key: MasterKey = None,
 ) -> None:
-    """Give a person a new password and end her sessions and tokens."""
+    """Set a user's password; ends all sessions and revokes all tokens."""
     from sqlalchemy import update
 
     from safeswap.service.keeping import auditlog
@@ -101,7 +101,7 @@ def set_password(
     from safeswap.service.people import accounts, sessions
     from safeswap.service.people import sessions as tokens
 
-    secret = accounts.hash_password(_password(), name=name)
+    secret = accounts.hash_password(_ask_password(), name=name)
     with _service(_settings(settings, store, master_key)) as service, service.database.write() as connection:
         row = accounts.user_by_name(connection, name)
         if row is None:
@@ -112,7 +112,7 @@ def set_password(
             tokens.revoke_all(connection, row.id)
         detail = {"tokens_revoked": not keep_tokens}
         auditlog.record(connection, actor="console", action="user.password", subject=row.id, detail=detail)
-    console.say(f"{name} has a new password.")
+    console.say(f"Changed the password of {name}.")
     console.result({"command": "set-password", "id": row.id})
 
 
@@ -121,13 +121,13 @@ def set_password(
 def worker(
     console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
 ) -> None:
-    """Run one worker, until a signal ends it; on this machine or on another that reaches store and database."""
+    """Run one worker until it is stopped, on this machine or another with access to store and database."""
     from safeswap.service.keeping.vault import open_vault
     from safeswap.service.work import worker as process
 
     stated = _settings(settings, store, master_key)
     open_vault(stated)
-    console.say("A worker is waiting for jobs. Ctrl-C ends it.")
+    console.say("Worker waiting for jobs. Press Ctrl-C to stop.")
     process.main(stated)
 
 
@@ -136,10 +136,10 @@ def worker(
 def check_log(
     console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
 ) -> None:
-    """Check that the audit log is what was written, and that the database agrees with it; show where it ends.
+    """Check the integrity of the audit log and that the database agrees with it; show its last entry.
 
-    No entry was changed, removed or put in, every approved release stands in it, and the database file is whole. Where
-    it ends is noted down only if all is well.
+    Verifies that no entry was changed, removed or inserted, that every approved release is in the log, and that the
+    database file is intact. The last entry is recorded as an anchor only if all checks pass.
     """
     from safeswap.service.keeping import auditlog
     from safeswap.service.keeping import auditlog as log_check
@@ -158,12 +158,16 @@ def check_log(
     finally:
         database.close()
     if not found.ok:
-        entry = f"entry {found.first_broken} of the audit log is not what was written: " if found.first_broken else ""
+        entry = (
+            f"entry {found.first_broken} of the audit log does not match what was written: "
+            if found.first_broken
+            else ""
+        )
         raise SpecError(
             f"{entry}{found.problem}", code="log-broken", hint="compare with the last backup", entry=found.first_broken
         )
     entries = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'}"
-    console.say(f"{entries}, all as written. The end: {found.end.number} {found.end.hash}")
+    console.say(f"{entries}, all intact. Last entry: {found.end.number} {found.end.hash}")
     console.result({"command": "check-log", "entries": found.entries, "end": found.end.hash})
 
 
@@ -171,38 +175,38 @@ def check_log(
 @command
 def back_up(
     console: Console,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new folder for the copy")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="new folder for the backup")],
     settings: SettingsFile = None,
     store: StoreFolder = None,
     master_key: MasterKey = None,
 ) -> None:
-    """Copy database and projects to a new folder, while the service runs. The master key is not in it.
+    """Back up database and projects to a new folder while the service runs. The master key is not included.
 
-    A database on PostgreSQL is left to `pg_dump`: run that first.
+    A PostgreSQL database is not included either: run `pg_dump` first.
     """
     from safeswap.service.keeping.backup import back_up as copy_service
 
-    told = copy_service(_settings(settings, store, master_key), folder)
-    console.say(f"{told['files']:,} files are in {folder}.")
-    if not told["database"]:
-        console.warn("The database is on PostgreSQL and not in the copy: it has to have been saved by pg_dump before.")
-    console.result({"command": "back-up", **told})
+    copied = copy_service(_settings(settings, store, master_key), folder)
+    console.say(f"Copied {copied['files']:,} files to {folder}.")
+    if not copied["database"]:
+        console.warn("The PostgreSQL database is not in the backup: it must have been saved with pg_dump before.")
+    console.result({"command": "back-up", **copied})
 
 
 @admin.command()
 @command
 def restore(
     console: Console,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="what `safeswap admin back-up` wrote")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `safeswap admin back-up`")],
     settings: SettingsFile = None,
     store: StoreFolder = None,
     master_key: MasterKey = None,
 ) -> None:
-    """Make the store of a service anew from a backup. A store that is there is never overwritten."""
+    """Restore the store of a service from a backup. An existing store is never overwritten."""
     from safeswap.service.keeping.backup import restore as copy_back
 
     files = copy_back(_settings(settings, store, master_key), folder)
-    console.say(f"{files:,} files are back. The service needs the master key with which it was made.")
+    console.say(f"Restored {files:,} files. The service needs the master key that it was created with.")
     console.result({"command": "restore", "files": files})
 
 
@@ -226,13 +230,13 @@ def _service(settings: Settings) -> Iterator[Service]:
         service.close()
 
 
-def _password() -> str:
+def _ask_password() -> str:
     import sys
     from getpass import getpass
 
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
-    first, second = getpass("Password: "), getpass("Once more: ")
+    first, second = getpass("Password: "), getpass("Repeat password: ")
     if first != second:
-        raise SpecError("the two are not the same", code="passwords-differ")
+        raise SpecError("the passwords do not match", code="passwords-differ")
     return first

@@ -13,7 +13,7 @@ from safeswap.cli.recode import RecipeFile
 from safeswap.errors import InfeasibleError
 from safeswap.model.combination import Combinations
 
-_LARGE = 100
+_WHOLE_NUMBERS_FROM = 100
 
 
 @command
@@ -21,15 +21,15 @@ _LARGE = 100
 @reading_options
 def advice(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to look at")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine")],
     *,
     parameters: dict[str, Any],
     recipe: RecipeFile = None,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="how many recodes are shown")] = 10,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="maximum number of recodes to show")] = 10,
     take: Annotated[
         Path | None,
         typer.Option(
-            metavar="TOML", help="write the recipe with the best recode as its last step", rich_help_panel=OUTPUT
+            metavar="TOML", help="write the recipe, with the best recode added as its last step", rich_help_panel=OUTPUT
         ),
     ] = None,
     force: Force = False,
@@ -37,8 +37,8 @@ def advice(
 ) -> None:
     """Rank single recodes by the unsafe combinations they remove for the information they cost.
 
-    Say what to protect with --keys, --combinations or --levels, as for safeswap risky. With --recipe its steps are made
-    first, and the advice is on the next one.
+    Choose the combinations with --keys, --combinations or --levels, as for safeswap risky. With --recipe, its steps are
+    applied first and the advice is about the next one.
     """
     from safeswap import workflow
 
@@ -53,14 +53,20 @@ def advice(
     if take is not None:
         if not len(found):
             raise InfeasibleError(
-                "no recode removes an unsafe combination" if found.unsafe else "nothing is unsafe",
+                "no recode removes an unsafe combination" if found.unsafe else "there is no unsafe combination",
                 code="no-advice",
                 hint="nothing was written",
             )
         workflow.write_recipe(made + found[0].step, take, force=force)
-    console.say(f"{found.unsafe:,} combinations of values are unsafe; {found.tried:,} recodes were tried.")
+    console.say(f"{found.unsafe:,} unsafe combinations of values; {found.tried:,} recodes tried.")
     rows = [
-        [visible(each.step.sentence), f"{each.removed:,}", f"{each.unsafe:,}", f"{each.loss:.2%}", _worth(each.worth)]
+        [
+            visible(each.step.sentence),
+            f"{each.removed:,}",
+            f"{each.unsafe:,}",
+            f"{each.loss:.2%}",
+            _format_worth(each.worth),
+        ]
         for each in found
     ]
     if rows:
@@ -68,16 +74,16 @@ def advice(
         console.say("")
         console.say(table(heading, rows, right="lrrrr"))
     if take is not None:
-        console.say(f"\nWrote {visible(str(take))}; it stays inside.")
+        console.say(f"\nWrote {visible(str(take))}; it is confidential.")
     console.result({"command": "advice", **found.as_dict(), "output": str(take) if take else None})
 
 
-def _worth(value: float) -> str:
-    """With as many digits as tell.
+def _format_worth(value: float) -> str:
+    """Format a benefit with the digits that matter.
 
-    >>> _worth(87474.1), _worth(0.1812), _worth(float("inf"))
+    >>> _format_worth(87474.1), _format_worth(0.1812), _format_worth(float("inf"))
     ('87,474', '0.18', 'at no cost')
     """
     if value == float("inf"):
         return "at no cost"
-    return f"{value:,.0f}" if value >= _LARGE else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= _WHOLE_NUMBERS_FROM else f"{value:.2g}"

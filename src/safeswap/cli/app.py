@@ -1,7 +1,6 @@
-"""The program ``safeswap``: its commands, and what becomes of an error.
+"""The program ``safeswap``: its commands and its error handling.
 
-A command's module is imported when the command is called, so that ``--help`` answers at once whatever the commands
-need.
+A command's module is imported when the command is called, so that ``--help`` is fast whatever the commands import.
 """
 
 from __future__ import annotations
@@ -24,48 +23,48 @@ from safeswap.errors import EngineError, InternalError, OutputError, SafeswapErr
 INTERRUPTED = 130
 
 COMMANDS = {
-    "describe": "Show the attributes of a file, their levels and its small cells; no record.",
-    "keygen": "Make a secret key from which all randomness comes.",
-    "risk": "Show how easily the records of a file can be singled out by their keys.",
+    "describe": "Show the attributes of a file, their levels and its small cells, but no record.",
+    "keygen": "Generate a secret key, the source of all randomness.",
+    "risk": "Measure how easily records can be singled out by their keys.",
     "risky": "List the combinations of keys that too few records share.",
     "advice": "Rank single recodes by the unsafe combinations they remove for the information they cost.",
-    "recode": "Make values coarser by a recipe, and show after each step what is still unsafe.",
+    "recode": "Coarsen values by a recipe, and show what is still unsafe after each step.",
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
     "safe": "Publish tables in which every cell is 0 or large enough.",
-    "assess": "Measure the risk and the distortion of a masked file.",
+    "assess": "Measure the risk and distortion of a masked file.",
     "confidentiality": "Show which records of a masked file are unsafe.",
     "study": "Try many candidate releases, show their frontier and choose one.",
-    "release": "Verify a masked file and write the bundle that may leave the building.",
-    "verify": "Check a bundle from outside.",
+    "release": "Verify a masked file and write the bundle for publication.",
+    "verify": "Check a published bundle.",
     "undo": "Restore the original from a masked file and its audit record.",
-    "workbench": "Open a file in the browser, on this machine, for yourself.",
-    "serve": "Run the service: projects, jobs and the workbench for a team.",
-    "admin": "Set up and look after a service.",
-    "datasets": "The data sets that come with safeswap.",
-    "demo": "From a survey file to a release, on data that come with safeswap.",
+    "workbench": "Open the workbench in a browser on this machine, for one person.",
+    "serve": "Run the service for a team: projects, jobs and the workbench.",
+    "admin": "Set up and maintain a service.",
+    "datasets": "List and write the data sets that come with safeswap.",
+    "demo": "Go from a survey file to a release, on data that come with safeswap.",
 }
-"""Every command, in the order of work, with the line that says what it does."""
+"""Every command with its help line, in the order of work."""
 
 
 class UsageError(SafeswapError):
-    """The call itself is wrong: an unknown option, a missing argument."""
+    """The call is wrong: an unknown option, a missing argument."""
 
     exit_code = 2
     http_status = 400
 
 
 class Interrupted(SafeswapError):  # noqa: N818  (the name says what happened)
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     exit_code = INTERRUPTED
 
 
 class LazyCommand(TyperCommand):
-    """A command known by name and help line; the rest is imported when it is called."""
+    """A command known by name and help line; its module is imported when it is called."""
 
     def load(self) -> Any:
-        """The command itself, from the module of its name."""
+        """Import the command from the module of the same name."""
         found = getattr(import_module(f"safeswap.cli.{self.name}"), str(self.name))
         if isinstance(found, typer.Typer):
             return get_command(found)
@@ -74,7 +73,7 @@ class LazyCommand(TyperCommand):
         return get_command(app)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Hand over to the command itself."""
+        """Delegate to the loaded command."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
@@ -82,7 +81,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Program(TyperGroup):
-    """The group of all commands; turns whatever goes wrong into one message and an exit code."""
+    """The group of all commands; turns every error into one message and an exit code."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -90,26 +89,26 @@ class Program(TyperGroup):
             self.add_command(LazyCommand(name, help=line))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run a command and leave with its exit code."""
+        """Run a command and exit with its code."""
         arguments = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
         try:
-            # What is asked for in the usual way (--help, --version) ends with an exit code; a command returns nothing.
+            # --help and --version return an exit code; a command returns None.
             code = super().main(arguments, *rest, **extra) or 0
             sys.stdout.flush()
             if code == INTERRUPTED:
-                raise Interrupted("interrupted; nothing was left half-written", code="interrupted")
+                raise Interrupted("interrupted; no partial output was left behind", code="interrupted")
         except BrokenPipeError:
-            code = _reader_gone()
-        except Exception as error:  # noqa: BLE001  (the last resort: nobody is to be shown a traceback with data in it)
-            code = _failed(error, arguments)
+            code = _end_quietly()
+        except Exception as error:  # noqa: BLE001  (last resort: a traceback may contain data)
+            code = _report(error, arguments)
         sys.exit(code)
 
 
 app = typer.Typer(
     name="safeswap",
     cls=Program,
-    help="Publish microdata without giving anyone away.",
+    help="Statistical disclosure control for microdata: publish data without revealing anyone.",
     context_settings=HELP,
     add_completion=False,
     no_args_is_help=True,
@@ -126,10 +125,10 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Exit codes and the way from a file to a release: see the documentation.")
+@app.callback(epilog="See the documentation for a tutorial from file to release, and for exit codes.")
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None: ...
 
@@ -142,64 +141,64 @@ def run(arguments: Sequence[str]) -> int:
     0
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a file name may hold bytes that the terminal cannot show
+        if hasattr(stream, "reconfigure"):  # a file name may contain bytes that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
         app(list(arguments), prog_name="safeswap")
-    except SystemExit as leave:
-        return leave.code if isinstance(leave.code, int) else 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     return 0
 
 
-def broken(error: Exception) -> InternalError:
-    """An exception that nobody foresaw, told by its kind and place: its own words might quote a record.
+def as_internal_error(error: Exception) -> InternalError:
+    """Describe an unexpected exception by type and place only: its message might quote a record.
 
     >>> try:
     ...     int("a secret")
     ... except ValueError as error:
-    ...     "secret" in str(broken(error).as_dict())
+    ...     "secret" in str(as_internal_error(error).as_dict())
     False
     """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "safeswap" in Path(frame.filename).parts] or list(frames)
     place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "an unknown place"
     return InternalError(
-        f"safeswap broke down ({type(error).__name__} at {place}); this is a bug",
+        f"unexpected error ({type(error).__name__} at {place}); this is a bug in safeswap",
         code="bug",
-        hint="please report it; run again with --debug for the places to report, which hold no data",
+        hint="please report it; run again with --debug for a trace to report, which contains no data",
         exception=type(error).__name__,
         place=place,
     )
 
 
-def _failed(error: Exception, arguments: Sequence[str]) -> int:
-    """Say what went wrong; the exit code."""
-    if type(error).__name__ == "NoArgsIsHelpError":  # called without any argument: typer's way to show the help
+def _report(error: Exception, arguments: Sequence[str]) -> int:
+    """Print what went wrong and return the exit code."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # no argument at all: typer's way to show the help
         typer.echo(error.ctx.get_help(), err=True)  # type: ignore[attr-defined]
         return UsageError.exit_code
-    told = _in_our_words(error)
-    Console(json="--json" in arguments).fail(told)
+    known = _convert(error)
+    Console(json="--json" in arguments).fail(known)
     if "--debug" in arguments:
-        _show_places(error)
-    return told.exit_code
+        _print_trace(error)
+    return known.exit_code
 
 
-def _in_our_words(error: Exception) -> SafeswapError:
+def _convert(error: Exception) -> SafeswapError:
+    """Convert any exception to an error of our own tree."""
     if isinstance(error, SafeswapError):
         return error
     if isinstance(error, typer.TyperException):
-        return _misuse(error)
+        return _usage_error(error)
     if isinstance(error, OSError) and error.errno in (
         errno.ENOSPC,
         errno.EFBIG,
         getattr(errno, "EDQUOT", errno.ENOSPC),
     ):
         return _disk_full()
-    return _out_of_memory() if isinstance(error, MemoryError) else broken(error)
+    return _out_of_memory() if isinstance(error, MemoryError) else as_internal_error(error)
 
 
-def _misuse(error: typer.TyperException) -> UsageError:
-    """A wrong call: typer's own words, in our form."""
+def _usage_error(error: typer.TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "safeswap"
     return UsageError(error.format_message(), code="usage", hint=f"see {path} --help")
@@ -207,30 +206,30 @@ def _misuse(error: typer.TyperException) -> UsageError:
 
 def _out_of_memory() -> EngineError:
     return EngineError(
-        "there is not enough memory for this file",
+        "not enough memory for this file",
         code="out-of-memory",
         hint="run on a larger machine, or leave out columns that are not needed",
     )
 
 
 def _disk_full() -> OutputError:
-    # Results say this themselves; what is left are caches and temporary files.
-    return OutputError("there is no room on the disk", code="disk-full", hint="make room and run again")
+    # Writers of results report this themselves; this is for caches and temporary files.
+    return OutputError("the disk is full", code="disk-full", hint="free some space and run again")
 
 
-def _reader_gone() -> int:
-    """Whoever read our output has stopped (``safeswap … | head``): no reason to complain."""
+def _end_quietly() -> int:
+    """Return the exit code after the reader of our output has stopped (``safeswap … | head``), without a message."""
     import os
 
-    # The interpreter flushes stdout once more on its way out; it may do so into nothing.
+    # The interpreter flushes stdout again on exit; send that to the null device.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
-def _show_places(error: BaseException | None) -> None:
-    """Where an exception arose, without its words and without any value."""
+def _print_trace(error: BaseException | None) -> None:
+    """Print where an exception was raised, without its message and without any value."""
     while error is not None:
-        typer.echo(visible(f"{type(error).__name__}, arisen at:"), err=True)
+        typer.echo(visible(f"{type(error).__name__}, raised at:"), err=True)
         for frame in traceback.extract_tb(error.__traceback__):
             typer.echo(f"  {frame.filename}:{frame.lineno} in {frame.name}", err=True)
         error = error.__cause__ or error.__context__

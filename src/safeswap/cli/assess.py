@@ -14,56 +14,58 @@ from safeswap.errors import InputError
 if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
 
-# What a wrong guess of delimiter, encoding or quote may lead to.
+# Errors that a wrong guess of delimiter, encoding or quote may cause.
 LAYOUT_ERRORS = {"wrong-encoding", "ambiguous-delimiter", "ragged-row", "bad-quoting", "unparsable-file", "no-header"}
 
-# What comes of a schema that is the one of the file before it was recoded.
-OTHER_COLUMNS = {"unlisted-level", "schema-mismatch"}
+# Errors that the schema of the original may cause for a recoded file.
+SCHEMA_ERRORS = {"unlisted-level", "schema-mismatch"}
 
 
 @command
 @reading_options
 def assess(
     console: Console,
-    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="the file as it was")],
-    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file")],
+    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file")],
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file")],
     *,
     measure: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="a measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable"),
+        typer.Option(metavar="NAME", help="measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable"),
     ] = None,
     ways: Annotated[
         int | None,
-        typer.Option(min=1, max=3, help="over every table of so many attributes, instead of all attributes jointly"),
+        typer.Option(
+            min=1, max=3, help="measure every table of this many attributes, instead of all attributes jointly"
+        ),
     ] = None,
     attributes: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="form cells from these attributes; all categorical ones if not stated"),
+        typer.Option(metavar="A,B", help="attributes that form the cells; all categorical ones if omitted"),
     ] = None,
     keys: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="what an intruder knows: the keys of the risk measures"),
+        typer.Option(metavar="A,B", help="attributes that an intruder may know: keys of the risk measures"),
     ] = None,
     masked_schema: Annotated[
         Path | None,
-        typer.Option(metavar="TOML", help="what the columns of a recoded file are, as recode --write-schema says"),
+        typer.Option(metavar="TOML", help="schema of a recoded file, as written by recode --write-schema"),
     ] = None,
     match: Annotated[
         Literal["auto", "position"],
-        typer.Option(help="find the same record by identifier where both files have one (auto), or by its position"),
+        typer.Option(help="match records by identifier if both files have one (auto), or by position"),
     ] = "auto",
     record: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="audit record of the release, for a file with new identifiers or order"),
+        typer.Option(metavar="DIR", help="audit record of the release, for a file with new identifiers or row order"),
     ] = None,
     reading: dict[str, Any],
 ) -> None:
-    """Measure the risk and the distortion of a masked file.
+    """Measure the risk and distortion of a masked file.
 
-    The two files are compared record by record; what differs counts as swapped. Without --measure the measures are
-    those that say something about what was changed; the usual ones that do not are named. Delimiter, encoding and
-    quote are those of the original; those of the masked file may be others and are found out. A file that was recoded
-    has other levels: say which with --masked-schema.
+    The two files are compared record by record; what differs counts as swapped. Without --measure, all usual measures
+    that apply to the changed attributes are used, and the others are named. Delimiter, encoding and quote apply to the
+    original; those of the masked file may differ and are detected. A recoded file has other levels: pass its schema
+    with --masked-schema.
     """
     from safeswap import workflow
     from safeswap.cli.scores import say_left_out, score_table, small_tables
@@ -76,9 +78,9 @@ def assess(
         try:
             after = read_masked(masked, before, {**reading, **own})
         except InputError as error:
-            if error.code not in OTHER_COLUMNS or own:
+            if error.code not in SCHEMA_ERRORS or own:
                 raise
-            hint = "if the file was recoded, state what its columns are: --masked-schema TOML"
+            hint = "if the file was recoded, pass its schema: --masked-schema TOML"
             raise InputError(error.message, code=error.code, hint=hint, **error.fields) from None
         steps.at("measuring")
         chosen = names(attributes) if attributes else None
@@ -101,7 +103,7 @@ def assess(
 
 
 def read_masked(path: Path, before: Microdata, reading: dict[str, Any]) -> Microdata:
-    """Read the masked file as it shows itself to be, or if that cannot be so in the layout of the original."""
+    """Read the masked file in its detected layout or, if that fails, in the layout of the original."""
     from safeswap import workflow
 
     own = {name: value for name, value in reading.items() if name not in ("delimiter", "encoding", "quote")}

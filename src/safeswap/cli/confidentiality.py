@@ -15,7 +15,7 @@ from safeswap.errors import SpecError
 if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot
 
-POLICY = "The policy"
+POLICY = "Policy"
 CATEGORICAL = "Categorical keys"
 
 
@@ -23,39 +23,51 @@ CATEGORICAL = "Categorical keys"
 @reading_options
 def confidentiality(
     console: Console,
-    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="the file as it was")],
-    released: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file")],
+    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file")],
+    released: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file")],
     *,
     keys: Annotated[
-        list[str], typer.Option(metavar="A,B", help="what an intruder knows; repeat for several sets, each compared")
+        list[str],
+        typer.Option(metavar="A,B", help="attributes that an intruder may know; repeat to compare several sets"),
     ],
     linkage: Annotated[
-        str, typer.Option(metavar="WAY", help="auto, distance, fellegi_sunter (needs splink) or frequency")
+        str, typer.Option(metavar="METHOD", help="auto, distance, fellegi_sunter (needs splink) or frequency")
     ] = "auto",
-    alpha: Annotated[float | None, typer.Option(help="share of wrong pairs that count as near (default: 0.05)")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="share of non-matching pairs that count as near (default: 0.05)")
+    ] = None,
     scale: Annotated[str | None, typer.Option(metavar="SCALE", help="log (default), asinh or linear")] = None,
     distance: Annotated[
-        str | None, typer.Option(metavar="HOW", help="relative (default), standardised or mahalanobis")
+        str | None, typer.Option(metavar="KIND", help="relative (default), standardised or mahalanobis")
     ] = None,
     archive: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="what the intruder has; the original file if not stated")
+        Path | None, typer.Option(metavar="FILE", help="file that the intruder has; the original if omitted")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="A=VALUE", help="only records with this value, e.g. division=18")
+        list[str] | None, typer.Option(metavar="A=VALUE", help="use only records with this value, e.g. division=18")
     ] = None,
-    r: Annotated[float, typer.Option(help="perturbation that needs no neighbours", rich_help_panel=POLICY)] = 0.15,
+    r: Annotated[
+        float, typer.Option(help="perturbation that is safe without neighbours", rich_help_panel=POLICY)
+    ] = 0.15,
     k: Annotated[
         float | None,
-        typer.Option(help="neighbours (15), or frequency (3), that need no perturbation", rich_help_panel=POLICY),
+        typer.Option(
+            help="neighbours (15), or frequency (3), that are safe without perturbation", rich_help_panel=POLICY
+        ),
     ] = None,
     curvature: Annotated[
-        float, typer.Option(help="0: straight; above: bent to the origin; below: away from it", rich_help_panel=POLICY)
+        float,
+        typer.Option(
+            help="0: straight line; above: bent to the origin; below: away",
+            rich_help_panel=POLICY,
+        ),
     ] = 0.0,
     population: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="file in which keys are counted", rich_help_panel=CATEGORICAL)
+        Path | None,
+        typer.Option(metavar="FILE", help="file in which the keys are counted", rich_help_panel=CATEGORICAL),
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(metavar="NAME", help="survey weight that is summed up", rich_help_panel=CATEGORICAL)
+        str | None, typer.Option(metavar="NAME", help="survey weight to sum", rich_help_panel=CATEGORICAL)
     ] = None,
     sampling_fraction: Annotated[
         float | None, typer.Option(help="share of the population in the file", rich_help_panel=CATEGORICAL)
@@ -63,11 +75,11 @@ def confidentiality(
     output: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="plot as .html, .svg or .png; records as .csv or .parquet", rich_help_panel=OUTPUT
+            metavar="FILE", help="plot (.html, .svg, .png) or records (.csv, .parquet)", rich_help_panel=OUTPUT
         ),
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="write what may leave: bins, no record", rich_help_panel=OUTPUT)
+        bool, typer.Option("--public", help="write the public version: bins, no records", rich_help_panel=OUTPUT)
     ] = False,
     key: KeyFile = None,
     force: Force = False,
@@ -75,9 +87,9 @@ def confidentiality(
 ) -> None:
     """Show which records of a masked file are unsafe.
 
-    Numeric keys are compared by distance: a record is unsafe if it has too few neighbours for too little perturbation.
-    Categorical keys are counted: a record is unsafe if too few share them. Records are matched by identifier, or by
-    their order where the files have none.
+    Numeric keys are compared by distance: a record is unsafe if its perturbation and its number of neighbours are too
+    small together. Categorical keys are counted: a record is unsafe if too few records share them. Records are matched
+    by identifier or, if the files have none, by row order.
     """
     from safeswap import workflow
     from safeswap.measures.plot.values import Policy
@@ -87,7 +99,7 @@ def confidentiality(
     check_outputs(outputs, inputs=inputs, force=force)
     sets = [names([one]) for one in keys]
     if outputs and len(sets) > 1:
-        raise SpecError("a plot shows one set of keys", code="bad-keys", hint="give --keys once, or no --output")
+        raise SpecError("a plot shows one set of keys", code="bad-keys", hint="give --keys once, or omit --output")
     stated = {"alpha": alpha, "scale": scale, "distance": distance, "weight": weight}
     options: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
     options |= {} if sampling_fraction is None else {"sampling_fraction": sampling_fraction}
@@ -95,9 +107,8 @@ def confidentiality(
         steps.at("reading the files")
         before = workflow.read(original, **reading)
         after = read_masked(released, before, reading)
-        own = {
-            name: value for name, value in reading.items() if name not in ("schema", "identifier")
-        }  # another file has other columns
+        # Other files have other columns: schema and identifier do not apply to them.
+        own = {name: value for name, value in reading.items() if name not in ("schema", "identifier")}
         if archive is not None:
             identifier = before.schema.identifier
             options["archive"] = workflow.read(
@@ -110,7 +121,7 @@ def confidentiality(
             options |= {} if k is None else {"k": k}
         else:
             options["policy"] = Policy(r=r, k=15.0 if k is None else k, curvature=curvature)
-        options |= {"linkage": linkage, "only": _only(only or ())}
+        options |= {"linkage": linkage, "only": _parse_only(only or ())}
         options |= {"key": workflow.read_key(key)} if key is not None else {}
         plots = [workflow.confidentiality(before, after, keys=chosen, **options) for chosen in sets]
         steps.at("writing")
@@ -118,9 +129,9 @@ def confidentiality(
             version = "public" if public else "internal"
             workflow.write_confidentiality(plots[0], path, version=version, force=force)  # type: ignore[arg-type]
     for plot in plots:
-        console.say(_told(plot))
+        console.say(_describe(plot))
     if len(plots) > 1:
-        console.say(_compared(plots))
+        console.say(_comparison_table(plots))
     console.result(
         {
             "command": "confidentiality",
@@ -130,25 +141,25 @@ def confidentiality(
     )
 
 
-def _only(stated: list[str] | tuple[()]) -> dict[str, str] | None:
+def _parse_only(stated: list[str] | tuple[()]) -> dict[str, str] | None:
     pairs = [text.partition("=") for text in stated]
     if not all(name and equals for name, equals, _ in pairs):
-        raise SpecError("--only takes an attribute and a value", code="bad-only", hint="--only division=18")
+        raise SpecError("--only takes an attribute and a value", code="bad-only", hint="write --only division=18")
     return {name: value for name, _, value in pairs} or None
 
 
-def _told(plot: ConfidentialityPlot) -> str:
+def _describe(plot: ConfidentialityPlot) -> str:
     totals = plot.as_dict()
-    lines = [f"By {', '.join(plot.keys)}: {plot.sentence}", plot.policy.sentence]
+    lines = [f"Keys {', '.join(plot.keys)}: {plot.sentence}", plot.policy.sentence]
     if totals.get("delta") is not None:
         error = "" if plot.threshold_error is None else f", standard error {plot.threshold_error:.2g}"
-        lines.append(f"Records are neighbours within δ = {plot.threshold:.4g}{error}.")
+        lines.append(f"Records within δ = {plot.threshold:.4g}{error} are neighbours.")
     if "rank_units" in totals:
-        lines.append(f"Of the {totals['rank_units']} largest units {totals['rank_links']} are found by their rank.")
+        lines.append(f"Of the {totals['rank_units']} largest units, {totals['rank_links']} can be identified by rank.")
     return "\n".join([*lines, *plot.notes])
 
 
-def _compared(plots: list[ConfidentialityPlot]) -> Any:
+def _comparison_table(plots: list[ConfidentialityPlot]) -> Any:
     figures = ["unsafe", "correct_links", "links_within_neighbourhoods", "empty_neighbourhoods"]
     totals = [plot.as_dict() for plot in plots]
     rows = [[", ".join(t["keys"]), *(f"{t[name]:,}" if name in t else "–" for name in figures)] for t in totals]

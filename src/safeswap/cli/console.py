@@ -1,7 +1,7 @@
-"""What a command says: to people on the terminal, to programs as one JSON document.
+"""Console output: text for people, or one JSON document for programs.
 
-Results go to stdout, errors, warnings and progress to stderr. Under ``--json`` stdout holds the document and nothing
-else. Names of columns and files come from outside and are shown with control characters made visible.
+Results go to stdout; errors, warnings and progress go to stderr. With ``--json``, stdout holds the document and nothing
+else. Names of columns and files are untrusted and are printed with control characters made visible.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from safeswap.errors import SafeswapError
 
 
-# The words of the Python interface, said as options of the command line.
-
-_SAID_OTHERWISE = (
-    (re.compile(r"""\b([a-z_]+)=(["'])(.+?)\2"""), lambda m: f"--{_dashed(m[1])} {_quoted(m[3])}"),
-    (re.compile(r"\bLimits\((\w+)=…\)"), lambda m: f"--{_dashed(m[1])} N"),
+# Phrases of the Python interface, and the command-line options that replace them.
+_REPLACEMENTS = (
+    (re.compile(r"""\b([a-z_]+)=(["'])(.+?)\2"""), lambda m: f"--{_dash(m[1])} {_quote(m[3])}"),
+    (re.compile(r"\bLimits\((\w+)=…\)"), lambda m: f"--{_dash(m[1])} N"),
     (re.compile(r"\(second_release\)"), lambda _: "with --second-release REASON"),
     (re.compile(r"\(unmasked\)"), lambda _: "with --unmasked"),
     (re.compile(r" or Key\.generate\(\)"), lambda _: ""),
@@ -37,7 +36,7 @@ _SAID_OTHERWISE = (
 
 
 def as_options(text: str) -> str:
-    """A hint as somebody at the command line needs it.
+    """Rewrite the keyword arguments in a hint as command-line options.
 
     >>> as_options('lower the rate, or on_shortfall="take" to make as many as there are')
     'lower the rate, or --on-shortfall take to make as many as there are'
@@ -46,47 +45,47 @@ def as_options(text: str) -> str:
     >>> as_options("allow more with Limits(max_columns=…)")
     'allow more with --max-columns N'
     """
-    for pattern, replacement in _SAID_OTHERWISE:
+    for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     return text
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return value if re.fullmatch(r"[\w-]+", value) else f"'{value}'"
 
 
-def _dashed(name: str) -> str:
+def _dash(name: str) -> str:
     return name.replace("_", "-")
 
 
-# What is not shown on a terminal is read by a pager or a program: lines are not broken there.
-UNBROKEN = 10_000
+# Output that does not go to a terminal is read by a pager or a program: do not wrap its lines.
+UNWRAPPED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Console:
-    """Where a command speaks. ``json`` silences what is for people, ``quiet`` all but errors and the document."""
+    """Output of a command. ``json`` silences text for people, ``quiet`` all but errors and the document."""
 
     json: bool = False
     quiet: bool = False
 
     def say(self, *parts: RenderableType) -> None:
-        """Tell people a result."""
+        """Print a result for people."""
         if not self.json and not self.quiet:
             _rich(sys.stdout).print(*parts)
 
     def warn(self, text: str) -> None:
-        """Tell people something that they should not overlook."""
+        """Print a warning for people."""
         if not self.json and not self.quiet:
             _rich(sys.stderr).print(visible(text), style="yellow")
 
     def result(self, document: dict[str, Any]) -> None:
-        """Give programs the result: the one document on stdout."""
+        """Print the result for programs: the one document on stdout."""
         if self.json:
             _write_json(document)
 
     def fail(self, error: SafeswapError) -> None:
-        """Say what went wrong and what would work."""
+        """Print an error and its hint."""
         if self.json:
             _write_json({**error.as_dict(), "exit_code": error.exit_code})
             return
@@ -97,7 +96,7 @@ class Console:
 
     @contextmanager
     def steps(self, total: int) -> Iterator[Steps]:
-        """Show how far the work has come, on a terminal and only if it takes more than a second."""
+        """Show progress, on a terminal only and only if the work takes more than a second."""
         from safeswap.cli.progress import Steps
 
         steps = Steps(total=total, shown=not self.quiet and _is_terminal(sys.stderr))
@@ -108,7 +107,7 @@ class Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", right: str = "") -> Table:
-    """A table for people; ``right`` holds a letter per column, ``r`` for figures. Cells are shown as they are.
+    """Make a table; ``right`` has one letter per column, ``r`` to align it right. Cells are shown verbatim.
 
     >>> table(["attribute", "levels"], [["Sex", 2]], right="lr").row_count
     1
@@ -127,7 +126,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
 
 
 def visible(text: str) -> str:
-    r"""The text with everything unprintable made visible: a column name must not steer the terminal.
+    r"""Escape unprintable characters: a column name must not control the terminal.
 
     >>> visible("Age\x1b[2J")
     'Age\\x1b[2J'
@@ -136,7 +135,7 @@ def visible(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it: figures of NumPy as Python's, NaN and infinity as null, the rest as text.
+    """Convert a value to JSON types: NumPy numbers to Python's, NaN and infinity to null, anything else to text.
 
     >>> plain({"value": float("nan"), "names": ("a", "b")})
     {'value': None, 'names': ['a', 'b']}
@@ -160,7 +159,7 @@ def _write_json(document: dict[str, Any]) -> None:
 def _rich(stream: TextIO) -> RichConsole:
     from rich.console import Console as RichConsole
 
-    width = None if _is_terminal(stream) else UNBROKEN
+    width = None if _is_terminal(stream) else UNWRAPPED
     return RichConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 

@@ -13,7 +13,7 @@ from safeswap.errors import SpecError
 from safeswap.model.text import several
 
 datasets = typer.Typer(
-    help="The data sets that come with safeswap.",
+    help="List and write the data sets that come with safeswap.",
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -24,30 +24,30 @@ datasets = typer.Typer(
 @datasets.callback()
 @command
 def _list_by_default(console: Console, context: typer.Context) -> None:
-    """The data sets that come with safeswap.
+    """List and write the data sets that come with safeswap.
 
-    Without a further word they are listed.
+    Without a subcommand, they are listed.
     """
     if context.invoked_subcommand is None:
-        _show(console)
+        _list(console)
 
 
 @datasets.command(name="list")
 @command
 def list_datasets(console: Console) -> None:
     """List the data sets."""
-    _show(console)
+    _list(console)
 
 
 @datasets.command()
 @command
 def write(
     console: Console,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the data set")],
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write: .csv, .tsv, .parquet, .dta or .sav")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the data set")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="file to write: .csv, .tsv, .parquet, .dta or .sav")],
     *,
     write_schema: Annotated[
-        Path | None, typer.Option(metavar="TOML", help="also write what the columns are", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(metavar="TOML", help="also write the schema of the columns", rich_help_panel=OUTPUT)
     ] = None,
     force: Force = False,
 ) -> None:
@@ -60,7 +60,7 @@ def write(
         raise SpecError(
             f"there is no data set {name!r}",
             code="unknown-dataset",
-            hint="the data sets are: " + ", ".join(shipped.available()),
+            hint="choose one of: " + ", ".join(shipped.available()),
         )
     check_outputs([path, *([write_schema] if write_schema else [])], force=force)
     data = getattr(shipped, name)()
@@ -74,8 +74,8 @@ def write(
     console.result({"command": "datasets", "name": name, "output": str(path), "records": len(data), "schema": schema})
 
 
-def _show(console: Console) -> None:
+def _list(console: Console) -> None:
     from safeswap import datasets as shipped
 
-    console.say(table(["name", "what it is"], shipped.available().items()))
+    console.say(table(["name", "description"], shipped.available().items()))
     console.result({"command": "datasets", "datasets": dict(shipped.available())})

@@ -14,7 +14,7 @@ from safeswap.cli.console import Console, table
 from safeswap.cli.options import OUTPUT, check_outputs, command
 from safeswap.cli.study import Bar, frontier_rows, frontier_table
 
-# The rates of Gomatam, Karr & Sanil (2003): every choice of one and of two attributes at each, drawn several times.
+# The rates of Gomatam, Karr & Sanil (2003); every choice of one or two attributes is drawn several times at each.
 RATES = (0.01, 0.02, 0.10)
 REPLICATES = 12
 OBJECTIVE = "cap_risk:0.0135"
@@ -24,14 +24,14 @@ TITLE = "CPS-8d, swapped"
 @command
 def demo(
     console: Console,
-    output: Annotated[Path, typer.Option(metavar="DIR", help="the directory to make", rich_help_panel=OUTPUT)] = Path(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="directory to create", rich_help_panel=OUTPUT)] = Path(
         "demo-output"
     ),
 ) -> None:
-    """From a survey file to a release, on data that come with safeswap.
+    """Go from a survey file to a release, on data that come with safeswap.
 
-    Tries every swap of one or two attributes of CPS-8d at three rates, shows the frontier of risk and distortion,
-    chooses one candidate and releases it.
+    Evaluates every swap of one or two attributes of CPS-8d at three rates, shows the risk–distortion frontier, chooses
+    one candidate and releases it.
     """
     from safeswap import datasets, workflow
     from safeswap.releases.ledger import LedgerFile
@@ -39,13 +39,13 @@ def demo(
     check_outputs([output], hint="choose another name with --output, or remove the directory")
     data = datasets.cps8d()
     inside = output / "confidential"
-    with _whole(output):
+    with _directory(output):
         inside.mkdir(mode=0o700)
         key = workflow.keygen(inside / "demo.key")
         with Bar(console) as bar:
             study = workflow.study(data, rates=RATES, replicates=REPLICATES, objective=OBJECTIVE, key=key, progress=bar)
         with console.steps(2) as steps:
-            steps.at("drawing the map and writing the reports")
+            steps.at("writing the map and the reports")
             choice = study.choose()
             workflow.save_study(study, inside / "study", choice=choice, data=data)
             steps.at("releasing the chosen candidate")
@@ -57,17 +57,17 @@ def demo(
                 audit=inside / "audit",
                 key=key,
                 title=TITLE,
-                ledger=LedgerFile(inside / "ledger.db"),  # a demonstration is no release of the agency
+                ledger=LedgerFile(inside / "ledger.db"),  # not the agency's ledger
             )
     console.say(f"CPS-8d: {len(data):,} records, {len(study):,} candidate releases.\n")
     console.say(frontier_table(study, choice))
     console.say(f"\n{choice.sentence}\n")
     places = [
-        ("report to open", inside / "study" / "report.html", "stays inside: the map, the choice and why"),
-        ("public bundle", published.public, "may leave; try safeswap verify"),
-        ("masked file", inside / "masked.parquet", "stays inside"),
-        ("audit records", record.parent, "stay inside: they undo the swap"),
-        ("key", inside / "demo.key", "stays inside: it makes the swap again"),
+        ("report to open", inside / "study" / "report.html", "confidential: the map, the choice and the reason"),
+        ("public bundle", published.public, "for publication; try safeswap verify"),
+        ("masked file", inside / "masked.parquet", "confidential"),
+        ("audit records", record.parent, "confidential: they undo the swap"),
+        ("key", inside / "demo.key", "confidential: it reproduces the swap"),
     ]
     console.say(table(["what", "where", ""], places))
     console.result(
@@ -82,8 +82,8 @@ def demo(
 
 
 @contextmanager
-def _whole(output: Path) -> Iterator[None]:
-    """The directory as a whole or not at all: should anything fail, what was made of it goes."""
+def _directory(output: Path) -> Iterator[None]:
+    """Create the directory, and remove it again if anything fails."""
     output.mkdir()
     try:
         yield

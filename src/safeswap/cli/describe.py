@@ -18,19 +18,17 @@ def describe(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, Parquet, Arrow, Stata, SPSS or SAS")],
     *,
-    tolerance: Annotated[int, typer.Option(min=1, metavar="Q", help="what fewer records have is not shown")] = 3,
+    tolerance: Annotated[int, typer.Option(min=1, metavar="Q", help="hide values that fewer records have")] = 3,
     write_schema: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TOML", help="write what is known of the columns, to be corrected", rich_help_panel=OUTPUT
-        ),
+        typer.Option(metavar="TOML", help="write the schema of the columns, for correction", rich_help_panel=OUTPUT),
     ] = None,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Show the attributes of a file, their levels and its small cells; no record.
+    """Show the attributes of a file, their levels and its small cells, but no record.
 
-    A kind with a question mark is a guess. Write the schema, correct it, and give it to the other commands.
+    A kind with a question mark is a guess. Write the schema, correct it, and pass it to the other commands.
     """
     from safeswap import workflow
     from safeswap.files.schema_file import write_schema as write

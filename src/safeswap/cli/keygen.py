@@ -14,16 +14,16 @@ from safeswap.cli.options import Force, command
 @command
 def keygen(
     console: Console,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="the key file to make")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="key file to create")],
     force: Force = False,
 ) -> None:
-    """Make a secret key from which all randomness comes.
+    """Generate a secret key, the source of all randomness.
 
-    The file holds 32 random bytes and can be read by its owner alone. Whoever has it and a release can undo every swap:
-    keep it where the original data are kept, and keep it as long as the release has to be explained.
+    The file holds 32 random bytes and is readable by its owner only. Anyone who has it and a release can undo every
+    swap: store it with the original data, and keep it for as long as the release must be accounted for.
     """
     from safeswap import workflow
 
     key = workflow.keygen(path, force=force)
-    console.say(f"Wrote {visible(str(path))}, key {key.id}, readable by you alone. It stays inside.")
+    console.say(f"Wrote {visible(str(path))}, key {key.id}, readable by you only. Keep it confidential.")
     console.result({"command": "keygen", "path": str(path), "key_id": key.id})

@@ -1,7 +1,8 @@
-"""What ``swap`` and ``mask`` have in common: one file in, the masked file and its audit record out."""
+"""The masking run that ``swap``, ``mask`` and ``safe records`` share: one file in, masked file and audit record out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,168 +10,277 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, as_options, table
-from safeswap.cli.on_disk import mask_on_disk
-from safeswap.cli.options import OUTPUT, RANDOMNESS, check_outputs, randomness
+from safeswap.cli.options import (
+    OUTPUT,
+    RANDOMNESS,
+    Force,
+    InsecureSeed,
+    KeyFile,
+    check_outputs,
+    make_parameter,
+    randomness,
+    replace_parameter,
+)
 from safeswap.cli.scores import say_left_out, score_table
 from safeswap.model.text import several
 
 if TYPE_CHECKING:
-    from safeswap.model.masked import Masked
+    from safeswap.model.masked import Masked, MaskedFile
     from safeswap.model.plan import Plan, Relaxation
+    from safeswap.model.score import Assessment
     from safeswap.model.spec import MaskSpec
 
-INSIDE = "stays inside"
+CONFIDENTIAL = "confidential"
+LARGE_FILES = "Large files"
 
-ReplicateNumber = Annotated[
-    int,
-    typer.Option(
-        "--replicate",
-        min=0,
-        metavar="N",
-        help="which draw of the key: 0, or the one that a study chose",
-        rich_help_panel=RANDOMNESS,
-    ),
-]
-PlanOnly = Annotated[
-    bool, typer.Option("--plan-only", help="only say whether it can be done; needs no key and writes nothing")
-]
-Scores = Annotated[bool, typer.Option(help="measure the risk and the distortion of the result")]
-MaskedFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="the masked file; it stays inside", rich_help_panel=OUTPUT)
-]
 AuditDirectory = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="where confidential audit records are collected", rich_help_panel=OUTPUT),
+    typer.Option(metavar="DIR", help="directory for the confidential audit records", rich_help_panel=OUTPUT),
 ]
-
-
 ReportFile = Annotated[
     Path | None,
-    typer.Option("--report", metavar="HTML", help="a report of the masking; it stays inside", rich_help_panel=OUTPUT),
+    typer.Option("--report", metavar="HTML", help="report on the masking (confidential)", rich_help_panel=OUTPUT),
 ]
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "plan_only": (
+        Annotated[bool, typer.Option("--plan-only", help="only check feasibility; needs no key and writes nothing")],
+        False,
+    ),
+    "scores": (Annotated[bool, typer.Option(help="measure the risk and distortion of the result")], True),
+    "key": (KeyFile, None),
+    "insecure_seed": (InsecureSeed, None),
+    "replicate": (
+        Annotated[
+            int,
+            typer.Option(
+                "--replicate",
+                min=0,
+                metavar="N",
+                help="number of the draw from the key: 0, or the one that a study chose",
+                rich_help_panel=RANDOMNESS,
+            ),
+        ],
+        0,
+    ),
+    "output": (
+        Annotated[Path | None, typer.Option(metavar="FILE", help="masked file (confidential)", rich_help_panel=OUTPUT)],
+        None,
+    ),
+    "audit": (AuditDirectory, None),
+    "report": (ReportFile, None),
+    "force": (Force, False),
+}
+_LARGE_FILE_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "engine": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--engine",
+                metavar="NAME",
+                help="mask a Parquet file, or a directory of them, on disk: memory (holds the columns involved), "
+                "duckdb (within --memory-limit) or spark",
+                rich_help_panel=LARGE_FILES,
+            ),
+        ],
+        None,
+    ),
+    "memory_limit": (
+        Annotated[
+            str,
+            typer.Option(
+                "--memory-limit", metavar="SIZE", help="memory that duckdb may use", rich_help_panel=LARGE_FILES
+            ),
+        ],
+        "1GB",
+    ),
+}
+# Reading options that also apply to a file masked on disk; a Parquet file has no delimiter, encoding or quotes.
+_READ_ON_DISK = ("schema", "identifier")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """Where the results go."""
+class MaskingOptions:
+    """Options of a masking run, apart from file, method and how the file is read."""
 
+    plan_only: bool
+    scores: bool
+    key: Path | None
+    insecure_seed: int | None
+    replicate: int
     output: Path | None
     audit: Path | None
+    report: Path | None
     force: bool
-    report: Path | None = None
+    engine: str | None = None
+    memory_limit: str = "1GB"
+
+    def places(self) -> tuple[Path, Path]:
+        """Return output and audit directory, both of which a run needs."""
+        if self.output is None or self.audit is None:
+            raise typer.BadParameter("missing output: pass --output FILE and --audit DIR")
+        return self.output, self.audit
+
+
+def masking_options(*, on_disk: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace the parameter ``options`` by the options of a masking run; ``on_disk`` adds those for large files."""
+    described = {**_OPTIONS, **(_LARGE_FILE_OPTIONS if on_disk else {})}
+    made = {name: make_parameter(name, kind, default=default) for name, (kind, default) in described.items()}
+
+    def collect(stated: Mapping[str, Any]) -> MaskingOptions:
+        return MaskingOptions(**stated)
+
+    return lambda function: replace_parameter("options", function, made, collect)
 
 
 def mask_file(
-    console: Console,
-    spec: MaskSpec,
-    file: Path,
-    *,
-    reading: dict[str, Any],
-    outputs: Outputs,
-    key: Path | None,
-    insecure_seed: int | None,
-    replicate: int,
-    plan_only: bool,
-    scores: bool,
-    engine: str | None = None,
-    memory_limit: str = "1GB",
+    console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions
 ) -> None:
-    """Plan, or mask, measure and keep."""
+    """Plan the masking, or mask, measure and keep the result."""
+    if options.engine is not None:
+        _mask_on_disk(console, spec, file, options.engine, reading=reading, options=options)
+    elif options.plan_only:
+        _plan(console, spec, file, reading=reading)
+    else:
+        _mask_in_memory(console, spec, file, reading=reading, options=options)
+
+
+def _plan(console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any]) -> None:
     from safeswap import workflow
 
-    if engine is not None:
-        if plan_only or outputs.report is not None:
-            raise typer.BadParameter("a plan or a report needs the whole file in memory: leave it out, or --engine")
-        mask_on_disk(
-            console,
-            spec,
-            file,
-            engine=engine,
-            memory_limit=memory_limit,
-            output=outputs.output,
-            audit=outputs.audit,
-            force=outputs.force,
-            reading=reading,
-            key=key,
-            insecure_seed=insecure_seed,
-            replicate=replicate,
-            scores=scores,
-        )
-        return
-    if plan_only:
-        with console.steps(2) as steps:
-            steps.at("reading")
-            data = workflow.read(file, **reading)
-            steps.at("planning")
-            plan = workflow.plan(data, spec)
-        show_plan(console, plan)
-        return
-    if outputs.output is None or outputs.audit is None:
-        raise typer.BadParameter("say where the results go: --output FILE --audit DIR")
-    written = [outputs.output, *([outputs.report] if outputs.report else [])]
-    check_outputs(written, inputs=[file, *([key] if key else [])], force=outputs.force)
-    secret = randomness(key=key, insecure_seed=insecure_seed)
-    with console.steps(3 + scores) as steps:
+    with console.steps(2) as steps:
+        steps.at("reading")
+        data = workflow.read(file, **reading)
+        steps.at("planning")
+        plan = workflow.plan(data, spec)
+    _show_plan(console, plan)
+
+
+def _mask_in_memory(
+    console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions
+) -> None:
+    from safeswap import workflow
+
+    output, audit = options.places()
+    written = [output, *([options.report] if options.report else [])]
+    check_outputs(written, inputs=[file, *([options.key] if options.key else [])], force=options.force)
+    secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
+    with console.steps(3 + options.scores) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("masking")
-        masked = workflow.mask(data, spec, replicate=replicate, **secret)
-        if scores:
+        masked = workflow.mask(data, spec, replicate=options.replicate, **secret)
+        if options.scores:
             steps.at("measuring")
-        assessment = workflow.assess(masked) if scores else None
+        assessment = workflow.assess(masked) if options.scores else None
         steps.at("writing")
-        if outputs.report is not None:
-            workflow.report(masked, outputs.report, assessment=assessment, force=outputs.force)
-        record = workflow.keep(
-            masked, outputs.output, audit=outputs.audit, reading=reading, source=file, force=outputs.force
-        )
-    tell(console, masked)
-    if assessment is not None:
-        console.say("")
-        console.say(score_table(assessment, brief=True))
-        say_left_out(console, assessment)
+        if options.report is not None:
+            workflow.report(masked, options.report, assessment=assessment, force=options.force)
+        record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
+    show_masked(console, masked)
+    _show_scores(console, assessment)
     console.say("")
-    made = [("masked file", outputs.output, INSIDE), ("audit record", record, INSIDE)]
-    made += [("report", outputs.report, INSIDE)] if outputs.report else []
+    made = [("masked file", output, CONFIDENTIAL), ("audit record", record, CONFIDENTIAL)]
+    made += [("report", options.report, CONFIDENTIAL)] if options.report else []
     console.say(table(["made", "where", ""], made))
     measured = assessment.as_dict() if assessment is not None else {}
-    where = {"output": str(outputs.output), "audit": str(record)}
+    where = {"output": str(output), "audit": str(record)}
     console.result({"command": spec.method, **masked.as_dict(), **measured, **where})
 
 
-def show_plan(console: Console, plan: Plan) -> None:
-    """Whether it can be done; where not, what would make it possible."""
+def _mask_on_disk(
+    console: Console, spec: MaskSpec, file: Path, engine: str, *, reading: dict[str, Any], options: MaskingOptions
+) -> None:
+    """Mask, verify, measure and keep, without reading the whole file."""
+    from safeswap import registry, workflow
+
+    if options.plan_only or options.report is not None:
+        raise typer.BadParameter("--plan-only and --report need the whole file in memory: drop them, or --engine")
+    output, audit = options.places()
+    unusable = [name for name in reading if name not in _READ_ON_DISK]
+    if unusable:
+        option = "--" + unusable[0].replace("_", "-")
+        raise typer.BadParameter(f"{option} needs the whole file in memory: drop it, or --engine")
+    check_outputs([output], inputs=[file, *([options.key] if options.key else [])], force=options.force)
+    secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
+    with console.steps(1) as steps:
+        steps.at("masking on disk")
+        masked = workflow.mask_file(
+            file,
+            output,
+            spec,
+            audit=audit,
+            engine=engine,
+            memory_limit=options.memory_limit,
+            replicate=options.replicate,
+            force=options.force,
+            measures=registry.default_measures("categories", by_counts=True) if options.scores else (),
+            **secret,
+            **reading,
+        )
+    _show_masked_file(console, masked)
+    measured = masked.assessment.as_dict() if masked.assessment is not None else {}
+    where = {"output": str(output), "audit": str(masked.audit)}
+    console.result({"command": spec.method, **masked.as_dict(), **measured, **where})
+
+
+def _show_plan(console: Console, plan: Plan) -> None:
+    """Show whether the masking is feasible and, where it is not, what would make it so."""
     impossible = plan.asked > (plan.feasible if plan.at_most is None else plan.at_most)
-    refused = ": it cannot be done." if impossible else ": no way to do it was found."
+    refused = ": this is impossible." if impossible else ": no way to do this was found."
     console.say(plan.sentence + ("." if plan.is_feasible else refused))
     if plan.relaxations:
-        rows = [(as_options(each.change), _feasible(each)) for each in plan.relaxations]
-        console.say(table(["what would help", "pairs then feasible"], rows, right="lr"))
+        rows = [(as_options(each.change), _feasible_pairs(each)) for each in plan.relaxations]
+        console.say(table(["possible change", "pairs then feasible"], rows, right="lr"))
     relaxations = [each.as_dict() for each in plan.relaxations]
     facts = {"records": plan.records, "asked": plan.asked, "feasible": plan.feasible, "at_most": plan.at_most}
     plain = {**facts, "binds": list(plan.binds), "is_feasible": plan.is_feasible, "relaxations": relaxations}
     console.result({"command": plan.method, "plan": plain})
 
 
-def _feasible(relaxation: Relaxation) -> str:
-    """The number of pairs, or its range where the maximum is not proved."""
+def _feasible_pairs(relaxation: Relaxation) -> str:
+    """Return the number of pairs, or its range where the maximum is not proved."""
     upper = "" if relaxation.at_most is None else f" to {relaxation.at_most:,}"
     return f"{relaxation.feasible:,}{upper}"
 
 
-def tell(console: Console, masked: Masked) -> None:
-    """What was asked for, what could be had and what was done."""
-    from safeswap.model.audit import told
-
+def show_masked(console: Console, masked: Masked) -> None:
+    """Show what was requested, what was feasible and what was done."""
     audit = masked.audit
     touched = int(audit.touched().sum())
     console.say(masked.plan.sentence + ".")
     share = f"{touched:,} of {several(audit.records, 'record')} took part ({touched / max(audit.records, 1):.2%})"
     console.say(f"{several(audit.made, 'pair')} exchanged: {share}." if audit.exchanges else f"{share}.")
-    found = {name: value for name, value in audit.facts.items() if name != "unit"}  # the line above has said it
-    facts = [(name.replace("_", " "), told(value)) for name, value in found.items() if told(value)]
-    if facts:
+    # The unit is in the sentence above.
+    _show_facts(console, {name: value for name, value in audit.facts.items() if name != "unit"}, audit.stamp)
+
+
+def _show_masked_file(console: Console, masked: MaskedFile) -> None:
+    asked = "" if masked.made == masked.asked else f" of {masked.asked:,} requested"
+    console.say(
+        f"{several(masked.made, 'pair')} exchanged{asked} in {several(masked.records, 'record')}; "
+        "every guarantee was verified on disk."
+    )
+    _show_facts(console, masked.facts, masked.stamp)
+    _show_scores(console, masked.assessment)
+    console.say("")
+    made = [("masked file", masked.target, CONFIDENTIAL), ("audit record", masked.audit, CONFIDENTIAL)]
+    console.say(table(["made", "where", ""], made))
+
+
+def _show_facts(console: Console, facts: Mapping[str, Any], stamp: str) -> None:
+    from safeswap.model.audit import told
+
+    rows = [(name.replace("_", " "), told(value)) for name, value in facts.items() if told(value)]
+    if rows:
         console.say("")
-        console.say(table(["found", ""], facts, right="lr"))
-    if audit.stamp:
-        console.warn(f"{audit.stamp}: anyone can undo it.")
+        console.say(table(["found", ""], rows, right="lr"))
+    if stamp:
+        console.warn(f"{stamp}: anyone can undo it.")
+
+
+def _show_scores(console: Console, assessment: Assessment | None) -> None:
+    if assessment is not None:
+        console.say("")
+        console.say(score_table(assessment, brief=True))
+        say_left_out(console, assessment)

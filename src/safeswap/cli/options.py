@@ -1,4 +1,4 @@
-"""Options that several commands share, and options made from the fields of a specification."""
+"""Options that several commands share, and options derived from the fields of a specification."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-# Refuse an output before the work is done, not after.
-
-
 def check_outputs(
     outputs: Sequence[Path],
     *,
@@ -32,30 +29,30 @@ def check_outputs(
     force: bool = False,
     hint: str = "choose another name, or allow overwriting with --force",
 ) -> None:
-    """Refuse outputs that exist (unless ``force``), that have nowhere to go, or that would cost an input.
+    """Refuse outputs that exist (unless ``force``), have no directory, or would overwrite an input.
 
-    What writes them refuses too; here it costs nothing, after an hour of masking it would be a nuisance.
+    The writers refuse them too, but only after the work is done.
     """
     for position, output in enumerate(outputs):
         if not output.absolute().parent.is_dir():
             raise OutputError(
                 f"the directory of {output.name!r} does not exist",
                 code="no-directory",
-                hint="make the directory first",
+                hint="create the directory first",
                 file=str(output),
             )
-        if _is_one_of(output, inputs):
+        if _is_same_file(output, inputs):
             raise OutputError(
                 f"{output.name!r} is an input and would be overwritten",
                 code="overwrites-input",
                 hint="choose another name for the output",
                 file=str(output),
             )
-        if _is_one_of(output, outputs[:position]):
+        if _is_same_file(output, outputs[:position]):
             raise OutputError(
-                f"two outputs are called {output.name!r}",
+                f"two outputs have the name {output.name!r}",
                 code="same-output",
-                hint="give each output a name of its own",
+                hint="give each output a different name",
                 file=str(output),
             )
         if os.path.lexists(output) and not force:
@@ -67,59 +64,58 @@ def check_outputs(
             )
 
 
-def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
-    """Whether two names mean one place: links are followed, for overwriting would follow them too."""
+def _is_same_file(path: Path, others: Sequence[Path]) -> bool:
+    """Return whether the path leads to one of the others; links are followed, as they are on overwriting."""
     found = os.path.realpath(path)
     return any(os.path.realpath(other) == found for other in others)
 
 
-READING = "How the file is read"
+READING = "Reading the file"
 RANDOMNESS = "Randomness"
 OUTPUT = "Output"
-TALK = "What is said"
+MESSAGES = "Messages"
 
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--key", metavar="FILE", help="the secret key (see keygen)", rich_help_panel=RANDOMNESS),
+    typer.Option("--key", metavar="FILE", help="secret key (see keygen)", rich_help_panel=RANDOMNESS),
 ]
 InsecureSeed = Annotated[
     int | None,
     typer.Option(
         "--insecure-seed",
         metavar="N",
-        help="instead of a key, for teaching: anyone can undo the result, and it is stamped not for release",
+        help="seed instead of a key, for teaching only: anyone can undo the result, and it is stamped not for release",
         rich_help_panel=RANDOMNESS,
     ),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="replace what exists under the name of an output", rich_help_panel=OUTPUT)
-]
+Force = Annotated[bool, typer.Option("--force", help="overwrite existing outputs", rich_help_panel=OUTPUT)]
 _READING = {
     "schema": Annotated[
         Path | None,
-        typer.Option(metavar="TOML", help="what the columns are, as describe --write-schema has written it"),
+        typer.Option(metavar="TOML", help="schema of the columns, as written by describe --write-schema"),
     ],
-    "identifier": Annotated[str | None, typer.Option(metavar="COLUMN", help="the column that identifies a record")],
-    "delimiter": Annotated[str | None, typer.Option(metavar="CHAR", help="what parts the fields of a text file")],
-    "encoding": Annotated[str | None, typer.Option(metavar="NAME", help="the encoding of a text file")],
-    "quote": Annotated[str | None, typer.Option(metavar="CHAR", help="what quotes a field of a text file")],
+    "identifier": Annotated[str | None, typer.Option(metavar="COLUMN", help="column that identifies a record")],
+    "delimiter": Annotated[str | None, typer.Option(metavar="CHAR", help="field delimiter of a text file")],
+    "encoding": Annotated[str | None, typer.Option(metavar="NAME", help="encoding of a text file")],
+    "quote": Annotated[str | None, typer.Option(metavar="CHAR", help="quote character of a text file")],
     "max_columns": Annotated[int | None, typer.Option(metavar="N", help="refuse a file with more columns")],
     "max_records": Annotated[int | None, typer.Option(metavar="N", help="refuse a file with more records")],
-    "max_decoded_bytes": Annotated[int | None, typer.Option(metavar="N", help="refuse a file that takes more memory")],
+    "max_decoded_bytes": Annotated[int | None, typer.Option(metavar="N", help="refuse a file that needs more memory")],
 }
 _SWITCHES = {
     "as_json": Annotated[
-        bool, typer.Option("--json", help="one JSON document on stdout, errors too", rich_help_panel=TALK)
+        bool,
+        typer.Option("--json", help="print one JSON document, errors included", rich_help_panel=MESSAGES),
     ],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but errors", rich_help_panel=TALK)],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="print errors only", rich_help_panel=MESSAGES)],
     "debug": Annotated[
-        bool, typer.Option("--debug", help="on an error inside the program, say where it arose", rich_help_panel=TALK)
+        bool, typer.Option("--debug", help="print where an internal error occurred", rich_help_panel=MESSAGES)
     ],
 }
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the switches that all have; it takes a :class:`Console` as its first argument.
+    """Add the switches that all commands have; the function takes a :class:`Console` as its first argument.
 
     >>> @command
     ... def greet(console: Console, name: str) -> None: ...
@@ -129,23 +125,23 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
 
     @wraps(function)
-    def spoken(*, as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
+    def run(*, as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
         function(Console(json=as_json, quiet=quiet), **values)
 
-    switches = [_parameter(name, annotation, default=False) for name, annotation in _SWITCHES.items()]
-    return _with_signature(spoken, [*own, *switches])
+    switches = [make_parameter(name, annotation, default=False) for name, annotation in _SWITCHES.items()]
+    return _with_signature(run, [*own, *switches])
 
 
 def reading_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Put the options of reading a file in place of the parameter ``reading``.
+    """Replace the parameter ``reading`` by the options for reading a file.
 
-    The command gets in ``reading`` what was stated, as ``workflow.read`` takes it.
+    The command gets the options that were given, as keyword arguments of ``workflow.read``.
     """
     made = {}
     for name, annotation in _READING.items():
         plain_type, option = get_args(annotation)
         option.rich_help_panel = READING
-        made[name] = _parameter(name, Annotated[plain_type, option], default=None)
+        made[name] = make_parameter(name, Annotated[plain_type, option], default=None)
 
     def collect(stated: Mapping[str, Any]) -> dict[str, Any]:
         found = {name: value for name, value in stated.items() if value is not None}
@@ -156,41 +152,41 @@ def reading_options(function: Callable[..., None]) -> Callable[..., None]:
             found["limits"] = Limits(**limits)
         return found
 
-    return _in_place_of("reading", function, made, collect)
+    return replace_parameter("reading", function, made, collect)
 
 
 def spec_options(
     spec_type: type[BaseModel], *, prefixes: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Put one option per field of a specification in place of the parameter ``parameters``.
+    """Replace the parameter ``parameters`` by one option per field of a specification.
 
-    The command gets in ``parameters`` what was stated, as plain values; what was not is left to the specification's
-    own defaults. The fields of a nested specification become options of their own, under the prefix given for it.
+    The command gets the options that were given, as plain values; the rest is left to the specification's defaults.
+    Fields of a nested specification become options with the prefix given for it.
     """
     prefixes = prefixes or {}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         made = _spec_parameters(spec_type, prefixes)
-        return _in_place_of("parameters", function, made, lambda stated: _collected(spec_type, stated, prefixes))
+        return replace_parameter("parameters", function, made, lambda stated: _collect(spec_type, stated, prefixes))
 
     return decorate
 
 
 def randomness(*, key: Path | None, insecure_seed: int | None) -> dict[str, Any]:
-    """The one source of randomness that was stated, as the verbs take it."""
+    """Return the one source of randomness that was given, as keyword arguments of the workflow."""
     from safeswap import workflow
 
     if (key is None) == (insecure_seed is None):
         raise SpecError(
-            "state one source of randomness" + (", not two" if key is not None else ""),
+            "give a key or an insecure seed, not both" if key is not None else "missing source of randomness",
             code="no-key",
-            hint="--key FILE with a key made by safeswap keygen; --insecure-seed N is for teaching only",
+            hint="pass --key FILE with a key made by safeswap keygen; --insecure-seed N is for teaching only",
         )
     return {"key": workflow.read_key(key)} if key is not None else {"insecure_seed": insecure_seed}
 
 
 def names(values: Sequence[str]) -> tuple[str, ...]:
-    """Attribute names from repeated options; within one, names are parted by commas, quoted where they hold one.
+    """Parse attribute names from repeated options; commas separate names, quotes enclose a name with a comma.
 
     >>> names(["Race,Sex", '"Age, grouped"'])
     ('Race', 'Sex', 'Age, grouped')
@@ -199,13 +195,13 @@ def names(values: Sequence[str]) -> tuple[str, ...]:
         rows = list(csv.reader(values, skipinitialspace=True))
     except csv.Error:
         raise SpecError(
-            "a list of names could not be taken apart", code="bad-names", hint="quote a name that holds a line break"
+            "a list of names could not be parsed", code="bad-names", hint="quote a name that contains a line break"
         ) from None
     return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
 def pairs(values: Sequence[str]) -> dict[str, str]:
-    """Attributes with a figure each, from repeated options; within one, pairs are parted by commas.
+    """Parse attributes with one number each, from repeated options; commas separate pairs.
 
     >>> pairs(["Age=2,Sex=0.5", '"Job, title=3"'])
     {'Age': '2', 'Sex': '0.5', 'Job, title': '3'}
@@ -215,12 +211,12 @@ def pairs(values: Sequence[str]) -> dict[str, str]:
         name, equals, figure = text.rpartition("=")
         if not equals or not name.strip() or not figure.strip():
             raise SpecError(
-                f"{text!r} is not an attribute with a figure",
+                f"{text!r} is not an attribute with a number",
                 code="bad-pair",
-                hint="write it as NAME=FIGURE, as in Age=2",
+                hint="write NAME=NUMBER, as in Age=2",
             )
         if name.strip() in found:
-            raise SpecError(f"{name.strip()!r} has two figures", code="bad-pair", hint="name each attribute once")
+            raise SpecError(f"{name.strip()!r} has two numbers", code="bad-pair", hint="name each attribute once")
         found[name.strip()] = figure.strip()
     return found
 
@@ -237,36 +233,36 @@ def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) ->
         option = typer.Option(
             help=_help_of(field),
             metavar=_metavar(field.annotation),
-            rich_help_panel=_title(spec_type),
+            rich_help_panel=_panel(spec_type),
         )
-        made[name] = _parameter(name, Annotated[_option_type(field.annotation), option], default=None)
+        made[name] = make_parameter(name, Annotated[_option_type(field.annotation), option], default=None)
     return made
 
 
 def _help_of(field: FieldInfo) -> str:
-    """What the field is for, and what holds if it is not stated, where that is a choice or a number."""
-    stated = field.description or ""
-    told = field.is_required() or field.default in (None, ()) or field.default_factory is not None
-    return stated if told else f"{stated} (default: {field.default})"
+    """Return the description of a field, with its default where that is a choice or a number."""
+    text = field.description or ""
+    has_no_default = field.is_required() or field.default in (None, ()) or field.default_factory is not None
+    return text if has_no_default else f"{text} (default: {field.default})"
 
 
-def _collected(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: Mapping[str, str]) -> dict[str, Any]:
-    """What was stated, under the names of the fields."""
+def _collect(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that were given, by field name."""
     found: dict[str, Any] = {}
     for name, field in spec_type.model_fields.items():
         nested = _nested(field.annotation)
         if nested is not None:
             prefix = prefixes.get(name, name) + "_"
             inner = {key.removeprefix(prefix): value for key, value in stated.items() if key.startswith(prefix)}
-            if values := _collected(nested, inner, {}):
+            if values := _collect(nested, inner, {}):
                 found[name] = values
         elif stated[name] is not None:
-            found[name] = _value(field.annotation, stated[name])
+            found[name] = _parse(field.annotation, stated[name])
     return found
 
 
-def _value(annotation: Any, stated: Any) -> Any:
-    """What was stated, as the field takes it."""
+def _parse(annotation: Any, stated: Any) -> Any:
+    """Convert the value of an option to what the field accepts."""
     if _is_pairs(annotation):
         return pairs(stated)
     if _is_groups(annotation):
@@ -275,7 +271,7 @@ def _value(annotation: Any, stated: Any) -> Any:
 
 
 def _group(annotation: Any, text: str) -> Any:
-    """One group of names; where groups have a tolerance it may stand behind a colon.
+    """Parse one group of names; where groups have a tolerance, it may follow a colon.
 
     >>> from safeswap.model.combination import KeyCombination
     >>> _group(tuple[KeyCombination, ...], "Age,Sex:5"), _group(tuple[tuple[str, ...], ...], "Age,Sex")
@@ -306,12 +302,12 @@ def _is_number(text: str) -> bool:
 
 
 def _option_type(annotation: Any) -> Any:
-    """The type of an option for a field; every option may be left out."""
+    """Return the type of the option for a field; every option may be omitted."""
     return (list[str] if _is_names(annotation) or _is_pairs(annotation) else _bare(annotation)) | None
 
 
 def _bare(annotation: Any) -> Any:
-    """The type without ``None`` and without the bounds, which the specification checks itself."""
+    """Strip ``None`` and the bounds, which the specification checks itself."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -324,7 +320,7 @@ def _is_names(annotation: Any) -> bool:
 
 
 def _is_groups(annotation: Any) -> bool:
-    """Whether each option is a group of names: a tuple of tuples, or of models that begin with names."""
+    """Return whether each option is a group of names: a tuple of tuples, or of models that begin with names."""
     if not _is_names(annotation):
         return False
     item = _bare(get_args(_bare(annotation))[0])
@@ -351,35 +347,36 @@ def _nested(annotation: Any) -> type[BaseModel] | None:
     return bare if isinstance(bare, type) and hasattr(bare, "model_fields") else None
 
 
-def _title(spec_type: type[BaseModel]) -> str:
+def _panel(spec_type: type[BaseModel]) -> str:
     method = getattr(spec_type, "method", None)
-    return f"The {method}" if method else spec_type.__name__
+    return f"Parameters of {method}" if method else spec_type.__name__
 
 
-def _in_place_of(
+def replace_parameter(
     name: str,
     function: Callable[..., None],
     made: Mapping[str, inspect.Parameter],
-    collect: Callable[[Mapping[str, Any]], dict[str, Any]],
+    collect: Callable[[Mapping[str, Any]], Any],
 ) -> Callable[..., None]:
-    """A function with several options in place of one parameter, which gets what is collected from them."""
+    """Replace one parameter of a function by several options; it gets what ``collect`` makes of them."""
 
     @wraps(function)
-    def filled(*arguments: Any, **values: Any) -> None:
+    def run(*arguments: Any, **values: Any) -> None:
         stated = {option: values.pop(option) for option in made}
         function(*arguments, **{name: collect(stated)}, **values)
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())
     position = [parameter.name for parameter in own].index(name)
-    return _with_signature(filled, [*own[:position], *made.values(), *own[position + 1 :]])
+    return _with_signature(run, [*own[:position], *made.values(), *own[position + 1 :]])
 
 
-def _parameter(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
+def make_parameter(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
+    """Make a keyword-only parameter, which typer shows as an option."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def _with_signature(function: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
-    """Make a function look as typer shall see it."""
+    """Give a function the signature that typer is to see."""
     keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     vars(function)["__signature__"] = inspect.Signature(keyword)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword}

@@ -1,4 +1,4 @@
-"""How far the work has come: on the terminal, and only when it takes long enough to wonder."""
+"""Progress on the terminal, for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# Shorter work shows nothing: a line that flashes by tells nobody anything.
+# Shorter work shows no progress: a line that flashes by is of no use.
 PATIENCE_SECONDS = 1.0
 
 
 class Steps:
-    """Names the step under way, and shows it once the whole has taken a second.
+    """Progress by named steps, shown once the work has taken a second.
 
     >>> steps = Steps(total=2, shown=False)
     >>> steps.at("reading")
@@ -39,14 +39,14 @@ class Steps:
             self._timer.start()
 
     def at(self, name: str) -> None:
-        """The next step begins."""
+        """Begin the next step."""
         with self._lock:
             self.done += 1
             self._name = name
             self._update()
 
     def close(self) -> None:
-        """The work is over, well or not: what was shown disappears."""
+        """End the work, successful or not, and remove the progress line."""
         if self._timer:
             self._timer.cancel()
         with self._lock:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.masking import INSIDE, AuditDirectory, ReportFile
+from safeswap.cli.masking import CONFIDENTIAL, AuditDirectory, ReportFile
 from safeswap.cli.options import OUTPUT, Force, KeyFile, check_outputs, command, reading_options, spec_options
 from safeswap.errors import SpecError
 from safeswap.model.combination import Combinations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
     from safeswap.workflow.session import Stage
 
-RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="the steps, one after the other")]
+RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="recipe: the steps in order")]
 GrcFiles = Annotated[
-    list[str] | None, typer.Option("--grc", metavar="A=FILE", help="a recode file of ARGUS for attribute A; repeat")
+    list[str] | None, typer.Option("--grc", metavar="A=FILE", help="ARGUS recode file for attribute A; repeatable")
 ]
 
 
@@ -31,36 +31,35 @@ GrcFiles = Annotated[
 @reading_options
 def recode(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to recode")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to recode")],
     *,
     recipe: RecipeFile = None,
     grc: GrcFiles = None,
     parameters: dict[str, Any],
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="the recoded file; it stays inside", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(metavar="FILE", help="recoded file (confidential)", rich_help_panel=OUTPUT)
     ] = None,
     audit: AuditDirectory = None,
     report: ReportFile = None,
     write_recipe: Annotated[
         Path | None,
         typer.Option(
-            metavar="TOML", help="the steps with breaks written down, for next year's file", rich_help_panel=OUTPUT
+            metavar="TOML", help="write the steps with explicit breaks, for next year's file", rich_help_panel=OUTPUT
         ),
     ] = None,
     write_schema: Annotated[
         Path | None,
-        typer.Option(metavar="TOML", help="what the columns are after all steps", rich_help_panel=OUTPUT),
+        typer.Option(metavar="TOML", help="write the schema of the columns after all steps", rich_help_panel=OUTPUT),
     ] = None,
     key: KeyFile = None,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Make values coarser by a recipe, and show after each step what is still unsafe.
+    """Coarsen values by a recipe, and show what is still unsafe after each step.
 
-    Say what to protect with --keys, --combinations or --levels, as for safeswap risky. With --audit and --key the
-    recoded file can be released; without them it is a file that stays inside. A recipe may hold maskings by other
-    methods, which need --key; mask such a file in two turns if it is to be released, the second time with the schema
-    written here.
+    Choose the combinations with --keys, --combinations or --levels, as for safeswap risky. With --audit and --key, the
+    recoded file can be released; without them it remains internal. A recipe may include maskings by other methods,
+    which need --key; to release such a file, recode first, then mask the result with the schema written here.
     """
     from safeswap import workflow
     from safeswap.files.schema_file import write_schema as write_description
@@ -69,11 +68,11 @@ def recode(
     inputs = [path for path in (file, recipe, key) if path is not None]
     check_outputs(outputs, inputs=inputs, force=force)
     if audit is not None and (key is None or output is None):
-        raise typer.BadParameter("for a release state all of --output FILE --audit DIR --key FILE")
+        raise typer.BadParameter("an audit record needs all of --output FILE --audit DIR --key FILE")
     if report is not None and audit is None:
-        raise typer.BadParameter("a report goes with --output FILE --audit DIR --key FILE")
-    steps_made = stated_recipe(recipe, grc or ())
-    recodes = _recodes(steps_made) if audit is not None else []
+        raise typer.BadParameter("a report needs all of --output FILE --audit DIR --key FILE")
+    wanted = _read_recipe(recipe, grc or ())
+    recodes = _require_recodes(wanted) if audit is not None else []
     record: Path | None = None
     lost: tuple[str, ...] = ()
     secret = None if key is None else workflow.read_key(key)
@@ -81,11 +80,11 @@ def recode(
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("recoding")
-        asked = Combinations(**parameters) if parameters else Combinations(keys=_keys(data, steps_made))
-        stages = workflow.argus_session(data, asked, recipe=steps_made, key=secret).stages
+        asked = Combinations(**parameters) if parameters else Combinations(keys=_default_keys(data, wanted))
+        stages = workflow.argus_session(data, asked, recipe=wanted, key=secret).stages
         steps.at("writing")
         if write_recipe is not None:
-            workflow.write_recipe(steps_made, write_recipe, data=data, force=force)
+            workflow.write_recipe(wanted, write_recipe, data=data, force=force)
         if write_schema is not None:
             write_description(stages[-1].data.schema, write_schema, force=force)
         if audit is not None and output is not None:
@@ -96,35 +95,34 @@ def recode(
         elif output is not None:
             lost = workflow.write(stages[-1].data, output, force=force)
     for what in lost:
-        console.warn(f"! the file does not keep {visible(what)}")
-    console.say(stage_table(stages, risk=bool(parameters)))
+        console.warn(f"! not preserved in the file: {visible(what)}")
+    console.say(_stage_table(stages, risk=bool(parameters)))
     places = {"recoded file": output, "audit record": record, "report": report, "recipe": write_recipe}
     places["schema"] = write_schema
     made = {what: str(path) for what, path in places.items() if path is not None}
     if made:
         console.say("")
-        console.say(table(["made", "where", ""], [(what, visible(path), INSIDE) for what, path in made.items()]))
-    told = [stage.as_dict() for stage in stages]
-    console.result({"command": "recode", "stages": told, "made": made})
+        console.say(table(["made", "where", ""], [(what, visible(path), CONFIDENTIAL) for what, path in made.items()]))
+    console.result({"command": "recode", "stages": [stage.as_dict() for stage in stages], "made": made})
 
 
-def stated_recipe(recipe: Path | None, grc: list[str] | tuple[()]) -> Recipe:
-    """The steps of the recipe file, then those of the recode files."""
+def _read_recipe(recipe: Path | None, grc: list[str] | tuple[()]) -> Recipe:
+    """Read the steps of the recipe file, then those of the recode files."""
     from safeswap import workflow
 
     found = workflow.as_recipe(()) if recipe is None else workflow.read_recipe(recipe)
     for text in grc:
         name, equals, path = text.rpartition("=")
         if not (name and equals and path):
-            raise SpecError("--grc takes an attribute and a file", code="bad-grc", hint="--grc Age=age.grc")
+            raise SpecError("--grc takes an attribute and a file", code="bad-grc", hint="write --grc Age=age.grc")
         found = found + workflow.read_grc(path, name)
     if not len(found):
-        raise SpecError("there is no step to make", code="empty-recipe", hint="state --recipe FILE or --grc A=FILE")
+        raise SpecError("the recipe has no steps", code="empty-recipe", hint="pass --recipe FILE or --grc A=FILE")
     return found
 
 
-def stage_table(stages: tuple[Stage, ...], *, risk: bool) -> Table:
-    """One line per step: what is unsafe after it, and how much information about the keys is gone."""
+def _stage_table(stages: tuple[Stage, ...], *, risk: bool) -> Table:
+    """Make a table with one line per step: what is unsafe after it, and the information about the keys lost."""
     rows = []
     for number, stage in enumerate(stages):
         counted = (stage.unsafe, stage.unsafe_records) if risk else ()
@@ -134,17 +132,18 @@ def stage_table(stages: tuple[Stage, ...], *, risk: bool) -> Table:
     return table(heading, rows, right="rl" + "r" * (len(heading) - 2))
 
 
-def _keys(data: Microdata, recipe: Recipe) -> tuple[str, ...]:
-    """Where nobody says what to protect, the loss is told of the attributes that the recipe names."""
+def _default_keys(data: Microdata, recipe: Recipe) -> tuple[str, ...]:
+    """Return the attributes that the recipe names: those whose loss is shown if no combinations were chosen."""
     named = dict.fromkeys(name for step in recipe for name in getattr(step, "names", ()))
     return tuple(named) or data.schema.categorical
 
 
-def _recodes(recipe: Recipe) -> list[dict[str, Any]]:
+def _require_recodes(recipe: Recipe) -> list[dict[str, Any]]:
+    """Return the steps, all of which must be recodes for a release."""
     if not recipe.is_recoding:
         raise SpecError(
-            "a recipe that also masks by other methods is released in two turns",
+            "a recipe with maskings by other methods cannot be released in one run",
             code="not-a-recode",
-            hint="write the recoded file without --audit, then mask that file with safeswap mask",
+            hint="write the recoded file without --audit, then mask it with safeswap mask",
         )
     return recipe.as_dicts()

@@ -10,57 +10,61 @@ import typer
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, RANDOMNESS, Force, check_outputs, command, names
 
-TOLD = "What is told about it"
+DOCUMENTATION = "Documentation"
 
 
 @command
 def release(
     console: Console,
-    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="the file as it was")],
-    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file that swap has written")],
+    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file")],
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file, as written by swap or mask")],
     *,
     audit: Annotated[
-        Path, typer.Option(metavar="DIR", help="the audit directory that swap was given; gets a record of the release")
+        Path, typer.Option(metavar="DIR", help="audit directory of the masking; a record of the release is added")
     ],
     key: Annotated[
-        Path, typer.Option(metavar="FILE", help="the secret key; orders the rows", rich_help_panel=RANDOMNESS)
+        Path, typer.Option(metavar="FILE", help="secret key; determines the row order", rich_help_panel=RANDOMNESS)
     ],
-    output: Annotated[Path, typer.Option(metavar="BUNDLE", help="the directory to publish", rich_help_panel=OUTPUT)],
+    output: Annotated[Path, typer.Option(metavar="BUNDLE", help="directory to publish", rich_help_panel=OUTPUT)],
     data_format: Annotated[
-        Literal["csv", "parquet", "dta", "sav"], typer.Option("--format", help="of the data", rich_help_panel=OUTPUT)
+        Literal["csv", "parquet", "dta", "sav"],
+        typer.Option("--format", help="file format of the data", rich_help_panel=OUTPUT),
     ] = "csv",
     identifiers: Annotated[
-        Literal["new", "none"], typer.Option(help="number the records anew, or not at all", rich_help_panel=OUTPUT)
+        Literal["new", "none"], typer.Option(help="assign new record numbers, or none", rich_help_panel=OUTPUT)
     ] = "new",
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="columns that do not leave", rich_help_panel=OUTPUT)
+        list[str] | None, typer.Option(metavar="A,B", help="columns to leave out", rich_help_panel=OUTPUT)
     ] = None,
     force: Force = False,
-    title: Annotated[str, typer.Option(help="of the data set", rich_help_panel=TOLD)] = "",
-    date: Annotated[str, typer.Option(help="of the release", rich_help_panel=TOLD)] = "",
+    title: Annotated[str, typer.Option(help="title of the data set", rich_help_panel=DOCUMENTATION)] = "",
+    date: Annotated[str, typer.Option(help="date of the release", rich_help_panel=DOCUMENTATION)] = "",
     recipe: Annotated[
         Path | None,
         typer.Option(
             metavar="TOML",
-            help="the recipe by which ORIGINAL was recoded without an audit record",
-            rich_help_panel=TOLD,
+            help="recipe by which ORIGINAL was recoded without an audit record",
+            rich_help_panel=DOCUMENTATION,
         ),
     ] = None,
     publish_rate: Annotated[
-        bool, typer.Option("--publish-rate", help="tell which share of the records took part", rich_help_panel=TOLD)
+        bool,
+        typer.Option(
+            "--publish-rate", help="publish the share of records that took part", rich_help_panel=DOCUMENTATION
+        ),
     ] = False,
     second_release: Annotated[
         str,
-        typer.Option(metavar="REASON", help="why these records are released again although they were released before"),
+        typer.Option(metavar="REASON", help="reason for releasing records that were released before"),
     ] = "",
     unmasked: Annotated[
-        bool, typer.Option("--unmasked", help="release the values although nothing was masked; the report says so")
+        bool, typer.Option("--unmasked", help="release the data although nothing was masked; the report says so")
     ] = False,
 ) -> None:
-    """Verify a masked file and write the bundle that may leave the building.
+    """Verify a masked file and write the bundle for publication.
 
-    Original, masked file and audit record are read again and every promise is checked on them. The bundle holds the
-    data in a secret order, a dictionary, a report and a manifest. If anything is wrong, nothing is written.
+    Original, masked file and audit record are read again, and every guarantee is verified on them. The bundle holds the
+    data in a secret row order, a dictionary, a report and a manifest. If any check fails, nothing is written.
     """
     from safeswap import workflow
 
@@ -94,6 +98,6 @@ def release(
         console.warn(f"! {each.sentence}")
     console.say("")
     console.say(
-        table(["made", "where", ""], [("bundle", output, "may leave"), ("record", published.audit, "stays inside")])
+        table(["made", "where", ""], [("bundle", output, "public"), ("record", published.audit, "confidential")])
     )
     console.result({"command": "release", **published.as_dict()})

@@ -27,50 +27,52 @@ MOST_SETS = 12
 @reading_options
 def risk(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to look at, before or after masking")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine, before or after masking")],
     *,
-    keys: Annotated[list[str], typer.Option(metavar="A,B", help="what an intruder can be assumed to know")],
+    keys: Annotated[list[str], typer.Option(metavar="A,B", help="attributes that an intruder may know")],
     sensitive: Annotated[
-        str | None, typer.Option(metavar="NAME", help="the attribute that nobody is to learn (l-diversity)")
+        str | None, typer.Option(metavar="NAME", help="sensitive attribute to protect (l-diversity)")
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(metavar="NAME", help="survey weight; without, the file is the population")
+        str | None, typer.Option(metavar="NAME", help="survey weight; if omitted, the file is the population")
     ] = None,
     model: Annotated[
         Literal["franconi-polettini", "inverse"],
-        typer.Option(help="with a weight: the expected 1/F given the sample, or 1 / sum of weights"),
+        typer.Option(help="with a weight: expected 1/F given the sample, or 1 / sum of weights"),
     ] = "franconi-polettini",
-    k: Annotated[int, typer.Option("--k", min=2, metavar="K", help="so many records must share their keys")] = 3,
-    l: Annotated[  # noqa: E741  (the name that the field knows)
-        float, typer.Option("--l", metavar="L", help="the least diversity of the sensitive attribute")
+    k: Annotated[
+        int, typer.Option("--k", min=2, metavar="K", help="smallest number of records that must share their keys")
+    ] = 3,
+    l: Annotated[  # noqa: E741  (the established name)
+        float, typer.Option("--l", metavar="L", help="smallest acceptable diversity of the sensitive attribute")
     ] = 2,
     max_size: Annotated[
-        int, typer.Option(min=1, max=62, metavar="M", help="look for records that are unique in up to M keys")
+        int, typer.Option(min=1, max=62, metavar="M", help="find records that are unique on up to M keys")
     ] = 3,
     sampling_fraction: Annotated[
-        float, typer.Option(metavar="SHARE", help="share of the population in the file, for the DIS scores")
+        float, typer.Option(metavar="SHARE", help="sampling fraction of the file, for the DIS scores")
     ] = 0.01,
     missing: Annotated[
         Missing | None,
         typer.Option(
-            help="a record counts by the keys that it has (none, any), a missing key is a value (own), or matches all "
-            "both ways (vouching)"
+            help="missing keys: count a record by the keys that it has (none, any), treat missing as a value (own), or "
+            "let it match everything both ways (vouching)"
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="figures of every record, to stay inside: csv or parquet", rich_help_panel=OUTPUT
+            metavar="FILE", help="risks of every record, csv or parquet (confidential)", rich_help_panel=OUTPUT
         ),
     ] = None,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Show how easily the records of a file can be singled out by their keys.
+    """Measure how easily records can be singled out by their keys.
 
-    How many records share their keys with too few others, whether a sensitive value can be told from the keys, how many
-    records an intruder is expected to find, and which few keys suffice to make a record unique. Totals only; the
-    figures of single records go to a file where one is named.
+    Shows how many records share their keys with too few others, whether a sensitive value can be inferred from the
+    keys, how many records an intruder is expected to find, and which small sets of keys make a record unique. Shows
+    totals only; pass --output to write the risks of single records to a file.
     """
     from safeswap import workflow
 
@@ -84,26 +86,26 @@ def risk(
         data = workflow.read(file, **reading)
         steps.at("counting cells")
         assessment = workflow.file_risk(data, chosen, sensitive=sensitive, k=k, l=l, **weighting, **search)
-        steps.at("looking for special uniques")
+        steps.at("searching for special uniques")
         found = workflow.special_uniques(data, chosen, **search)
         if output is not None:
             steps.at("writing")
             workflow.write_record_risks(data, output, chosen, force=force, **weighting, **search)
-    console.say(f"By {visible(', '.join(chosen))}:")
+    console.say(f"Keys {visible(', '.join(chosen))}:")
     console.say("")
-    console.say(_figures(assessment))
+    console.say(_score_table(assessment))
     for each in (_by_size(found), _by_key(found), _by_keys(found)) if found.special else ():
         console.say("")
         console.say(each)
     if output is not None:
-        console.say(f"\nWrote {visible(str(output))}: one line per record, to stay inside.")
+        console.say(f"\nWrote {visible(str(output))}: one line per record; it is confidential.")
     written = str(output) if output is not None else None
     console.result(
         {"command": "risk", "records": len(data), **assessment.as_dict(), **_totals(found), "output": written}
     )
 
 
-def _figures(assessment: Assessment) -> Table:
+def _score_table(assessment: Assessment) -> Table:
     from safeswap import registry
 
     measures = [registry.measure(score.measure) for score in assessment]
@@ -111,11 +113,11 @@ def _figures(assessment: Assessment) -> Table:
         (_title(each, measures), figure(score.value), score.sentence)
         for each, score in zip(measures, assessment, strict=True)
     ]
-    return table(["figure", "value", "meaning"], rows, right="lrl")
+    return table(["measure", "value", "meaning"], rows, right="lrl")
 
 
 def _title(measure: Measure, others: Sequence[Measure]) -> str:
-    """The title of a measure; of one that is there several times, with the parameters by which it differs."""
+    """Return the title of a measure; if several share it, with the parameters that distinguish it."""
     twins = [each.parameters for each in others if each.title == measure.title]
     own = [str(value) for name, value in measure.parameters.items() if any(twin[name] != value for twin in twins)]
     return f"{measure.title} ({', '.join(own)})" if own else measure.title
@@ -124,17 +126,17 @@ def _title(measure: Measure, others: Sequence[Measure]) -> str:
 def _by_size(found: SpecialUniques) -> Table:
     rows = [list(row.values()) for row in found.by_size.to_pylist()]
     title = "Smallest sets of keys that make a record unique"
-    return table(["keys in the set", "sets", "records that need no larger"], rows, title=title, right="rrr")
+    return table(["keys in the set", "sets", "records with no smaller set"], rows, title=title, right="rrr")
 
 
 def _by_key(found: SpecialUniques) -> Table:
     rows = [(row["key"], row["minimal_uniques"], f"{row['share_of_score']:.1%}") for row in found.by_key.to_pylist()]
-    return table(["key", "sets with it", "of the total score"], rows, right="lrr")
+    return table(["key", "sets with it", "share of total score"], rows, right="lrr")
 
 
 def _by_keys(found: SpecialUniques) -> Table:
     rows = [(" × ".join(row["keys"]), row["minimal_uniques"]) for row in found.by_keys.to_pylist()]
-    title = f"The first {MOST_SETS} of {len(rows):,} sets; all with --json" if len(rows) > MOST_SETS else ""
+    title = f"First {MOST_SETS} of {len(rows):,} sets; --json lists all" if len(rows) > MOST_SETS else ""
     return table(["set of keys", "unique records"], rows[:MOST_SETS], title=title, right="lr")
 
 

@@ -24,21 +24,23 @@ MOST_COMBINATIONS = 20
 @reading_options
 def risky(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to look at, before or after masking")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine, before or after masking")],
     *,
     parameters: dict[str, Any],
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="every unsafe combination with its values, to stay inside: csv or parquet",
+            help="every unsafe combination with its values, csv or parquet (confidential)",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     records: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="the records behind them, to stay inside: csv or parquet", rich_help_panel=OUTPUT
+            metavar="FILE",
+            help="records with an unsafe combination, csv or parquet (confidential)",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     force: Force = False,
@@ -46,9 +48,9 @@ def risky(
 ) -> None:
     """List the combinations of keys that too few records share.
 
-    Say which combinations: --keys for every combination of up to all of them, with --up-to for smaller ones only,
-    --combinations for a list of your own, --levels for ARGUS's identification levels. Totals only; values and records
-    go to files where these are named.
+    Choose the combinations: --keys for all combinations of these keys, --up-to to limit their size, --combinations for
+    a list of your own, --levels for identification levels as in ARGUS. Shows totals only; pass --output and --records
+    to write values and records to files.
     """
     from safeswap import workflow
 
@@ -71,7 +73,7 @@ def risky(
         console.say("")
         console.say(each)
     for path in wanted.values():
-        console.say(f"\nWrote {visible(str(path))}; it stays inside.")
+        console.say(f"\nWrote {visible(str(path))}; it is confidential.")
     console.result({"command": "risky", **found.as_dict(), "outputs": {p: str(path) for p, path in wanted.items()}})
 
 
@@ -80,13 +82,13 @@ def _by_size(found: Risky) -> Table:
         [str(row["keys"]), *(f"{row[name]:,}" for name in ("combinations", "occupied", "unsafe"))]
         for row in found.to_frame("dimensions").to_pylist()
     ]
-    return table(["keys together", "combinations of keys", "of values", "unsafe"], rows, right="rrrr")
+    return table(["keys", "combinations of keys", "combinations of values", "unsafe"], rows, right="rrrr")
 
 
 def _by_key(found: Risky) -> Table:
     worst = sorted(found.keys, key=lambda each: (-each.records, -each.alone))
     rows = [(visible(each.key), f"{each.records:,}", f"{each.alone:,}") for each in worst]
-    return table(["key", "records unsafe with it", "safe without it"], rows, right="lrr")
+    return table(["key", "unsafe records with it", "safe without it"], rows, right="lrr")
 
 
 def _by_combination(found: Risky) -> Table:
@@ -96,5 +98,5 @@ def _by_combination(found: Risky) -> Table:
         for each in worst[:MOST_COMBINATIONS]
     ]
     more = len(worst) - len(rows)
-    title = f"the {len(rows)} worst of {len(worst):,}; all with --json" if more else ""
+    title = f"Worst {len(rows)} of {len(worst):,}; --json lists all" if more else ""
     return table(["combination of keys", "tolerance", "unsafe", "records"], rows, right="lrrr", title=title)

@@ -1,4 +1,4 @@
-"""``safeswap safe``: tables without small cells, the records that tabulate to them, and a check of tables."""
+"""``safeswap safe``: tables without small cells, records that tabulate to such tables, and a check of tables."""
 
 from __future__ import annotations
 
@@ -8,28 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.masking import (
-    INSIDE,
-    AuditDirectory,
-    MaskedFile,
-    Outputs,
-    PlanOnly,
-    ReplicateNumber,
-    ReportFile,
-    Scores,
-    mask_file,
-)
-from safeswap.cli.options import (
-    OUTPUT,
-    Force,
-    InsecureSeed,
-    KeyFile,
-    check_outputs,
-    command,
-    names,
-    reading_options,
-    spec_options,
-)
+from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, ReportFile, mask_file, masking_options
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, names, reading_options, spec_options
 from safeswap.errors import SpecError
 from safeswap.methods.safe.spec import SafeSpec
 
@@ -38,7 +18,7 @@ if TYPE_CHECKING:
 
     from safeswap.methods.safe.spec import SafeTables
 
-SOLVING = "How the table is found"
+SOLVING = "Solver"
 
 safe = typer.Typer(
     help="Publish tables in which every cell is 0 or large enough.",
@@ -48,13 +28,13 @@ safe = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Tolerance = Annotated[int, typer.Option(metavar="Q", help="the smallest count above 0 that may be published")]
+Tolerance = Annotated[int, typer.Option(metavar="Q", help="smallest count above 0 that may be published")]
 TableNames = Annotated[
     list[str] | None,
-    typer.Option("--tables", metavar="A,B", help="a table of this file of records; repeat for several"),
+    typer.Option("--tables", metavar="A,B", help="attributes of a table of the records; repeatable"),
 ]
 CountColumn = Annotated[
-    str, typer.Option(metavar="COLUMN", help="the column with the counts, where the file is a table in rows")
+    str, typer.Option(metavar="COLUMN", help="column with the counts, if the file is a table in long form")
 ]
 
 
@@ -63,33 +43,34 @@ CountColumn = Annotated[
 @reading_options
 def table_command(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a table in rows, or records to tabulate (--tables)")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="table in long form, or records to tabulate (--tables)")],
     *,
     tolerance: Tolerance = 3,
     tables: TableNames = None,
     count: CountColumn = "count",
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="a margin to keep exact; repeat (default: all but one way)")
+        list[str] | None,
+        typer.Option(metavar="A,B", help="margin to keep; repeatable (default: all but one way)"),
     ] = None,
-    objective: Annotated[str, typer.Option(help="what is made small: total or largest", rich_help_panel=SOLVING)] = (
+    objective: Annotated[str, typer.Option(help="change to minimise: total or largest", rich_help_panel=SOLVING)] = (
         "total"
     ),
     keep_zeros: Annotated[
-        bool, typer.Option("--keep-zeros", help="cells that are 0 stay 0", rich_help_panel=SOLVING)
+        bool, typer.Option("--keep-zeros", help="keep cells that are 0 at 0", rich_help_panel=SOLVING)
     ] = False,
     soft: Annotated[
         bool,
-        typer.Option("--soft", help="where margins cannot all be kept, violate them least", rich_help_panel=SOLVING),
+        typer.Option("--soft", help="if not all margins can be kept, violate them least", rich_help_panel=SOLVING),
     ] = False,
     solver: Annotated[str, typer.Option(help="auto, exact or heuristic", rich_help_panel=SOLVING)] = "auto",
     time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="how long to look for a proof", rich_help_panel=SOLVING)
+        float, typer.Option(metavar="SECONDS", help="time limit for a proof of optimality", rich_help_panel=SOLVING)
     ] = 30.0,
     output: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="the safe table in rows, csv or parquet; repeat, one for each table",
+            help="safe table in long form, csv or parquet; repeat for each table",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -99,7 +80,7 @@ def table_command(
 ) -> None:
     """Change a table of counts as little as possible until every cell is 0 or at least the tolerance.
 
-    Margins stay exact. Several tables of the same records come out with the margins that they share alike.
+    Margins stay exact. Tables of the same records agree on the margins that they share.
     """
     from safeswap import workflow
 
@@ -107,9 +88,9 @@ def table_command(
     wanted = [*outputs, *([report] if report else [])]
     check_outputs(wanted, inputs=[file], force=force)
     if len(outputs) > max(1, len(tables or ())):
-        raise SpecError("there are more outputs than tables", code="bad-spec", hint="give --output once for each table")
+        raise SpecError("there are more outputs than tables", code="bad-spec", hint="give --output once per table")
     with console.steps(1 + bool(wanted)) as steps:
-        steps.at("looking for a safe table")
+        steps.at("searching for a safe table")
         found = workflow.safe_table(
             file,
             tolerance,
@@ -132,17 +113,17 @@ def table_command(
     sentence = found.sentence
     console.say(sentence[0].upper() + sentence[1:] + ".")
     console.say("")
-    console.say(_tables(found))
+    console.say(_change_table(found))
     if found.violations:
-        console.warn(f"{len(found.violations):,} kept figures are off: --json or the report list them.")
+        console.warn(f"{len(found.violations):,} figures to be kept are not exact; see the report or --json.")
     for path in outputs:
         console.say(f"\nWrote {visible(str(path))}.")
     if report is not None:
-        console.say(f"\nWrote {visible(str(report))}; it {INSIDE}.")
+        console.say(f"\nWrote {visible(str(report))}; it is {CONFIDENTIAL}.")
     console.result({"command": "safe table", **found.as_dict(), "outputs": [str(path) for path in wanted]})
 
 
-def _tables(found: SafeTables) -> Table:
+def _change_table(found: SafeTables) -> Table:
     rows = [
         (
             visible(" × ".join(each["variables"])),
@@ -159,38 +140,20 @@ def _tables(found: SafeTables) -> Table:
 @safe.command()
 @command
 @spec_options(SafeSpec)
+@masking_options(on_disk=False)
 @reading_options
 def records(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file of records")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file of records")],
     *,
     parameters: dict[str, Any],
-    plan_only: PlanOnly = False,
-    scores: Scores = True,
-    key: KeyFile = None,
-    insecure_seed: InsecureSeed = None,
-    replicate: ReplicateNumber = 0,
-    output: MaskedFile = None,
-    audit: AuditDirectory = None,
-    report: ReportFile = None,
-    force: Force = False,
+    options: MaskingOptions,
     reading: dict[str, Any],
 ) -> None:
-    """Change the fewest records so that all tables together come out safe from the one file."""
+    """Change the fewest records that make all tables of the file safe together."""
     if "tables" not in parameters:
-        raise typer.BadParameter("say which tables are to be published: --tables A,B")
-    mask_file(
-        console,
-        SafeSpec(**parameters),
-        file,
-        reading=reading,
-        outputs=Outputs(output=output, audit=audit, force=force, report=report),
-        key=key,
-        insecure_seed=insecure_seed,
-        replicate=replicate,
-        plan_only=plan_only,
-        scores=scores,
-    )
+        raise typer.BadParameter("missing tables: name those to be published with --tables A,B")
+    mask_file(console, SafeSpec(**parameters), file, reading=reading, options=options)
 
 
 @safe.command()
@@ -198,22 +161,22 @@ def records(
 @reading_options
 def check(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a file of records (--tables), or a table in rows")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file of records (--tables), or a table in long form")],
     *,
     tables: TableNames = None,
     tolerance: Tolerance = 3,
-    margins: Annotated[bool, typer.Option(help="the margins of each table are published too")] = True,
+    margins: Annotated[bool, typer.Option(help="assume that the margins of each table are published too")] = True,
     count: CountColumn = "count",
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="every small cell, to stay inside: csv or parquet", rich_help_panel=OUTPUT),
+        typer.Option(metavar="FILE", help="list of small cells, csv or parquet (confidential)", rich_help_panel=OUTPUT),
     ] = None,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Show how many cells of tables are too small, and how many of these the published figures would give back.
+    """Count cells that are too small, and how many of them can be derived from the published figures.
 
-    Totals only; the cells go to a file where one is named.
+    Shows totals only; pass --output to write the cells to a file.
     """
     from safeswap import workflow
 
@@ -234,5 +197,5 @@ def check(
     ]
     console.say(table(["table", "occupied cells", "below tolerance", "derived"], rows, right="lrrr"))
     if output:
-        console.say(f"\nWrote {visible(str(output))}; it {INSIDE}.")
+        console.say(f"\nWrote {visible(str(output))}; it is {CONFIDENTIAL}.")
     console.result({"command": "safe check", **found.as_dict(), "output": str(output) if output else None})

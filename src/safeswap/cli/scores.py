@@ -1,4 +1,4 @@
-"""Scores as people read them."""
+"""Scores as tables on the terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from safeswap.cli.console import Console
     from safeswap.model.score import Assessment, Score
 
-# Every two-way table of eleven attributes; a longer list is for --json.
+# Enough for every two-way table of eleven attributes; --json gives longer lists.
 MOST_TABLES = 55
-
 
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
-    """One line per measure: where it stands, its figure and what that means; the first sentence if ``brief``."""
+    """Make a table with the axis, value and meaning of each measure; ``brief`` keeps the first sentence only."""
     rows = [
         (
             score.measure,
@@ -35,13 +34,13 @@ def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
 
 
 def say_left_out(console: Console, assessment: Assessment) -> None:
-    """Name the usual measures that do not apply, with the reason."""
+    """Print the usual measures that do not apply, with the reason."""
     for sentence in assessment.left_out_sentences:
         console.say(sentence)
 
 
 def small_tables(assessment: Assessment, *, ways: int) -> Table | None:
-    """Every table of so many attributes that changed, with the figure of each measure that has one."""
+    """Make a table of the changed tables of ``ways`` attributes, with the value of each measure that has one."""
     columns = {score.measure: found for score in assessment if (found := _by_table(score, ways))}
     if not columns:
         return None
@@ -50,12 +49,12 @@ def small_tables(assessment: Assessment, *, ways: int) -> Table | None:
     rows = [[" × ".join(name), *(figure(column.get(name)) for column in columns.values())] for name in changed]
     title = f"{len(changed):,} of {len(names):,} tables of {ways} attribute{'s' if ways > 1 else ''} changed"
     if len(rows) > MOST_TABLES:
-        title += f"; the first {MOST_TABLES}, all with --json"
+        title += f"; the first {MOST_TABLES} are shown, --json lists all"
     return table(["table", *columns], rows[:MOST_TABLES], title=title, right="l" + "r" * len(columns))
 
 
 def figure(value: float | None) -> str:
-    """A figure with as many digits as tell.
+    """Format a number with the digits that matter.
 
     >>> figure(0.0123456), figure(0), figure(None)
     ('0.01235', '0', '–')

@@ -12,12 +12,14 @@ from safeswap.cli.options import command
 
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", metavar="TOML", help="settings of the service; see the page on administration"),
+    typer.Option("--settings", metavar="TOML", help="settings file of the service; see the documentation"),
 ]
-StoreFolder = Annotated[Path | None, typer.Option("--store", metavar="DIR", help="where projects are kept")]
+StoreFolder = Annotated[Path | None, typer.Option("--store", metavar="DIR", help="directory for the projects")]
 MasterKey = Annotated[
     Path | None,
-    typer.Option("--master-key", metavar="FILE", help="the key to confidential records; outside the store"),
+    typer.Option(
+        "--master-key", metavar="FILE", help="key that protects confidential records; keep it outside the store"
+    ),
 ]
 
 
@@ -28,14 +30,16 @@ def serve(
     store: StoreFolder = None,
     master_key: MasterKey = None,
     *,
-    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="loopback unless stated otherwise")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="8765 unless stated otherwise")] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="worker processes beside the server")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="address to listen on; loopback if omitted")
+    ] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="port; 8765 if omitted")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="number of worker processes")] = None,
 ) -> None:
-    """Run the service: projects, jobs and the workbench for a team.
+    """Run the service for a team: projects, jobs and the workbench.
 
-    Made ready once by `safeswap admin init`. On another address than loopback it needs a TLS certificate in its
-    settings, or a trusted proxy in front of it. Ctrl-C ends it; jobs that run go on when it is started again.
+    Run `safeswap admin init` once before. Any address other than loopback requires a TLS certificate in the settings,
+    or a trusted proxy in front. Press Ctrl-C to stop; running jobs continue when the service is started again.
     """
     from safeswap.service.work.running import require_extra
 
@@ -48,7 +52,7 @@ def serve(
     from safeswap.workbench import add_workbench
 
     stated = read_settings(settings, store=store, master_key_file=master_key, host=host, port=port, workers=workers)
-    # What is missing or damaged is said here, in plain words, and not by a server that does not start.
+    # Report what is missing or damaged now, in plain words, rather than as a server that fails to start.
     open_vault(stated)
     stated.store.mkdir(mode=0o700, exist_ok=True)
     if not stated.database_url:
@@ -57,10 +61,10 @@ def serve(
         database.close()
     app = create_app(stated)
     add_workbench(app)
-    run(stated, app, ready=lambda address: _tell(console, address, api_pages=stated.shows_api_pages))
+    run(stated, app, ready=lambda address: _announce(console, address, api_pages=stated.shows_api_pages))
 
 
-def _tell(console: Console, address: str, *, api_pages: bool) -> None:
-    docs = f", the interface for programs at {address}/api/docs" if api_pages else ""
-    console.say(f"The workbench is at {address}{docs}. Ctrl-C ends it.")
+def _announce(console: Console, address: str, *, api_pages: bool) -> None:
+    docs = f", the API documentation at {address}/api/docs" if api_pages else ""
+    console.say(f"The workbench is at {address}{docs}. Press Ctrl-C to stop.")
     console.result({"command": "serve", "address": address})

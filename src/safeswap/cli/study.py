@@ -38,15 +38,12 @@ if TYPE_CHECKING:
     from safeswap.studies.files import CheckpointDirectory
     from safeswap.studies.study import Study
 
-
-# What ``safeswap study`` shows: a bar with the time left, the frontier, what was rejected, where things are.
-
 MOST_ROWS = 40
-"""So many rows of a frontier are shown; the rest is in the files."""
+"""Maximum number of rows of a frontier to show; the rest is in the files."""
 
 
 class Bar:
-    """How many candidates are done and how long the rest will take, on stderr and only on a terminal.
+    """Progress bar with the time left, on stderr and only on a terminal.
 
     >>> with Bar(Console(quiet=True)) as bar:
     ...     bar(3, 12)
@@ -60,14 +57,14 @@ class Bar:
         self._progress: Progress | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """So many of so many are done."""
+        """Show progress as done/total."""
         self.done, self.total = done, total
         if self._progress:
             self._progress.update(self._progress.task_ids[0], completed=done, total=total)
 
     def __enter__(self) -> Self:
         if self._shown:
-            self._progress = _made()
+            self._progress = _make_progress()
             self._progress.add_task("candidates", total=None)
             self._progress.start()
         return self
@@ -77,7 +74,7 @@ class Bar:
             self._progress.stop()
 
 
-def _made() -> Progress:
+def _make_progress() -> Progress:
     from rich import progress
     from rich.console import Console as RichConsole
 
@@ -93,7 +90,7 @@ def _made() -> Progress:
 
 
 def frontier_rows(study: Study) -> list[dict[str, Any]]:
-    """The frontier: of the specifications' means where there are replicates, else of the candidates themselves."""
+    """Return the frontier: of the specifications' means if there are replicates, else of the candidates."""
     import numpy as np
 
     from safeswap.arrays.dominance import undominated
@@ -105,21 +102,25 @@ def frontier_rows(study: Study) -> list[dict[str, Any]]:
 
 
 def frontier_table(study: Study, choice: Choice | None) -> Table:
-    """The frontier for people, from least to most distortion; the chosen one is marked."""
+    """Make a table of the frontier, from least to most distortion, with the chosen one marked."""
     rows = frontier_rows(study)
     several = study.spec.replicates > 1
     constrained = any(row["constraint"] for row in rows)
     columns = ["swapped", *(["constraints"] if constrained else []), "rate", "risk", "distortion"]
     columns += ["on the frontier", ""] if several else [""]
-    title = f"The frontier: {len(rows):,} of {len(study.specs):,} specifications"
+    title = f"Frontier: {len(rows):,} of {len(study.specs):,} specifications"
     title += ", by the mean over replicates (± standard deviation)" if several else ""
-    shown = [_row(study, row, several=several, constrained=constrained, choice=choice) for row in rows[:MOST_ROWS]]
-    more = f"; the first {MOST_ROWS} of them" if len(rows) > MOST_ROWS else ""
+    shown = [
+        _frontier_row(study, row, several=several, constrained=constrained, choice=choice) for row in rows[:MOST_ROWS]
+    ]
+    more = f"; the first {MOST_ROWS} are shown" if len(rows) > MOST_ROWS else ""
     right = "l" + ("l" if constrained else "") + "rrr" + ("rl" if several else "l")
     return table(columns, shown, title=title + more, right=right)
 
 
-def _row(study: Study, row: dict[str, Any], *, several: bool, constrained: bool, choice: Choice | None) -> list[str]:
+def _frontier_row(
+    study: Study, row: dict[str, Any], *, several: bool, constrained: bool, choice: Choice | None
+) -> list[str]:
     number = row["specification"]
     cells = [", ".join(study.table.column("swap")[number].as_py()) or row["label"]]
     cells += [row["constraint"] or "none"] if constrained else []
@@ -133,8 +134,8 @@ def _row(study: Study, row: dict[str, Any], *, several: bool, constrained: bool,
 
 
 def rejected_lines(study: Study) -> list[str]:
-    """What could not be made, grouped; at most ten lines."""
-    counts = _rejected(study)
+    """Describe the candidates that could not be made, grouped, in at most ten lines."""
+    counts = _count_rejected(study)
     if not counts:
         return []
     lines = [f"{sum(counts.values()):,} of {len(study):,} candidates could not be made:"]
@@ -146,8 +147,8 @@ def rejected_lines(study: Study) -> list[str]:
     return lines
 
 
-def _rejected(study: Study) -> Counter[tuple[Any, ...]]:
-    """How often each specification was rejected; the first reason stands for all."""
+def _count_rejected(study: Study) -> Counter[tuple[Any, ...]]:
+    """Count how often each specification was rejected, with the first reason given."""
     counts: Counter[tuple[Any, ...]] = Counter()
     reasons: dict[tuple[Any, ...], str] = {}
     for row in study.rejected().to_pylist():
@@ -156,21 +157,21 @@ def _rejected(study: Study) -> Counter[tuple[Any, ...]]:
     return counts
 
 
-def places(output: Path, *, pages: bool, choice: bool) -> Table:
-    """Where the results are."""
-    rows = [("figures", output / "study.parquet", "one row per candidate; stays inside")]
+def _places_table(output: Path, *, pages: bool, choice: bool) -> Table:
+    """Make a table of where the results are."""
+    rows = [("figures", output / "study.parquet", "one row per candidate; confidential")]
     if pages:
-        rows.append(("map", output / "map.html", "to look at; stays inside"))
+        rows.append(("map", output / "map.html", "interactive; confidential"))
     if pages and choice:
-        rows.append(("report", output / "report.html", "stays inside"))
-        rows.append(("public report", output / "report-public.html", "may leave with the release"))
+        rows.append(("report", output / "report.html", "confidential"))
+        rows.append(("public report", output / "report-public.html", "may be published with the release"))
     return table(["made", "where", ""], rows)
 
 
-def masking_command(
+def _masking_command(
     choice: Choice, file: Path, key: Path | None, insecure_seed: int | None, reading: Mapping[str, Any]
 ) -> str:
-    """The call that makes the chosen draw as a file, ready to be pasted into a shell."""
+    """Return the shell command that writes the chosen draw as a masked file."""
     from safeswap.charts.spec_text import command_text
 
     text = command_text(choice.spec, replicate=choice.replicate)
@@ -182,11 +183,11 @@ def masking_command(
     return text.replace(" data.csv ", f" {words} ", 1).replace("--key secret.key", secret, 1)
 
 
-def document(study: Study, choice: Choice | None) -> dict[str, Any]:
-    """The result for programs."""
+def _document(study: Study, choice: Choice | None) -> dict[str, Any]:
+    """Return the result for programs."""
     rejected = [
         {"label": label, "constraint": constraint, "rate": rate, "reason": reason, "draws": times}
-        for (label, constraint, rate, reason), times in _rejected(study).items()
+        for (label, constraint, rate, reason), times in _count_rejected(study).items()
     ]
     return {
         "candidates": len(study),
@@ -200,10 +201,10 @@ def document(study: Study, choice: Choice | None) -> dict[str, Any]:
     }
 
 
-CANDIDATES = "What is tried"
-FIGURES = "How it is measured and chosen"
-RUNNING = "How it runs"
-LARGE = 200_000  # candidates; more than this takes long enough to think of a search
+CANDIDATES = "Candidates"
+FIGURES = "Measures and choice"
+RUNNING = "Run"
+LARGE = 200_000  # candidates; above this a search is suggested
 
 
 def _option(panel: str, *flags: str, **more: Any) -> Any:
@@ -214,14 +215,14 @@ def _option(panel: str, *flags: str, **more: Any) -> Any:
 @reading_options
 def study(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file of which a release is to be made")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to be released")],
     *,
     attributes: Annotated[
         list[str] | None,
-        _option(CANDIDATES, metavar="A,B", help="attributes that may be swapped; all categorical ones if not stated"),
+        _option(CANDIDATES, metavar="A,B", help="attributes that may be swapped; all categorical ones if omitted"),
     ] = None,
     up_to: Annotated[
-        int | None, _option(CANDIDATES, metavar="N", help="how many attributes may be swapped together (default: 2)")
+        int | None, _option(CANDIDATES, metavar="N", help="maximum number of attributes swapped together (default: 2)")
     ] = None,
     rates: Annotated[
         list[str] | None,
@@ -238,18 +239,19 @@ def study(
         _option(
             CANDIDATES,
             metavar="TEXT",
-            help='a set of constraints, each tried in turn, e.g. "Sex equal, MS different" or none; repeatable',
+            help='set of constraints to try, e.g. "Sex equal, MS different" or none; repeatable',
         ),
     ] = None,
     true_swap: Annotated[
         Literal["any", "all"] | None,
-        _option(CANDIDATES, help="a pair counts if any, or all, of its swap attributes differ (default: any)"),
+        _option(CANDIDATES, help="whether any or all swap attributes of a pair must differ (default: any)"),
     ] = None,
     pairing: Annotated[
         Literal["repaired", "uniform"] | None,
         _option(
             CANDIDATES,
-            help="go on until the asked-for number or the maximum, or make one random pass (default: repaired)",
+            help="repair until the requested number or the maximum is reached, or make one random pass "
+            "(default: repaired)",
         ),
     ] = None,
     replicates: Annotated[
@@ -257,58 +259,56 @@ def study(
     ] = None,
     risk: Annotated[
         list[str] | None,
-        _option(FIGURES, metavar="NAME", help="risk measures, the first is the upward axis (default: n_rule)"),
+        _option(FIGURES, metavar="NAME", help="risk measures; the first is the vertical axis (default: n_rule)"),
     ] = None,
     distortion: Annotated[
         list[str] | None,
         _option(
             FIGURES,
             metavar="NAME",
-            help="distortion measures, the first is the sideways axis (default: the usual ones, hellinger first)",
+            help="distortion measures; the first is the horizontal axis (default: the usual ones, hellinger first)",
         ),
     ] = None,
     keys: Annotated[
         list[str] | None,
-        _option(FIGURES, metavar="A,B", help="attributes that form the cells; all categorical ones if not stated"),
+        _option(FIGURES, metavar="A,B", help="attributes that form the cells; all categorical ones if omitted"),
     ] = None,
     objective: Annotated[
         str | None,
         _option(
             FIGURES,
             metavar="RULE",
-            help="how one is chosen: linear:a=2, cap_risk:0.01 or cap_distortion:0.05 (default: linear:a=1)",
+            help="rule of choice: linear:a=2, cap_risk:0.01 or cap_distortion:0.05 (default: linear:a=1)",
         ),
     ] = None,
     question: Annotated[
         Path | None,
-        _option(RUNNING, "--study", metavar="TOML", help="a study in a file; what options state takes its place"),
+        _option(RUNNING, "--study", metavar="TOML", help="read the study from a file; options override it"),
     ] = None,
     write_study: Annotated[
-        Path | None, _option(RUNNING, metavar="TOML", help="only write the study to a file, to be run with --study")
+        Path | None, _option(RUNNING, metavar="TOML", help="only write the study to a file, to run with --study")
     ] = None,
-    plan_only: Annotated[
-        bool, _option(RUNNING, "--plan-only", help="only say how many candidates there are; needs no key")
-    ] = False,
+    plan_only: Annotated[bool, _option(RUNNING, "--plan-only", help="only count the candidates; needs no key")] = False,
     search: Annotated[
         int | None,
-        _option(RUNNING, metavar="BUDGET", help="look at so many specifications only, chosen by a search"),
+        _option(RUNNING, metavar="BUDGET", help="maximum number of specifications to evaluate (search)"),
     ] = None,
-    resume: Annotated[bool, _option(RUNNING, "--resume", help="go on where a study was stopped")] = False,
+    resume: Annotated[bool, _option(RUNNING, "--resume", help="resume an interrupted study")] = False,
     threads: Annotated[
-        int | None, _option(RUNNING, min=1, metavar="N", help="threads; all cores if not stated")
+        int | None, _option(RUNNING, min=1, metavar="N", help="number of threads; all cores if omitted")
     ] = None,
     key: KeyFile = None,
     insecure_seed: InsecureSeed = None,
     output: Annotated[
-        Path | None, _option(OUTPUT, metavar="DIR", help="the directory to make: figures, map, reports; stays inside")
+        Path | None, _option(OUTPUT, metavar="DIR", help="directory to create: figures, map, reports (confidential)")
     ] = None,
-    pages: Annotated[bool, _option(OUTPUT, help="write the map and the reports besides the figures")] = True,
+    pages: Annotated[bool, _option(OUTPUT, help="write the map and the reports, not only the figures")] = True,
     publish_figures: Annotated[
         bool,
         _option(
             OUTPUT,
             "--publish-figures",
-            help="put the map and the figures into the public report; the rate can be inferred from them",
+            help="include the map and the figures in the public report; the rate can be inferred from them",
         ),
     ] = False,
     force: Force = False,
@@ -316,10 +316,10 @@ def study(
 ) -> None:
     """Try many candidate releases, show their frontier and choose one.
 
-    Candidates are figures only: no masked file is made. Mask the file by the chosen specification and replicate, with
-    the same key, and you get the very draw that was measured.
+    Candidates are only measured: no masked file is written. To get exactly the draw that was measured, mask the file
+    with the chosen specification and replicate and the same key.
 
-    Ctrl-C stops it; the same call with --resume goes on.
+    Press Ctrl-C to stop; repeat the command with --resume to continue.
     """
     from safeswap import workflow
 
@@ -327,70 +327,74 @@ def study(
         "attributes": names(attributes) if attributes else None,
         "up_to": up_to,
         "rates": names(rates) if rates else None,
-        "constraints": _constraints(fixed, differ, constraints),
+        "constraints": _parse_constraints(fixed, differ, constraints),
         "true_swap": true_swap,
         "pairing": pairing,
         "replicates": replicates,
-        "risk": _measures(risk),
-        "distortion": _measures(distortion),
+        "risk": _parse_measures(risk),
+        "distortion": _parse_measures(distortion),
         "keys": names(keys) if keys else None,
         "objective": objective,
     }
-    spec = _question(question, {name: value for name, value in stated.items() if value is not None})
+    spec = _make_spec(question, {name: value for name, value in stated.items() if value is not None})
     if write_study is not None:
         from safeswap.projects.toml import write_study_spec
 
         write_study_spec(spec, write_study, force=force)
-        console.say(f"Written to {write_study}; run it with --study.")
+        console.say(f"Wrote {write_study}; run it with --study.")
         console.result({"command": "study", "study": str(write_study)})
         return
     if plan_only:
         _, total = _read(console, file, reading, spec, search)
         console.result({"command": "study", "candidates": total})
         return
-    output = _checked_output(output, [file, *([key] if key else [])], force=force)
+    output = _check_output(output, [file, *([key] if key else [])], force=force)
     secret = randomness(key=key, insecure_seed=insecure_seed)
     data, _ = _read(console, file, reading, spec, search)
     checkpoint = _checkpoint(output, resume=resume, force=force)
     secret |= {} if search is None else {"budget": search}
     found = _run(console, data, spec, threads=threads, checkpoint=checkpoint, **secret)
-    choice, why_none = _choice(found)
+    choice, why_none = _choose(found)
     workflow.save_study(
         found, output, choice=choice, data=data, pages=pages, publish_figures=publish_figures, force=force
     )
     checkpoint.discard()
-    _tell(console, found, choice, output, pages=pages)
+    _show(console, found, choice, output, pages=pages)
     if choice is not None:
-        console.say("\nThis very draw as a masked file:\n" + masking_command(choice, file, key, insecure_seed, reading))
+        console.say(
+            "\nTo write this draw as a masked file:\n" + _masking_command(choice, file, key, insecure_seed, reading)
+        )
     if why_none is not None:
-        hint = f"{why_none.hint}; all figures are in {output}"
+        hint = f"{why_none.hint}; all results are in {output}"
         raise InfeasibleError(why_none.message, code=why_none.code, hint=hint, output=str(output))
-    console.result({"command": "study", **document(found, choice), "output": str(output)})
+    console.result({"command": "study", **_document(found, choice), "output": str(output)})
 
 
 def _read(
     console: Console, file: Path, reading: dict[str, Any], spec: StudySpec, search: int | None
 ) -> tuple[Microdata, int]:
-    """The data, and how many candidates the study has: said before anything runs."""
+    """Read the data and count the candidates; print their number before anything runs."""
     from safeswap import workflow
 
     with console.steps(1) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         total = workflow.number_of_candidates(data, spec)
-    console.say(_number_told(spec, total, search))
+    console.say(_describe_size(spec, total, search))
     return data, total
 
 
-def _question(path: Path | None, stated: dict[str, Any]) -> StudySpec:
+def _make_spec(path: Path | None, stated: dict[str, Any]) -> StudySpec:
     from safeswap.model.study import StudySpec
     from safeswap.projects.toml import read_study_spec
 
     return StudySpec(**stated) if path is None else read_study_spec(path, **stated)
 
 
-def _constraints(fixed: list[str] | None, differ: list[str] | None, sets: list[str] | None) -> tuple[Any, ...] | None:
-    """Each --constraints is a set; --fixed and --differ together are one more."""
+def _parse_constraints(
+    fixed: list[str] | None, differ: list[str] | None, sets: list[str] | None
+) -> tuple[Any, ...] | None:
+    """Make a set from each --constraints, and one more from --fixed and --differ together."""
     from safeswap.model.study import ConstraintSet
 
     found = [ConstraintSet.from_text(text) for text in sets or ()]
@@ -399,39 +403,39 @@ def _constraints(fixed: list[str] | None, differ: list[str] | None, sets: list[s
     return tuple(found) or None
 
 
-def _measures(stated: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Measures from repeated options; names without parameters may be parted by commas."""
+def _parse_measures(stated: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Parse measures from repeated options; commas may separate names without parameters."""
     if not stated:
         return None
     found = [part.strip() for text in stated for part in ([text] if ":" in text else next(csv.reader([text]), []))]
     return tuple(part for part in found if part)
 
 
-def _checked_output(output: Path | None, inputs: Sequence[Path], *, force: bool) -> Path:
+def _check_output(output: Path | None, inputs: Sequence[Path], *, force: bool) -> Path:
     if output is None:
-        raise typer.BadParameter("say where the figures go: --output DIR")
+        raise typer.BadParameter("missing output: pass --output DIR")
     check_outputs([output], inputs=inputs, force=force)
     return output
 
 
-def _number_told(spec: StudySpec, total: int, search: int | None) -> str:
+def _describe_size(spec: StudySpec, total: int, search: int | None) -> str:
     draws = f" ({total // spec.replicates:,} specifications × {spec.replicates:,} replicates)"
     text = f"{total:,} candidates" + (draws if spec.replicates > 1 else "")
     if search is not None:
-        return f"{text}; a search looks at {min(search, total // spec.replicates):,} specifications."
-    return f"{text}; a search (--search BUDGET) would look at fewer." if total > LARGE else f"{text}."
+        return f"{text}; the search evaluates {min(search, total // spec.replicates):,} specifications."
+    return f"{text}; a search (--search BUDGET) would evaluate fewer." if total > LARGE else f"{text}."
 
 
 def _checkpoint(output: Path, *, resume: bool, force: bool) -> CheckpointDirectory:
-    """Where finished blocks are kept: beside the output, under a name that says so."""
+    """Return the checkpoint, beside the output, in which finished blocks are kept."""
     from safeswap.studies.files import CheckpointDirectory
 
     place = output.with_name(f"{output.name}.unfinished")
     if resume and not place.is_dir():
         raise OutputError(
-            f"there is no unfinished study {place.name!r} to go on with",
+            f"there is no unfinished study {place.name!r} to resume",
             code="nothing-to-resume",
-            hint="leave out --resume",
+            hint="omit --resume",
             file=str(place),
         )
     kept = CheckpointDirectory(place, must_match=resume)
@@ -440,7 +444,7 @@ def _checkpoint(output: Path, *, resume: bool, force: bool) -> CheckpointDirecto
             raise OutputError(
                 f"an unfinished study is in {place.name!r}",
                 code="unfinished",
-                hint="go on with --resume, or start anew with --force",
+                hint="continue with --resume, or start over with --force",
                 file=str(place),
             )
         kept.discard()
@@ -460,28 +464,27 @@ def _run(console: Console, data: Microdata, spec: StudySpec, *, checkpoint: Chec
             raise Interrupted(
                 f"stopped after {bar.done:,} of {bar.total:,} candidates, which are kept in {checkpoint.path.name!r}",
                 code="interrupted",
-                hint="the same call with --resume goes on",
+                hint="repeat the command with --resume to continue",
                 done=bar.done,
                 total=bar.total,
             ) from None
 
 
-def _choice(found: Study) -> tuple[Choice | None, InfeasibleError | None]:
-    """The choice, or why there is none: the figures are worth keeping all the same."""
+def _choose(found: Study) -> tuple[Choice | None, InfeasibleError | None]:
+    """Return the choice, or the reason why there is none: the study is worth keeping all the same."""
     try:
         return found.choose(), None
     except InfeasibleError as error:
         return None, error
 
 
-def _tell(console: Console, found: Study, choice: Choice | None, output: Path, *, pages: bool) -> None:
-
+def _show(console: Console, found: Study, choice: Choice | None, output: Path, *, pages: bool) -> None:
     for line in rejected_lines(found):
         console.say(line)
     console.say("")
     console.say(frontier_table(found, choice))
     if choice is not None:
         console.say(f"\n{choice.sentence}\n")
-    console.say(places(output, pages=pages, choice=choice is not None))
+    console.say(_places_table(output, pages=pages, choice=choice is not None))
     if not found.facts["for_release"]:
-        console.warn("Made from an insecure seed: anyone can repeat the draws. NOT FOR RELEASE.")
+        console.warn("Made with an insecure seed: anyone can repeat the draws. NOT FOR RELEASE.")

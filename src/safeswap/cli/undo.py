@@ -16,13 +16,13 @@ from safeswap.model.text import several
 @reading_options
 def undo(
     console: Console,
-    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="the masked file that stays inside")],
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="internal masked file (not a published bundle)")],
     *,
     record: Annotated[
-        Path, typer.Option("--record", metavar="DIR", help="its audit record: the directory that swap has named")
+        Path, typer.Option("--record", metavar="DIR", help="its audit record: the directory shown by swap or mask")
     ],
     output: Annotated[
-        Path, typer.Option(metavar="FILE", help="the original, restored; it stays inside", rich_help_panel=OUTPUT)
+        Path, typer.Option(metavar="FILE", help="restored original (confidential)", rich_help_panel=OUTPUT)
     ],
     force: Force = False,
     reading: dict[str, Any],
@@ -37,6 +37,6 @@ def undo(
         steps.at("writing")
         lost = workflow.write(original, output, force=force)
     for what in lost:
-        console.warn(f"! the file does not keep {visible(what)}")
-    console.say(f"Restored {several(len(original), 'record')} to {visible(str(output))}. They stay inside.")
+        console.warn(f"! not preserved in the file: {visible(what)}")
+    console.say(f"Restored {several(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

@@ -15,12 +15,12 @@ from safeswap.model.text import several
 @command
 def verify(
     console: Console,
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="the directory that release has written")],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="directory written by release")],
 ) -> None:
-    """Check a bundle from outside.
+    """Check a published bundle.
 
-    Needs the bundle alone: every file is there and is what the manifest says, none is there that should not be, and
-    nothing in them tells more than the released data do.
+    Needs nothing but the bundle. Checks that all files are present and match the manifest, that there are no others,
+    and that no file reveals more than the released data do.
     """
     from safeswap import workflow
 
@@ -28,7 +28,7 @@ def verify(
         steps.at("checking")
         found = workflow.verify(bundle)
     console.say(
-        f"{visible(str(bundle))} is whole: {several(found.records, 'record')}, {several(found.columns, 'column')}."
+        f"{visible(str(bundle))} is intact: {several(found.records, 'record')}, {several(found.columns, 'column')}."
     )
     for name, value in found.facts.items():
         values = value if isinstance(value, list) else [value]

@@ -22,34 +22,33 @@ from safeswap.errors import InputError
 if TYPE_CHECKING:
     from safeswap.service.settings import Settings
 
-_PAGE_SECONDS = 60.0  # the page that opens the browser is gone when its token is
+_PAGE_SECONDS = 60.0  # the page that opens the browser is deleted when its token expires
 
 
 @command
 def workbench(
     console: Console,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="the file to work on; more can be added")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="file to work on; more can be added")] = None,
     *,
     store: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="keep the projects here; without: all is erased at the end")
+        Path | None,
+        typer.Option(metavar="DIR", help="directory for the projects; if omitted, all is erased at the end"),
     ] = None,
-    port: Annotated[int, typer.Option(metavar="N", help="a free one unless stated")] = 0,
-    identifier: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="the column that identifies a record")
-    ] = None,
-    browser: Annotated[bool, typer.Option(help="open the browser")] = True,
+    port: Annotated[int, typer.Option(metavar="N", help="port; a free one if omitted")] = 0,
+    identifier: Annotated[str | None, typer.Option(metavar="COLUMN", help="column that identifies a record")] = None,
+    browser: Annotated[bool, typer.Option(help="open a browser")] = True,
 ) -> None:
-    """Open a file in the browser, on this machine, for yourself.
+    """Open the workbench in a browser on this machine, for one person.
 
-    No account, no network: the program listens on loopback, and only the address that it prints lets somebody in: once,
-    within a minute. Enter gives a new one, Ctrl-C ends it.
+    Needs no account and no network: the program listens on loopback and admits only one browser, through the address
+    that it prints, once and within a minute. Press Enter for a new address, Ctrl-C to stop.
     """
     from safeswap.service.work.running import require_extra
 
     require_extra()
     if file is not None and not file.is_file():
         raise InputError(f"there is no file {file.name}", code="missing-file", hint="check the name", file=str(file))
-    with _place(store, port) as settings:
+    with _open_store(store, port) as settings:
         _run(console, settings, file, identifier=identifier, browser=browser)
 
 
@@ -64,39 +63,39 @@ def _run(console: Console, settings: Settings, file: Path | None, *, identifier:
     add_workbench(app)
 
     def ready(address: str) -> None:
-        project = _give(address, tokens.issue(), file, identifier) if file is not None else None
+        project = _make_project(address, tokens.issue(), file, identifier) if file is not None else None
 
         def link() -> str:
-            # Behind the number sign: browsers send nothing of it to the server, so it stands in no log.
+            # In the fragment, which browsers do not send to the server: the token appears in no log.
             return f"{address}/open#token={tokens.issue()}" + (f"&project={project}" if project else "")
 
         where = link()
-        console.say(f"The workbench is open, for one browser within a minute, at {where}")
-        console.say("Enter gives a new address, Ctrl-C ends it.")
+        console.say(f"The workbench is open at {where} (for one browser, within a minute).")
+        console.say("Press Enter for a new address, Ctrl-C to stop.")
         console.result({"command": "workbench", "address": where})
         if browser:
             open_privately(link(), settings.store)
-        while _enter_was_pressed():
+        while _wait_for_enter():
             console.say(link())
 
-    with suppress(ValueError, AttributeError):  # in the background a terminal cannot be read: that is no reason to stop
+    with suppress(ValueError, AttributeError):  # reading the terminal in the background must not stop us
         signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     serve(settings, app, ready=ready)
 
 
-def _enter_was_pressed() -> bool:
-    """Wait for a line of input; False: there is no input."""
+def _wait_for_enter() -> bool:
+    """Wait for a line of input; return False if there is no input."""
     try:
-        # Not by sys.stdin: its lock would be held by a waiting thread when the program ends.
+        # Not sys.stdin: a waiting thread would hold its lock when the program ends.
         return bool(os.read(0, 4096))
     except OSError:
         return False
 
 
 def open_privately(where: str, folder: Path) -> Path:
-    """Open an address in the browser by way of a file that only its owner can read; the file.
+    """Open an address in the browser through a file that only its owner can read; return the file.
 
-    What stands on the command line of the browser can be seen by everybody on the machine.
+    The command line of the browser would be visible to everyone on the machine.
     """
     import webbrowser
     from html import escape
@@ -113,8 +112,8 @@ def open_privately(where: str, folder: Path) -> Path:
     return page
 
 
-def _give(address: str, token: str, file: Path, identifier: str | None) -> str:
-    """Make a project of the file, over the same interface that the pages use."""
+def _make_project(address: str, token: str, file: Path, identifier: str | None) -> str:
+    """Make a project from the file, through the API that the pages use."""
     from safeswap.service.client import Client
 
     with Client(address, start_token=token) as client:
@@ -123,15 +122,15 @@ def _give(address: str, token: str, file: Path, identifier: str | None) -> str:
         return project.id
 
 
-def _own_address() -> str:
-    """An address of loopback for this run, where there are several: browsers send a host's cookies to all its ports."""
+def _pick_address() -> str:
+    """Return a loopback address for this run if there are several: browsers send cookies to all ports of a host."""
     if sys.platform != "linux":
         return "127.0.0.1"
     return "127." + ".".join(str(1 + secrets.randbelow(254)) for _ in range(3))
 
 
 @contextmanager
-def _place(store: Path | None, port: int) -> Iterator[Settings]:
+def _open_store(store: Path | None, port: int) -> Iterator[Settings]:
     from safeswap.service.keeping.erase import erase
     from safeswap.service.keeping.vault import make_master_key
     from safeswap.service.settings import Settings
@@ -146,7 +145,7 @@ def _place(store: Path | None, port: int) -> Iterator[Settings]:
         yield Settings(
             store=folder / "store",
             master_key_file=key,
-            host="127.0.0.1" if port else _own_address(),
+            host="127.0.0.1" if port else _pick_address(),
             port=port,
             single_user=True,
             workers=max(1, min(2, (os.cpu_count() or 2) - 1)),

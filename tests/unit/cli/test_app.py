@@ -109,7 +109,7 @@ def test_an_unforeseen_exception_tells_its_kind_and_place_but_not_its_words(fail
 def test_debug_shows_where_an_error_arose(failing):
     failing(ValueError(CANARY))
     assert "test_app.py" in runner.invoke(program.app, ["keygen", "--debug"]).stderr
-    assert "arisen at" not in runner.invoke(program.app, ["keygen"]).stderr
+    assert "raised at" not in runner.invoke(program.app, ["keygen"]).stderr
 
 
 def test_debug_shows_the_causes_too(failing):

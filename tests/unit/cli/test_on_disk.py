@@ -59,7 +59,7 @@ def test_it_says_what_was_done_where(safeswap, census, tmp_path):
         *METHODS["swap"], census, "--identifier", "HHID", "--insecure-seed", "1", *places, "--engine", "memory"
     )
     assert run.code == 0
-    assert "150 pairs exchanged in 3,000 records; every promise was checked on disk." in run.said
+    assert "150 pairs exchanged in 3,000 records; every guarantee was verified on disk." in run.said
     assert "NOT FOR RELEASE" in run.said
     assert "n_rule" in run.said
 

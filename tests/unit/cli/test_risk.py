@@ -29,7 +29,7 @@ def test_figures_are_told_in_plain_words_and_no_value(safeswap, sample):
         "risk", sample, "--keys", "Sex,Town,Age", "--sensitive", "Ill", "--weight", "w", "--identifier", "id"
     )
     assert run.code == 0, run.said
-    for words in ("By Sex, Town, Age:", "fewer than 3 share", "different values of Ill", "are expected to be found"):
+    for words in ("Keys Sex, Town, Age:", "fewer than 3 share", "different values of Ill", "are expected to be found"):
         assert words in run.stdout
     assert CANARY not in run.said
     assert "P00" not in run.said

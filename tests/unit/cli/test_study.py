@@ -29,7 +29,7 @@ def test_it_says_how_many_candidates_there_are_shows_the_frontier_and_the_choice
     run = safeswap(*call, "--replicates", 5, "--no-pages")
     assert run.code == 0
     assert run.stdout.startswith("30 candidates (6 specifications × 5 replicates).")
-    assert "The frontier:" in run.stdout
+    assert "Frontier:" in run.stdout
     assert run.stdout.count("← chosen") == 1
     assert re.search(r"Chosen: .* Drawn again, it would be chosen \d+% of the time\.", run.stdout)
     assert str(tmp_path / "out" / "study.parquet") in run.stdout
@@ -83,7 +83,7 @@ def test_the_chosen_draw_can_be_made_again_with_the_key(safeswap, call, key, sur
 def test_the_command_that_it_shows_makes_the_very_draw(safeswap, call, survey, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = safeswap(*call, "--replicates", 4, "--no-pages").stdout
-    shown = said.partition("This very draw as a masked file:\n")[2].replace("\\\n", " ")
+    shown = said.partition("To write this draw as a masked file:\n")[2].replace("\\\n", " ")
     assert safeswap(*shlex.split(shown)[1:]).code == 0
     choice = workflow.load_study(tmp_path / "out").choose()
     made = workflow.assess(
@@ -188,7 +188,7 @@ def test_where_nothing_fits_the_rule_the_figures_are_kept_and_the_exit_code_says
     run = safeswap(*call, "--objective", "cap_distortion:0", "--no-pages")
     assert run.code == 5
     assert "no candidate satisfies" in run.stderr
-    assert "The frontier" in run.stdout
+    assert "Frontier" in run.stdout
     assert len(workflow.load_study(tmp_path / "out")) == 6
     again = safeswap(*call, "--objective", "cap_distortion:0", "--no-pages", "--force", "--json")
     assert (again.code, again.document["code"]) == (5, "no-candidate")
