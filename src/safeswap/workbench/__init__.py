@@ -1,7 +1,7 @@
-"""The workbench: the whole job in the browser, over the service's public interface and nothing else.
+"""The workbench: the whole workflow in the browser, on top of the service's public API and nothing else.
 
-Pages are empty shells; their scripts ask the interface for everything they show, with the session of the person who
-looks. So a page can show no more than its reader may know, and whatever the workbench does, a program can do too.
+Pages are empty shells; their scripts request everything they show from the API, with the session of the user. So a page
+can show no more than its user may see, and whatever the workbench does, a program can do too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_workbench(app: FastAPI) -> None:
-    """Add the pages and their files to the application of a service."""
+    """Add the pages and their assets to the application of a service."""
     from safeswap.workbench import assets, pages
 
     app.include_router(assets.router, include_in_schema=False)

@@ -1,4 +1,4 @@
-"""The pages: shells in which scripts show what the interface answers. None of them holds data."""
+"""The pages: shells that scripts fill with the answers of the API. None of them contains data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Cookie, Depends, Path, Response
 
 from safeswap.service.people.roles import allow
 from safeswap.service.work.results import LATEST
-from safeswap.workbench.assets import build, pack_ahead, served
+from safeswap.workbench.assets import assets, build, compress_ahead
 
 router = APIRouter(dependencies=[Depends(allow("public"))])
 
@@ -18,62 +18,62 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Plotly writes style attributes and sheets as it draws; scripts come from files here as everywhere.
+# Plotly adds style attributes and sheets as it draws; scripts still come from files only.
 CHART_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-# Above about 1,000 points the map is drawn by WebGL, whose library makes functions from text of its own.
+# Above about 1,000 points the map is drawn with WebGL, whose library compiles functions from its own text.
 MAP_POLICY = CHART_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-eval'")
 
 STEPS = (
-    ("data", "Data", "What is in the file"),
-    ("risk", "Risk", "Which combinations give somebody away"),
-    ("method", "Method", "How it is to be masked"),
-    ("map", "Map", "Risk against utility of many candidates"),
-    ("records", "Records", "Where each record stands"),
-    ("release", "Release", "What leaves, and who agrees"),
+    ("data", "Data", "Contents of the file"),
+    ("risk", "Risk", "Combinations that could identify a person"),
+    ("method", "Method", "Masking method and parameters"),
+    ("map", "Map", "Risk and utility of many candidates"),
+    ("records", "Records", "Confidentiality of each record"),
+    ("release", "Release", "Review and approval for publication"),
 )
-"""The screens in their order: name in the address, title, and what it is for."""
+"""The screens in order: name in the address, title and purpose."""
 
 CHARTS = {"map": "map", "records": "confidentiality"}
-"""Screens with a chart, and the chart."""
+"""The chart of each screen that has one."""
 
-SHOWN = {"map": "/studies/{}/map", "records": "/confidentiality/{}/plot"}
-"""What a chart shows, below the address of the project."""
+PAYLOADS = {"map": "/studies/{}/map", "records": "/confidentiality/{}/plot"}
+"""Paths of the chart data, below the address of the project."""
 
-FIRST = {"map": ("/studies?limit=200",), "records": ("/confidentiality?limit=200", "/maskings?limit=200")}
-"""What the script of a screen with a chart asks for besides that."""
+LISTS = {"map": ("/studies?limit=200",), "records": ("/confidentiality?limit=200", "/maskings?limit=200")}
+"""Paths of the lists that a screen with a chart requests as well."""
 
 Identifier = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
-# Which colours the reader has chosen, if she has: known before anything is drawn, and no secret.
+# The chosen colour theme, if any: a cookie, so that it is known before anything is drawn.
 Theme = Annotated[str, Cookie(alias="safeswap-theme")]
 
 
 @router.get("/")
 def projects_page(theme: Theme = "") -> Response:
-    """The list of projects."""
+    """Return the list of projects."""
     return _page("projects", "Projects", theme=theme)
 
 
 @router.get("/log-in")
 def log_in_page(theme: Theme = "") -> Response:
-    """Name and password, or the agency's own log-in."""
+    """Return the page for logging in, by password or through the agency."""
     return _page("log-in", "Log in", theme=theme)
 
 
 @router.get("/open")
 def open_page(theme: Theme = "") -> Response:
-    """Takes the token of a service for one person from the address, and opens her project."""
+    """Return the page that redeems the token of a single-user service and opens the project."""
     return _page("open", "Opening", theme=theme)
 
 
 @router.get("/projects/{project_id}/log")
 def log_page(project_id: Identifier, theme: Theme = "") -> Response:
-    """The session log."""
+    """Return the session log."""
     return _page("log", "Session log", project_id, theme=theme)
 
 
 @router.get("/projects/{project_id}/results/{result_id}")
 def result_page(project_id: Identifier, result_id: Identifier, theme: Theme = "") -> Response:
-    """What one masking did."""
+    """Return the result of one masking."""
     return _page("result", "Result", project_id, result_id, theme=theme)
 
 
@@ -87,17 +87,17 @@ def step_page(
     masking: str = "",
     theme: Theme = "",
 ) -> Response:
-    """One of the six steps, or the tables beside them; with a chart of the newest study or plot, or of a stated one."""
+    """Return one of the six steps, or the tables; charts show the latest study or plot unless one is named."""
     title = next((title for name, title, _ in STEPS if name == screen), "Tables")
     stated = study if screen == "map" else plot
-    # Which plot is a masking's, only the list of plots tells.
+    # Only the list of plots tells which plot belongs to a masking.
     return _page(screen, title, project_id, shown=stated or ("" if masking else LATEST), theme=theme)
 
 
 def _page(
     screen: str, title: str, project_id: str = "", result_id: str = "", *, shown: str = "", theme: str = ""
 ) -> Response:
-    pack_ahead()
+    compress_ahead()
     chart = CHARTS.get(screen)
     text = (
         _templates()
@@ -108,7 +108,7 @@ def _page(
             build=build(),
             mark=_mark(),
             theme=theme if theme in {"light", "dark"} else "",
-            asked=_asked(screen, project_id, shown),
+            preloads=_preloads(screen, project_id, shown),
             project_id=project_id,
             result_id=result_id,
             steps=STEPS if project_id else (),
@@ -121,16 +121,16 @@ def _page(
     return Response(text, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _asked(screen: str, project_id: str, shown: str) -> tuple[str, ...]:
-    """Addresses of the interface that the browser asks while it still reads the page; the answers wait.
+def _preloads(screen: str, project_id: str, shown: str) -> tuple[str, ...]:
+    """Return the API addresses that the browser fetches while it still parses the page.
 
-    >>> _asked("map", "p1", "latest")[1:3]
+    >>> _preloads("map", "p1", "latest")[1:3]
     ('/api/v1/projects/p1', '/api/v1/projects/p1/studies/latest/map')
     """
-    if screen not in FIRST:
+    if screen not in LISTS:
         return ()
-    chart = (SHOWN[screen].format(quote(shown, safe="")),) if shown else ()
-    return ("/api/v1/session", *(f"/api/v1/projects/{project_id}{path}" for path in ("", *chart, *FIRST[screen])))
+    chart = (PAYLOADS[screen].format(quote(shown, safe="")),) if shown else ()
+    return ("/api/v1/session", *(f"/api/v1/projects/{project_id}{path}" for path in ("", *chart, *LISTS[screen])))
 
 
 @cache
@@ -145,7 +145,7 @@ def _templates() -> Any:
 def _mark() -> Any:
     from markupsafe import Markup
 
-    return Markup(served()["css/mark.svg"].decode())  # noqa: S704  (a file of ours)
+    return Markup(assets()["css/mark.svg"].decode())  # noqa: S704  (our own file)
 
 
 @cache
@@ -154,4 +154,4 @@ def _chart_body(chart: str | None) -> Any:
 
     from safeswap.charts.scripts import chart_body
 
-    return Markup(chart_body(chart)) if chart else ""  # noqa: S704  (a file of ours, without data)
+    return Markup(chart_body(chart)) if chart else ""  # noqa: S704  (our own file, without data)

@@ -1,4 +1,4 @@
-"""The files of the pages: joined, compressed, and the same program as before."""
+"""The assets of the pages: bundled, compressed, and the same program as before."""
 
 import asyncio
 import gzip
@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from safeswap.workbench import add_workbench
-from safeswap.workbench.assets import asset, build, joined, served
+from safeswap.workbench.assets import asset, assets, build, bundle
 from safeswap.workbench.pages import STEPS
 
 
@@ -35,7 +35,7 @@ def test_a_module_comes_once_and_after_all_that_it_needs():
         "two": 'import { one as first } from "./one-more.js";\nexport const two = first + 1;\n',
         "one-more": "export async function one() {}\nexport class Other {}\nfunction own() {}\nexport { own };\n",
     }
-    text = joined("page", modules)
+    text = bundle("page", modules)
     places = [text.index(part) for part in ("const $one_more =", "const $two =", "show(one, two)")]
     assert places == sorted(places)
     assert text.count("async function one()") == 1
@@ -51,21 +51,21 @@ def test_modules_that_need_each_other_are_refused():
         "b": 'import { a } from "./a.js";\nexport const b = 1;',
     }
     with pytest.raises(ValueError, match="a, b, a"):
-        joined("a", modules)
+        bundle("a", modules)
 
 
 def test_a_name_that_a_module_does_not_give_is_refused():
     modules = {"a": 'import { b, c } from "./b.js";\nshow(b, c);', "b": "export const b = 1, c = 2;"}
-    with pytest.raises(ValueError, match=r"a\.js needs c, which b\.js does not give"):
-        joined("a", modules)
+    with pytest.raises(ValueError, match=r"a\.js imports c, which b\.js does not export"):
+        bundle("a", modules)
 
 
 @pytest.mark.parametrize(
     "line", ["export default 1;", 'import "./b.js";', 'import * as b from "./b.js";', "export let a = 1;"]
 )
-def test_what_cannot_be_joined_is_refused(line):
-    with pytest.raises(ValueError, match="cannot be joined"):
-        joined("a", {"a": line, "b": ""})
+def test_what_cannot_be_bundled_is_refused(line):
+    with pytest.raises(ValueError, match="cannot be bundled"):
+        bundle("a", {"a": line, "b": ""})
 
 
 def test_a_page_has_one_script_and_one_style():
@@ -86,7 +86,7 @@ def test_what_is_compressed_is_what_is_not(name):
     for encoding in ("gzip", "zstd"):
         assert get(address, accept_encoding=encoding).headers["content-encoding"] == encoding
     assert get(address, accept_encoding="gzip, deflate, br, zstd").headers["content-encoding"] == "zstd"
-    kept = asset(name).packed
+    kept = asset(name).compressed
     assert gzip.decompress(kept["gzip"]) == plain
     assert pa.Codec("zstd").decompress(kept["zstd"], len(plain), asbytes=True) == plain
 
@@ -116,4 +116,4 @@ def test_a_page_with_a_chart_asks_at_once_for_what_the_chart_shows(path, asked):
 
 
 def test_every_file_has_a_type():
-    assert all(asset(name).media_type for name in served())
+    assert all(asset(name).media_type for name in assets())
