@@ -68,7 +68,7 @@ def test_a_file_dropped_beside_a_file_that_is_there_changes_nothing_unasked(
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{project}/data")
         page.evaluate(DROP, "a,b\n1,2\n3,4\n")
-        expect(page.locator("#problem")).to_contain_text("The file was not taken. To put another file in place")
+        expect(page.locator("#problem")).to_contain_text("The file was not accepted. To replace the current file")
         page.click("#other-file")
         page.evaluate(DROP, "a,b\n1,2\n3,4\n")
         expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2 records", timeout=LONG)

@@ -58,7 +58,7 @@ def test_a_viewer_cannot_change_a_description(browser: Browser, office: Desk, su
         assert page.locator("#attributes select").first.is_disabled()
         page = seen.go(f"/projects/{project}/map")
         assert page.locator("#new-study").is_hidden()
-        expect(page.locator("#none")).to_contain_text("An analyst has to run one")
+        expect(page.locator("#none")).to_contain_text("An analyst must run one")
 
 
 def test_somebody_logs_in_and_out(browser: Browser, office: Desk) -> None:

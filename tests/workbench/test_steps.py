@@ -177,11 +177,11 @@ def test_a_step_that_is_edited_and_not_changed_stays_as_it_is(
 @pytest.mark.parametrize(
     ("kind", "field", "typed", "told"),
     [
-        ("hierarchy", "Parents", "a = b = c", "Line 1 is not one value, an equals sign and another."),
-        ("hierarchy", "Parents", "a = b\n\na = c", "Line 3 is about a value that a line above it is about."),
-        ("hierarchy", "Parents", '"a = b', "Line 1 is not one value, an equals sign and another."),
-        ("ranges", "Breaks", "10\n10,000", "Line 2 is no number."),
-        ("truncate", "Characters", "2e", "This is no number."),
+        ("hierarchy", "Parents", "a = b = c", "Line 1 is not of the form VALUE = NEW VALUE."),
+        ("hierarchy", "Parents", "a = b\n\na = c", "Line 3 repeats a value of an earlier line."),
+        ("hierarchy", "Parents", '"a = b', "Line 1 is not of the form VALUE = NEW VALUE."),
+        ("ranges", "Breaks", "10\n10,000", "Line 2 is not a number."),
+        ("truncate", "Characters", "2e", "Not a number."),
     ],
 )
 def test_what_cannot_be_read_is_said_and_not_sent(  # noqa: PLR0917  (fixtures)
@@ -235,7 +235,7 @@ def test_another_method_has_the_form_of_its_schema(
             assert key.replace("_", " ") in shown
         if stated is None:
             return
-        expect(page.locator("#other-plan")).to_contain_text("Still to be given or put right: attributes")
+        expect(page.locator("#other-plan")).to_contain_text("Missing or invalid: attributes")
         page.locator("#fields fieldset").first.get_by_label("Race", exact=True).check()
         page.get_by_label("Keep").fill("0.7")
         page.click("#mask")
@@ -269,7 +269,7 @@ def test_parts_of_a_specification_are_stated_in_fields_of_their_own(browser: Bro
         for _ in range(3):
             combinations.get_by_role("button", name="Add").click()
         expect(page.locator("#other-plan")).to_have_text(
-            "Still to be given or put right: combinations 1: keys, combinations 2: keys, combinations 3: keys."
+            "Missing or invalid: combinations 1: keys, combinations 2: keys, combinations 3: keys."
         )
         first, second = combinations.locator("li").nth(0), combinations.locator("li").nth(1)
         for key in ("Age", "Sex"):
@@ -311,7 +311,7 @@ def test_a_recode_is_stated_step_by_step_and_what_cannot_be_read_is_not_sent(
         page.click("#mask")
         expect(page.locator("#problem")).to_contain_text("steps 1: groups, steps 3: spans")
         expect(page.locator("#other-plan")).to_have_class("warning")
-        expect(recode.locator(".fault").nth(1)).to_have_text("Line 2 is not one value, an equals sign and others.")
+        expect(recode.locator(".fault").nth(1)).to_have_text("Line 2 is not of the form NEW VALUE = VALUE, VALUE.")
         recode.get_by_label("Groups").fill("any = Married, Other")
         expect(recode.locator(".fault").nth(1)).to_be_empty()
         spans.get_by_role("button", name="Remove steps 3").click()

@@ -1,4 +1,4 @@
-// The service's public interface, and nothing else. Every refusal becomes an error that a person can read.
+// Client of the service's public API. Every error response becomes a Refused with a readable message.
 
 import { byId, el, fill, name } from "./dom.js";
 
@@ -7,7 +7,7 @@ let csrf = "";
 
 export class Refused extends Error {
   constructor(problem, status) {
-    super(problem.detail || "The service did not answer as expected.");
+    super(problem.detail || "Unexpected response from the service.");
     this.status = status;
     this.code = problem.code || "";
     this.hint = problem.hint || "";
@@ -27,7 +27,7 @@ export async function call(method, path, { body, etag, stream, once = false } = 
       method, headers, credentials: "same-origin", body: stream ?? (body === undefined ? undefined : JSON.stringify(body)),
     });
   } catch {
-    throw new Refused({ detail: "The service does not answer.", hint: "It may be starting anew: try again in a moment.", code: "no-answer" }, 0);
+    throw new Refused({ detail: "The service does not answer.", hint: "It may be restarting: try again in a moment.", code: "no-answer" }, 0);
   }
   const type = answer.headers.get("content-type") || "";
   const value = answer.status === 204 ? null : type.includes("json") ? await answer.json() : await answer.text();
@@ -42,7 +42,7 @@ export async function call(method, path, { body, etag, stream, once = false } = 
 export const get = async (path) => (await call("GET", path)).value;
 export const post = async (path, body, options = {}) => (await call("POST", path, { body: body ?? {}, ...options })).value;
 
-// All pages of a list.
+// Fetch all pages of a list.
 export async function all(path, most = 10000) {
   const items = [];
   let cursor = "";
@@ -55,7 +55,7 @@ export async function all(path, most = 10000) {
   return items;
 }
 
-// A file goes out piece by piece; XMLHttpRequest, since fetch does not tell how much of it is sent.
+// Upload a file. XMLHttpRequest, because fetch reports no upload progress.
 export function upload(path, file, progress) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
@@ -63,10 +63,10 @@ export function upload(path, file, progress) {
     request.setRequestHeader("X-CSRF-Token", csrf);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.addEventListener("progress", (event) => progress(event.lengthComputable ? event.loaded / event.total : 0));
-    request.addEventListener("error", () => reject(new Refused({ detail: "The file could not be sent.", hint: "Try again." }, 0)));
+    request.addEventListener("error", () => reject(new Refused({ detail: "The file could not be uploaded.", hint: "Try again." }, 0)));
     request.addEventListener("load", () => {
       let value = {};
-      try { value = JSON.parse(request.responseText); } catch { /* no JSON: told below */ }
+      try { value = JSON.parse(request.responseText); } catch { /* not JSON: reported below */ }
       if (request.status === 202) resolve(value); else reject(new Refused(value, request.status));
     });
     request.send(file);
@@ -87,19 +87,20 @@ export async function logIn(credentials) {
 
 export const logOut = () => call("DELETE", "/session");
 
-// What went wrong, in one place of every page, with what would work.
-export function tell(error) {
+// Show an error and its hint, in the same place on every page.
+export function showProblem(error) {
   const box = byId("problem");
   if (!error) { box.hidden = true; return; }
   if (!(error instanceof Refused)) console.error(error);
-  const text = error instanceof Refused ? error.message : "Something went wrong on this page.";
-  const hint = error instanceof Refused ? error.hint : "Load the page anew; if it happens again, tell your administrator.";
+  const text = error instanceof Refused ? error.message : "Unexpected error on this page.";
+  const hint = error instanceof Refused ? error.hint : "Reload the page; if the error persists, contact your administrator.";
   fill(box, el("strong", {}, name(text)), hint ? el("span", {}, " ", name(hint)) : null,
     el("button", { type: "button", class: "quiet", "aria-label": "Close", on: { click: () => { box.hidden = true; } } }, "×"));
   box.hidden = false;
   box.scrollIntoView({ block: "nearest" });
 }
 
+// Wrap a function so that its errors are shown.
 export const guarded = (act) => async (...given) => {
-  try { tell(null); return await act(...given); } catch (error) { tell(error); return undefined; }
+  try { showProblem(null); return await act(...given); } catch (error) { showProblem(error); return undefined; }
 };

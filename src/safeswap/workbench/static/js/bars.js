@@ -1,5 +1,5 @@
-// A small bar chart of frequencies. What fewer records have than the tolerance is shown as one bar "<Q"; a count that would give
-// theirs away is not shown.
+// A small bar chart of frequencies. Levels below the tolerance share one bar "<Q"; a count from which theirs could be
+// derived is not shown.
 
 import { count, el, several, svg } from "./dom.js";
 
@@ -13,18 +13,18 @@ export function bars(levels, below, tolerance) {
   if (below) lines.push({ text: several(below, "rare level"), value: 0, shown: `<${tolerance} each`, small: true });
   if (!lines.length) return el("span", { class: "note" }, "no levels");
   const largest = Math.max(1, ...lines.map((line) => line.value));
-  const told = lines.map((line) => `${line.text}: ${line.shown || count(line.value)}`).join("; ");
-  const chart = svg("svg", { class: "bars", width: WIDTH, height: LINE * lines.length, role: "img", "aria-label": told });
+  const label = lines.map((line) => `${line.text}: ${line.shown || count(line.value)}`).join("; ");
+  const chart = svg("svg", { class: "bars", width: WIDTH, height: LINE * lines.length, role: "img", "aria-label": label });
   lines.forEach((line, i) => {
     const y = LINE * i, room = WIDTH - LABEL - COUNT;
-    const label = svg("text", { x: 0, y: y + 13 });
-    label.textContent = line.text.length > LONGEST ? line.text.slice(0, LONGEST - 1) + "…" : line.text;
+    const caption = svg("text", { x: 0, y: y + 13 });
+    caption.textContent = line.text.length > LONGEST ? line.text.slice(0, LONGEST - 1) + "…" : line.text;
     const title = svg("title");
     title.textContent = `${line.text}: ${line.shown || count(line.value)}`;
     const bar = svg("rect", { x: LABEL, y: y + 3, width: Math.max(1, (room * line.value) / largest), height: LINE - 6, class: line.small ? "small" : "" });
     const value = svg("text", { x: WIDTH, y: y + 13, class: "count" });
     value.textContent = line.shown || count(line.value);
-    chart.append(svg("g", {}, title, label, bar, value));
+    chart.append(svg("g", {}, title, caption, bar, value));
   });
   return chart;
 }

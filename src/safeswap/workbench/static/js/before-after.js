@@ -1,4 +1,4 @@
-// A table of the original and of the masked data, side by side. Small counts stay hidden.
+// A table of the original and the masked data, side by side. Small counts stay hidden.
 
 import { get, Refused } from "./api.js";
 import { count, el, fill, name } from "./dom.js";
@@ -8,7 +8,7 @@ const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 
 export const categorical = (description) => description.attributes.filter((attribute) => CATEGORICAL.has(attribute.kind));
 
-// `path` gives the address for some attributes; `preferred` are the attributes that are shown first.
+// `path` returns the address for a query; `preferred` attributes are shown first.
 export function beforeAfter(description, path, preferred = []) {
   const attributes = categorical(description), box = el("div", { class: "before-after", "aria-live": "polite" });
   if (!attributes.length) return box;
@@ -21,10 +21,10 @@ export function beforeAfter(description, path, preferred = []) {
   let asked = 0;
   const load = async () => {
     const own = ++asked, chosen = [...new Set([rows.value, columns.value].filter(Boolean))];
-    fill(table, el("p", { class: "note" }, "Masking once more…"));
+    fill(table, el("p", { class: "note" }, "Repeating the masking…"));
     try {
       const found = await get(path(new URLSearchParams(chosen.map((each) => ["attributes", each]))));
-      if (own === asked) fill(table, drawn(found, attributes));
+      if (own === asked) fill(table, drawTable(found, attributes));
     } catch (error) {
       if (own === asked) fill(table, el("p", { class: "warning" }, name(error instanceof Refused ? `${error.message} ${error.hint}` : "This table cannot be shown.")));
     }
@@ -36,7 +36,7 @@ export function beforeAfter(description, path, preferred = []) {
   return box;
 }
 
-function drawn({ attributes, cells, tolerance }, described) {
+function drawTable({ attributes, cells, tolerance }, described) {
   const orders = attributes.map((attribute) => {
     const known = described.find((each) => each.name === attribute)?.levels?.map((level) => level.level) ?? [];
     const place = (level) => (known.includes(level) ? known.indexOf(level) : known.length);
@@ -44,30 +44,30 @@ function drawn({ attributes, cells, tolerance }, described) {
   });
   const levels = attributes.map((_, i) => [...new Set(cells.map((cell) => cell.levels[i]))].sort(orders[i]));
   const open = cells.filter((cell) => cell.changed !== null), changed = open.filter((cell) => cell.changed).length;
-  const line = el("p", { class: "note" }, `${count(changed)} of the ${count(open.length)} cells that are shown changed. Where two counts stand, the first is the original's; `
-    + `“·” is a count below ${tolerance}, or one from which such a count could be worked out.`);
-  return [line, attributes.length === 2 && levels[1].length <= WIDEST ? crossed(attributes, levels, cells) : listed(attributes, cells)];
+  const line = el("p", { class: "note" }, `${count(changed)} of the ${count(open.length)} cells shown changed. Of two counts, the first is the original; `
+    + `“·” is a count below ${tolerance}, or one from which such a count could be derived.`);
+  return [line, attributes.length === 2 && levels[1].length <= WIDEST ? drawCrossTable(attributes, levels, cells) : drawList(attributes, cells)];
 }
 
-const shown = (value) => (value === null ? "·" : count(value));
+const format = (value) => (value === null ? "·" : count(value));
 
-function filled(cell) {
+function drawCell(cell) {
   if (!cell) return el("td", { class: "n" }, "0");
   if (cell.changed === null) return el("td", { class: "n", title: "not shown" }, "·");
-  const before = shown(cell.before), after = shown(cell.after);
-  return el("td", { class: cell.changed ? "n changed" : "n", title: cell.changed ? `before ${before}, after ${after}` : "not changed" },
+  const before = format(cell.before), after = format(cell.after);
+  return el("td", { class: cell.changed ? "n changed" : "n", title: cell.changed ? `before ${before}, after ${after}` : "unchanged" },
     before, cell.changed ? [el("span", { "aria-label": " becomes " }, " → "), after] : null);
 }
 
-function crossed(attributes, levels, cells) {
+function drawCrossTable(attributes, levels, cells) {
   const at = new Map(cells.map((cell) => [JSON.stringify(cell.levels), cell]));
   return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${attributes[0]} \\ ${attributes[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(level))))),
-    el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => filled(at.get(JSON.stringify([row, column]))))))));
+    el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => drawCell(at.get(JSON.stringify([row, column]))))))));
 }
 
-function listed(attributes, cells) {
+function drawList(attributes, cells) {
   return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` }, el("thead", {}, el("tr", {}, attributes.map((each) => el("th", { scope: "col" }, name(each))), ["Before", "After"].map((word) => el("th", { scope: "col", class: "n" }, word)))),
     el("tbody", {}, cells.slice(0, 500).map((cell) => el("tr", {}, cell.levels.map((level) => el("td", {}, name(level))),
-      el("td", { class: "n" }, shown(cell.before)), el("td", { class: cell.changed ? "n changed" : "n" }, shown(cell.after))))));
+      el("td", { class: "n" }, format(cell.before)), el("td", { class: cell.changed ? "n changed" : "n" }, format(cell.after))))));
 }

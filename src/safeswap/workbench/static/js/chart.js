@@ -1,27 +1,27 @@
-// The program that draws charts is large. It runs after the page's own script, while the answers are on their way.
+// Plotly is large. It loads after the page's own script, while the requests are under way.
 
 import { call, get, Refused } from "./api.js";
 import { at } from "./page.js";
 
 export const drawable = new Promise((resolve, reject) => {
   const program = document.getElementById("plotly");
-  const failed = () => reject(new Refused({ detail: "The program that draws the chart could not be loaded.", hint: "Load the page anew." }, 0));
+  const failed = () => reject(new Refused({ detail: "The charting library could not be loaded.", hint: "Reload the page." }, 0));
   if (window.Plotly) resolve();
   else if (document.readyState === "complete") failed();
   program.addEventListener("load", resolve);
   program.addEventListener("error", failed);
 });
-// Whoever waits for it is told; where there is nothing to draw, nobody waits.
+// A rejection reaches whoever awaits it; without a chart nobody does.
 drawable.catch(() => {});
 
-// What else a screen does, it does when the chart can be seen; in a tab that nobody looks at nothing is painted.
+// Resolves when the chart is visible, so that other work waits for it; a background tab is never painted.
 export const painted = () => new Promise((resolve) => {
   requestAnimationFrame(() => setTimeout(resolve));
   setTimeout(resolve, 500);
 });
 
-// What a chart shows is asked for with the first questions, by the id in the page's address or as the latest; once it is
-// known which one is to be shown, it is taken if it belongs to that, and asked for anew if not.
+// Prefetch the chart data with the first requests, by the id in the page's address or as the latest. Once the id to show
+// is known, use the data if they belong to it, and fetch again if not.
 export function payloadOf(kind, name, stated) {
   const early = call("GET", at(`/${kind}/${encodeURIComponent(stated || "latest")}/${name}`)).catch(() => null);
   return async (id) => {
@@ -30,10 +30,10 @@ export function payloadOf(kind, name, stated) {
   };
 }
 
-// Chromium keeps the compiled form of a program from the second time on that it runs. When the program has just come over
-// the network and the chart is drawn, it runs once more where nobody sees it: the next page finds it compiled. In a document
-// that is read (not by a script that is added) it is the program that this page has compiled, and takes a tenth of a second.
-export function compiledForNextTime(root) {
+// Chromium caches the compiled form of a script from its second run on. When Plotly has just come over the network and the
+// chart is drawn, run it again in a hidden frame, so that the next page finds it compiled. A parsed document (unlike an
+// added script element) reuses what this page has compiled, and takes a tenth of a second.
+export function cacheCompiled(root) {
   const program = document.getElementById("plotly");
   const isNew = () => navigator.userAgentData && performance.getEntriesByName(program.src)[0]?.transferSize > 0;
   root.addEventListener("safeswap-ready", () => { if (isNew()) requestIdleCallback(again); }, { once: true });

@@ -1,4 +1,4 @@
-// Two candidates side by side: what was asked for, their scores, and which two-way tables each has distorted.
+// Two candidates side by side: their specifications, their scores, and the two-way tables that each distorts.
 
 import { get } from "./api.js";
 import { byId, el, figure, fill, name } from "./dom.js";
@@ -8,7 +8,7 @@ import { at } from "./page.js";
 const sides = [null, null];
 const MOST = 12;
 
-// The first takes the place that is free, then always the older one's.
+// Take the free place, or replace the older candidate.
 export async function compare(studyId, point, titles) {
   const found = await get(at(`/studies/${studyId}/candidates/${point.candidate}`));
   if (sides[0] === null) sides[0] = found; else if (sides[1] === null) sides[1] = found; else sides.splice(0, 2, sides[1], found);
@@ -19,12 +19,12 @@ function show(titles, measure) {
   const [a, b] = sides;
   byId("compared").hidden = false;
   if (!b) {
-    fill(byId("sides"), el("p", {}, "A is ", name(told(a)), ". Open another candidate and choose “Compare” there."));
+    fill(byId("sides"), el("p", {}, "A is ", name(describe(a)), ". To compare, open another candidate and choose “Compare”."));
     return;
   }
   const measures = Object.keys(a.tables[0]?.values ?? {}), used = measure ?? measures[0];
   fill(byId("sides"),
-    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Scores of both" }, head(["", `A: ${told(a)}`, `B: ${told(b)}`, "B − A"]), el("tbody", {},
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Scores of both candidates" }, head(["", `A: ${describe(a)}`, `B: ${describe(b)}`, "B − A"]), el("tbody", {},
       ...Object.keys(a.scores).map((key) => row(titles.get(key) ?? key, a.scores[key], b.scores[key])),
       el("tr", {}, el("th", { scope: "row" }, "on the frontier"), el("td", { class: "n" }, a.on_frontier ? "yes" : "no"), el("td", { class: "n" }, b.on_frontier ? "yes" : "no"), el("td", {})),
       el("tr", {}, el("th", { scope: "row" }, "specification"), ...[a, b].map((side) => el("td", { class: "words" }, name(specText(side.spec)))), el("td", {}))))),
@@ -39,7 +39,7 @@ function tables(a, b, measures, used, titles) {
   const lines = a.tables.map((table) => [table.attributes, table.values[used], other.get(table.attributes.join("\u0000"))])
     .sort((one, two) => Math.max(Math.abs(two[1]), Math.abs(two[2])) - Math.max(Math.abs(one[1]), Math.abs(one[2])));
   return el("details", { open: true }, el("summary", {}, `The ${Math.min(MOST, lines.length)} most distorted two-way tables`), el("p", {}, picker),
-    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Two-way tables of both" }, head(["Table", "A", "B", "B − A"]),
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Two-way tables of both candidates" }, head(["Table", "A", "B", "B − A"]),
       el("tbody", {}, lines.slice(0, MOST).map(([attributes, one, two]) => row(attributes.join(" × "), one, two))))));
 }
 
@@ -51,4 +51,4 @@ function row(title, one, two) {
     el("td", { class: "n" }, gap > 0 ? `+${figure(gap)}` : figure(gap)));
 }
 
-const told = (side) => [side.label, side.rate === null ? null : `rate ${side.rate}`, side.constraint, `replicate ${side.replicate}`].filter(Boolean).join(", ");
+const describe = (side) => [side.label, side.rate === null ? null : `rate ${side.rate}`, side.constraint, `replicate ${side.replicate}`].filter(Boolean).join(", ");

@@ -1,6 +1,6 @@
-// The first step: a file, what is in it, and what its attributes are.
+// Step 1: upload a file, and describe its attributes.
 
-import { call, get, guarded, Refused, tell, upload } from "./api.js";
+import { call, get, guarded, Refused, showProblem, upload } from "./api.js";
 import { bars } from "./bars.js";
 import { byId, count, el, fill, name, say, several } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
@@ -11,8 +11,8 @@ import { people } from "./people.js";
 
 const KINDS = {
   nominal: ["nominal", "Categories without an order"], ordinal: ["ordinal", "Categories with an order"],
-  geography: ["geography", "A level of geography"], numeric: ["numeric", "A number"], weight: ["weight", "A sampling weight"],
-  household: ["household", "Tells which records belong together"], identifier: ["identifier", "Tells records apart; never released"],
+  geography: ["geography", "A geographic level"], numeric: ["numeric", "A number"], weight: ["weight", "A sampling weight"],
+  household: ["household", "Identifies the household of a record"], identifier: ["identifier", "Identifies a record; never released"],
 };
 const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 const state = { project: null, description: null, etag: null, changes: new Map(), mayWork: false };
@@ -28,7 +28,7 @@ begin(async ({ who, project, may, answers: job }) => {
   await people(who, may);
   if (job) await read(job);
   else await show(project);
-  takeFiles();
+  acceptFiles();
 }, () => underWay("ingest"));
 
 async function show(project) {
@@ -37,7 +37,7 @@ async function show(project) {
   const empty = state.project.data_version === 0;
   byId("upload").hidden = !(empty && state.mayWork);
   byId("described").hidden = empty;
-  if (empty) { if (!state.mayWork) fill(byId("job"), el("p", { class: "empty" }, "This project has no file yet. An analyst has to give it one.")); return; }
+  if (empty) { if (!state.mayWork) fill(byId("job"), el("p", { class: "empty" }, "This project has no file yet. An analyst must upload one.")); return; }
   const found = await call("GET", at("/description"));
   state.description = found.value;
   state.etag = found.etag;
@@ -53,7 +53,7 @@ async function show(project) {
 }
 
 function cellsLine({ cells, tolerance }) {
-  if (!cells.attributes.length) return "No attribute is categorical, so there are no cells.";
+  if (!cells.attributes.length) return "There are no categorical attributes, hence no cells.";
   const small = Object.values(cells.small).reduce((sum, number) => sum + number, 0);
   return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${several(cells.possible, "cell")}; ${several(cells.occupied, "is", "are")} occupied, `
     + `${count(small)} of them by fewer than ${tolerance} records.`;
@@ -70,13 +70,13 @@ function row(attribute) {
     Object.entries(KINDS).map(([kind, [text, meaning]]) => el("option", { value: kind, title: meaning, selected: kind === attribute.kind }, text)));
   const label = el("input", { "aria-label": `Label of ${attribute.name}`, value: attribute.label, maxlength: 1000, disabled: !state.mayWork,
     on: { input: (event) => change(attribute, { label: event.target.value }) } });
-  const levels = el("button", { type: "button", class: "small", "aria-label": `Levels of ${attribute.name}`, title: "Their labels and their order",
+  const levels = el("button", { type: "button", class: "small", "aria-label": `Levels of ${attribute.name}`, title: "Labels and order of the levels",
     on: { click: () => levelsDialog(attribute, kinds.value, state.changes.get(attribute.name), (stated) => change(attribute, stated)) } }, "Levels…");
   levels.hidden = !CATEGORICAL.has(attribute.kind) || !state.mayWork || !attribute.levels?.length;
-  const frequencies = attribute.levels === null ? el("span", { class: "note" }, "no frequencies: values are somebody's own")
+  const frequencies = attribute.levels === null ? el("span", { class: "note" }, "no frequencies: values too identifying to show")
     : bars(attribute.levels, attribute.levels_below_tolerance.number, state.description.tolerance);
   return el("tr", {}, el("td", {}, name(attribute.name)),
-    el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose to confirm" }, "guessed") : null, " ", levels),
+    el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose a kind to confirm" }, "guessed") : null, " ", levels),
     el("td", {}, label), el("td", { class: "n" }, count(attribute.distinct)), el("td", { class: "n" }, count(attribute.missing + attribute.missing_codes)),
     el("td", {}, frequencies));
 }
@@ -94,13 +94,13 @@ function connect() {
   }
   byId("other-file").addEventListener("click", () => { byId("upload").hidden = false; byId("upload").scrollIntoView(); });
   byId("save").addEventListener("click", save);
-  // Whoever says that the guesses are right states them: they are guesses no longer.
+  // Confirming the guesses means stating them: they are no longer guesses.
   byId("confirm").addEventListener("click", () => { for (const attribute of guessed()) change(attribute, { kind: attribute.kind, ...state.changes.get(attribute.name) }); save(); });
   addEventListener("beforeunload", (event) => { if (state.changes.size) event.preventDefault(); });
 }
 
-// From now on files are taken, and one that came before is not lost.
-function takeFiles() {
+// Accept files from now on, including one that was dropped before the page was ready.
+function acceptFiles() {
   const chooser = byId("file"), dropped = window.safeswapDropped;
   const chosen = () => {
     const [file] = chooser.files;
@@ -115,24 +115,24 @@ function takeFiles() {
 
 function take(file) {
   if (!byId("upload").hidden) { send(file); return; }
-  const hint = !state.mayWork ? "An analyst of the project can give it one." : state.project?.data_version ? "To put another file in place of this one, choose “Take another file” first." : "Wait until the one before is read.";
-  tell(new Refused({ detail: "The file was not taken.", hint }, 0));
+  const hint = !state.mayWork ? "Only an analyst of the project can upload one." : state.project?.data_version ? "To replace the current file, choose “Replace the file” first." : "Wait until the previous file has been read.";
+  showProblem(new Refused({ detail: "The file was not accepted.", hint }, 0));
 }
 
 const save = guarded(async () => {
   const attributes = [...state.changes].map(([attribute, stated]) => ({ name: attribute, ...stated }));
   const job = (await call("PATCH", at("/description"), { body: { attributes }, etag: state.etag })).value;
   state.changes.clear();
-  await read(job, "Describing the data anew");
+  await read(job, "Updating the description");
 });
 
 const send = guarded(async (file) => {
   const query = new URLSearchParams({ name: file.name });
   for (const option of ["identifier", "delimiter", "encoding"]) if (byId(option).value) query.set(option, byId(option).value);
   byId("upload").hidden = true;
-  fill(byId("job"), el("p", { role: "status" }, "Sending…"));
+  fill(byId("job"), el("p", { role: "status" }, "Uploading…"));
   try {
-    await read(await upload(at(`/data?${query}`), file, (part) => fill(byId("job"), el("p", { role: "status" }, `Sending: ${Math.round(100 * part)}%`))));
+    await read(await upload(at(`/data?${query}`), file, (part) => fill(byId("job"), el("p", { role: "status" }, `Uploading: ${Math.round(100 * part)}%`))));
   } catch (error) {
     byId("upload").hidden = false;
     fill(byId("job"));
@@ -142,7 +142,7 @@ const send = guarded(async (file) => {
 
 async function read(job, title = "Reading the file") {
   const ended = await follow(job, byId("job"), title);
-  if (ended.state === "succeeded") { say("The file is described below."); tell(null); }
+  if (ended.state === "succeeded") { say("The file is described below."); showProblem(null); }
   await show();
   byId("upload").hidden = !(state.mayWork && (ended.state !== "succeeded" && state.project.data_version === 0));
 }

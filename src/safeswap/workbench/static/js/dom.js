@@ -1,4 +1,4 @@
-// Elements made by hand. Text goes in as text, whatever it holds: nothing here reads HTML.
+// DOM helpers. Text is always inserted as text: nothing here parses HTML.
 
 import { counted, grouped } from "./numbers.js";
 
@@ -33,7 +33,7 @@ export function fill(node, ...children) {
   return node;
 }
 
-// A name of unknown script in a line of ours: it may run from right to left without turning the line around.
+// Isolate a name of unknown script: right-to-left text must not reorder the line around it.
 export const name = (text) => el("bdi", {}, text);
 
 export function say(text) {
@@ -42,7 +42,7 @@ export function say(text) {
 
 export const count = (value) => (value === null || value === undefined ? "–" : counted(Number(value)));
 
-// A number and what it counts: "1 record", "2 records".
+// A count with its noun: "1 record", "2 records".
 export const several = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 export function figure(value) {
@@ -55,7 +55,7 @@ export function figure(value) {
 
 export const share = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(value < 0.1 ? 2 : 1) + "%");
 
-// In the reader's own time, and read alike everywhere; by hand, as numbers are.
+// Local time in the same format everywhere; formatted by hand, as numbers are.
 export function when(text) {
   if (!text) return "–";
   const moment = new Date(text), two = (part) => String(part).padStart(2, "0");

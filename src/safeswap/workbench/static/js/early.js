@@ -1,5 +1,5 @@
-// Before the page is ready: a file dropped anywhere on it is kept for it. Without this the browser would open the file
-// in place of the page, or nobody would notice it.
+// Runs before the page is ready: keeps a file dropped anywhere on it. Otherwise the browser would open the file in place
+// of the page, or the drop would be lost.
 (() => {
   const dropped = { file: null, take: null };
   window.safeswapDropped = dropped;

@@ -1,15 +1,15 @@
-// The fields of a form that hold one thing each: a number, a choice, some names. Each is its element and a function that
-// reads it; undefined is what is not stated. What cannot be read has a fault, which is shown beside it.
+// Single-value fields of a form: a number, a choice, a list of names. Each has an element and a function that reads it;
+// undefined means not given. Input that cannot be parsed has a fault, which is shown beside it.
 
 import { el, name } from "./dom.js";
 
 export const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
-// Another field that a description names stands there as its title does.
-const plainly = (text) => sentence(text).replace(/`(\w+)`/g, (_, key) => `“${sentence(key.replaceAll("_", " "))}”`);
+// Replace the names of other fields in a description by their titles.
+const describe = (text) => sentence(text).replace(/`(\w+)`/g, (_, key) => `“${sentence(key.replaceAll("_", " "))}”`);
 
-export const note = (part, context) => [part.description ? el("span", { class: "note block" }, name(plainly(part.description))) : null,
-  context.required ? el("span", { class: "note block" }, "Has to be given.") : null];
+export const note = (part, context) => [part.description ? el("span", { class: "note block" }, name(describe(part.description))) : null,
+  context.required ? el("span", { class: "note block" }, "Required.") : null];
 
 export function choice(key, title, part, context) {
   const input = el("select", {}, part.enum.map((value) => el("option", { value, selected: value === (context.first ?? part.default) }, String(value))));
@@ -26,7 +26,7 @@ function numberInput(part, properties) {
   return el("input", { type: "number", step: part.type === "integer" ? 1 : "any", min: least, max: most, ...properties });
 }
 
-// What is wrong with what somebody typed, beside the field; it goes as soon as it is put right.
+// Show what is wrong with an input beside the field, until it is corrected.
 let faults = 0;
 function faultOf(inputs, wrong) {
   const told = el("span", { class: "fault block", role: "alert", id: `fault-${++faults}` });
@@ -41,8 +41,8 @@ function faultOf(inputs, wrong) {
   return { told, isFaulty: look };
 }
 
-// A browser gives a number that it cannot read as nothing at all.
-const unread = (inputs) => (inputs.some((input) => input.validity.badInput) ? "This is no number." : "");
+// Browsers report an unreadable number as an empty value.
+const unread = (inputs) => (inputs.some((input) => input.validity.badInput) ? "Not a number." : "");
 
 export function number(key, title, part, context) {
   const input = numberInput(part, { value: context.first ?? part.default ?? "", required: context.required });
@@ -51,7 +51,7 @@ export function number(key, title, part, context) {
     read: () => (input.value === "" || (Number(input.value) === part.default) ? undefined : Number(input.value)) };
 }
 
-// One number for some of the attributes.
+// One number for each of some attributes.
 export function numberOfEach(key, title, part, context) {
   const inputs = context.attributes.map((each) => [each, numberInput(part.additionalProperties, { value: context.first?.[each] ?? "" })]);
   const only = inputs.map(([, input]) => input), { told, isFaulty } = faultOf(only, () => unread(only));
@@ -67,7 +67,7 @@ export function attribute(key, title, part, context) {
 
 let lists = 0;
 export function text(key, title, part, context) {
-  // A single text is the name of an attribute, unless its schema says that it is a value of one; others may be typed.
+  // A single text is an attribute name, unless its schema says that it is a value; other texts may be typed.
   const list = part.format === "value" ? undefined : `names-${++lists}`;
   const input = el("input", { value: context.first ?? part.default ?? "", list, maxlength: part.maxLength ?? 500, required: context.required });
   const known = list && el("datalist", { id: list }, context.attributes.map((each) => el("option", { value: each })));
@@ -77,7 +77,7 @@ export function text(key, title, part, context) {
 export function names(key, title, part, context) {
   const first = new Set(context.first ?? part.default ?? []);
   const boxes = context.attributes.map((each) => el("input", { type: "checkbox", value: each, checked: first.has(each) }));
-  // The order may matter (levels of a geography, keys in their order): the one in which they were ticked.
+  // The order may matter (geographic levels, ordered keys): keep the order in which they were ticked.
   const order = [...first];
   for (const box of boxes) box.addEventListener("change", () => { if (box.checked) order.push(box.value); else order.splice(order.indexOf(box.value), 1); show(); });
   const shown = el("span", { class: "note block", "aria-live": "polite" });
@@ -87,10 +87,10 @@ export function names(key, title, part, context) {
   return { key, element, read: () => (order.length ? [...order] : undefined) };
 }
 
-// --- What is written line by line. A value that holds a sign which parts values, or a blank at an end, stands in double
-// quotes. `parse` gives undefined for a line that it cannot read.
+// --- Fields with one entry per line. A value that contains a separator, or begins or ends with a space, is written in
+// double quotes. `parse` returns undefined for a line that it cannot parse.
 
-// The pieces of a line between the signs that stand outside of double quotes.
+// Split a line at the separators that are outside double quotes.
 function pieces(line, sign) {
   const found = [""];
   let inside = false, escaped = false;
@@ -116,15 +116,15 @@ const all = (found) => (found.length && !found.includes(undefined) ? found : und
 const listOf = (piece) => all(pieces(piece, ",").filter((each) => each.trim()).map(plain));
 const two = (line, of) => { const parts = pieces(line, "="); return parts.length === 2 ? all([plain(parts[0]), of(parts[1])]) : undefined; };
 
-const QUOTES = "A value that holds such a sign, or begins or ends with a blank, stands in double quotes.";
+const QUOTES = "Put a value in double quotes if it contains a separator, or begins or ends with a space.";
 const WAYS = {
-  values: { how: "One on each line; in double quotes if it begins or ends with a blank.", parse: plain, write: (value) => written(value), wrong: "cannot be read" },
-  numbers: { how: "One on each line.", parse: (line) => (Number.isFinite(Number(line)) ? Number(line) : undefined), write: String, wrong: "is no number" },
-  lists: { how: "One on each line: attributes parted by commas.", example: "Race, Sex\nRace, Education", parse: listOf, write: (row) => row.map((each) => written(each, ",")).join(", "), wrong: "cannot be read" },
-  map: { how: `One on each line: a value, an equals sign, and what belongs to it. ${QUOTES}`, example: "01 = North\n02 = North", parse: (line) => two(line, plain),
-    write: ([from, to]) => `${written(from, "=")} = ${written(to, "=")}`, wrong: "is not one value, an equals sign and another" },
-  groups: { how: `One on each line: the new value, an equals sign, and the values that become it, parted by commas. ${QUOTES}`, example: "alone = Single, Widowed",
-    parse: (line) => two(line, listOf), write: ([made, from]) => `${written(made, "=")} = ${from.map((each) => written(each, "=,")).join(", ")}`, wrong: "is not one value, an equals sign and others" },
+  values: { how: "One per line; in double quotes if it begins or ends with a space.", parse: plain, write: (value) => written(value), wrong: "cannot be read" },
+  numbers: { how: "One per line.", parse: (line) => (Number.isFinite(Number(line)) ? Number(line) : undefined), write: String, wrong: "is not a number" },
+  lists: { how: "One per line: attributes separated by commas.", example: "Race, Sex\nRace, Education", parse: listOf, write: (row) => row.map((each) => written(each, ",")).join(", "), wrong: "cannot be read" },
+  map: { how: `One per line: VALUE = NEW VALUE. ${QUOTES}`, example: "01 = North\n02 = North", parse: (line) => two(line, plain),
+    write: ([from, to]) => `${written(from, "=")} = ${written(to, "=")}`, wrong: "is not of the form VALUE = NEW VALUE" },
+  groups: { how: `One per line: NEW VALUE = VALUE, VALUE, … ${QUOTES}`, example: "alone = Single, Widowed",
+    parse: (line) => two(line, listOf), write: ([made, from]) => `${written(made, "=")} = ${from.map((each) => written(each, "=,")).join(", ")}`, wrong: "is not of the form NEW VALUE = VALUE, VALUE" },
 };
 
 const lined = (kind, isMap) => (key, title, part, context) => {
@@ -135,7 +135,7 @@ const lined = (kind, isMap) => (key, title, part, context) => {
     const found = lines(), bad = found.find(([, value]) => value === undefined);
     if (bad) return `Line ${bad[0]} ${wrong}.`;
     const again = kind === "map" && found.find(([, [from]], i) => found.findIndex(([, [other]]) => other === from) < i);
-    return again ? `Line ${again[0]} is about a value that a line above it is about.` : "";
+    return again ? `Line ${again[0]} repeats a value of an earlier line.` : "";
   });
   const read = () => {
     const found = lines().map(([, value]) => value);
@@ -157,9 +157,9 @@ export const groups = lined("groups", true);
 export function json(key, title, part, context) {
   const input = el("textarea", { rows: 3, cols: 40, placeholder: part.type === "array" ? "[ … ]" : "{ … }" }, context.first === undefined ? "" : JSON.stringify(context.first));
   const parsed = () => { try { return [JSON.parse(input.value)]; } catch { return []; } };
-  const { told, isFaulty } = faultOf([input], () => (input.value.trim() && !parsed().length ? "This is no JSON." : ""));
+  const { told, isFaulty } = faultOf([input], () => (input.value.trim() && !parsed().length ? "Not valid JSON." : ""));
   return { key, isFaulty, read: () => (input.value.trim() && !isFaulty() ? parsed()[0] : undefined),
-    element: el("label", {}, title, input, note(part, context), el("span", { class: "note block" }, "As JSON; empty: not stated."), told) };
+    element: el("label", {}, title, input, note(part, context), el("span", { class: "note block" }, "As JSON; leave empty for none."), told) };
 }
 
 function orNothing(found) {

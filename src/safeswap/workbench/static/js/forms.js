@@ -1,14 +1,14 @@
-// A form made from the schema of a specification: any method has one, those of plug-ins too.
+// A form generated from the schema of a specification, for any method including plug-ins.
 
 import { el } from "./dom.js";
 import { attribute, choice, groups, json, map, nameLists, names, note, number, numberOfEach, numbers, sentence, text, tick, values } from "./fields.js";
 
-// Gives the form's element and a function that reads the values as they stand; what is left at its default is left out.
+// Returns the form's element and a function that reads its values; defaults are omitted.
 export function schemaForm(schema, { attributes, skip = [], changed = () => {}, first = {} }) {
   const fields = Object.entries(schema.properties ?? {}).filter(([key]) => !skip.includes(key))
     .map(([key, part]) => stated(key, resolved(part, schema), { schema, attributes, required: (schema.required ?? []).includes(key), first: first[key] }));
   const box = el("div", { class: "schema", on: { input: changed, change: changed } }, fields.map((each) => each.element));
-  // What has to be given and is not there yet, or cannot be read.
+  // Required values that are missing, and input that cannot be parsed.
   const lacking = (each) => (each.required && each.read() === undefined && !each.isFaulty?.() ? [each.title] : each.missing?.() ?? (each.isFaulty?.() ? [each.title] : []));
   return { element: box, missing: () => [...new Set(fields.flatMap(lacking))], isFaulty: () => fields.some((each) => each.isFaulty?.()),
     read: () => Object.fromEntries(fields.map((each) => [each.key, each.read()]).filter(([, value]) => value !== undefined)) };
@@ -56,9 +56,9 @@ function ofSeveral(item) {
 
 const fixed = (key, title, part) => ({ key, element: null, read: () => part.const });
 
-// --- What holds fields of its own.
+// --- Fields with fields of their own.
 
-// A part of a specification that has a form; if it may be left out, it counts once it is ticked.
+// A nested specification; an optional one applies once it is ticked.
 function nested(key, title, part, context) {
   const form = within(part, context, context.first ?? undefined), may = part.optional && !context.required;
   const wanted = el("input", { type: "checkbox", checked: Boolean(context.first) }), isWanted = () => !may || wanted.checked;
@@ -71,7 +71,7 @@ function nested(key, title, part, context) {
 
 const within = (part, { schema, attributes }, first) => schemaForm({ ...part, $defs: schema.$defs }, { attributes, first });
 
-// Any number of parts one below the other; where there are several kinds of them, the kind is chosen first.
+// Any number of nested specifications; if there are several kinds, the kind is chosen first.
 function several(key, title, part, context) {
   const rows = new Map(), list = el("ol", { class: "several" }), item = resolved(part.items, context.schema), told = item.discriminator?.propertyName;
   const kind = el("select", { "aria-label": `${title}: kind` }, Object.keys(item.discriminator?.mapping ?? {}).map((value) => el("option", { value }, value.replaceAll("_", " "))));
@@ -92,7 +92,7 @@ function several(key, title, part, context) {
   for (const each of context.first ?? part.default ?? []) add(each);
   number();
   const forms = () => [...rows.values()];
-  // A part that says nothing would be left out, and those after it taken for others.
+  // An empty part would be omitted, and those after it renumbered.
   const lacking = (form) => form.missing?.() ?? (form.isFaulty() || form.read() === undefined ? [""] : []);
   return { key, element, isFaulty: () => forms().some((form) => form.isFaulty()),
     missing: () => forms().flatMap((form, i) => lacking(form).map((each) => `${title} ${i + 1}${each && `: ${each}`}`)),

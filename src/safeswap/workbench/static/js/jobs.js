@@ -1,4 +1,4 @@
-// Jobs: shown with their progress, found again after the page was loaded anew, ended on request.
+// Jobs: show their progress, find them again after a reload, cancel them on request.
 
 import { call, get, guarded } from "./api.js";
 import { el, fill, name, say } from "./dom.js";
@@ -6,7 +6,7 @@ import { at } from "./page.js";
 
 const WORDS = { queued: "Waiting for a worker", running: "Running", succeeded: "Done", failed: "Failed", cancelled: "Cancelled" };
 
-// Follow a job to its end; `box` shows it meanwhile. Gives the job as it ended.
+// Follow a job to its end, showing it in `box`; returns the finished job.
 export async function follow(job, box, title) {
   const bar = el("progress", { max: 1, "aria-label": title });
   const line = el("span", { class: "job-line" });
@@ -24,7 +24,7 @@ export async function follow(job, box, title) {
     try { job = await get(`/jobs/${job.id}`); away = false; } catch (error) {
       if (error.status !== 0 && error.status !== 503) throw error;
       away = true;
-      line.textContent = "The service does not answer; waiting for it.";
+      line.textContent = "The service does not answer; retrying.";
       pause = 1500;
     }
   }
@@ -41,7 +41,7 @@ function show(job, bar, line) {
   fill(line, job.state === "queued" ? WORDS.queued : `${Math.round(100 * job.progress)}%`, again, job.message ? [" · ", name(job.message)] : null);
 }
 
-// Jobs of this kind that are still under way: after a reload the page goes on following them.
+// Return an unfinished job of this kind, or null: after a reload the page follows it again.
 export async function underWay(kind) {
   const found = await get(at(`/jobs?kind=${kind}&state=running&state=queued&limit=1`));
   return found.items[0] ?? null;

@@ -1,4 +1,4 @@
-// A project as a file: kept or moved; and the end of a project.
+// Export and deletion of a project.
 
 import { call, guarded, post } from "./api.js";
 import { byId, el, fill, say } from "./dom.js";
@@ -11,9 +11,9 @@ export function keeping(project, may) {
   byId("pack").addEventListener("click", guarded(async () => {
     byId("pack").disabled = true;
     try {
-      const job = await follow(await post(at("/exports"), { form: byId("pack-form").value }, { once: true }), byId("packed"), "Packing the project");
+      const job = await follow(await post(at("/exports"), { form: byId("pack-form").value }, { once: true }), byId("packed"), "Exporting the project");
       if (job.state !== "succeeded") return;
-      fill(byId("packed"), el("p", { class: "warning" }, "The archive holds the confidential data. ",
+      fill(byId("packed"), el("p", { class: "warning" }, "The archive contains confidential data. ",
         el("a", { class: "button", download: true, href: resultAt(`/exports/${job.result.id}/file`) }, "Save the archive")));
       say("The archive is ready.");
     } finally { byId("pack").disabled = false; }

@@ -1,8 +1,8 @@
-// The levels of one attribute: what they are called, and for an ordinal one in which order they stand.
+// The levels of one attribute: their labels and, if it is ordinal, their order.
 
 import { byId, el, fill, name, several } from "./dom.js";
 
-// `stated` is what has been changed and not saved yet; `change` gets what is changed now.
+// `stated` holds unsaved changes; `change` receives the new ones.
 export function levelsDialog(attribute, kind, stated, change) {
   const dialog = byId("levels"), list = byId("levels-list"), known = attribute.levels.map((level) => level.level);
   const hidden = attribute.levels_below_tolerance.number, ordered = kind === "ordinal";
@@ -10,7 +10,7 @@ export function levelsDialog(attribute, kind, stated, change) {
   const labels = new Map(attribute.levels.map((level) => [level.level, stated?.labels?.[level.level] ?? level.label ?? ""]));
   const first = new Map(labels);
   fill(byId("levels-title"), "Levels of ", name(attribute.name));
-  byId("levels-note").textContent = (ordered ? "From low to high. Move a level with the buttons." : "") + (hidden ? ` ${unshown(hidden, ordered)}` : "");
+  byId("levels-note").textContent = (ordered ? "From low to high. Use the buttons to move a level." : "") + (hidden ? ` ${unshown(hidden, ordered)}` : "");
   const draw = (focused, down) => {
     fill(list, levels.map((level, i) => el("li", {}, name(level), el("input", { "aria-label": `Label of ${level}`, placeholder: "label", maxlength: 1000, value: labels.get(level),
       on: { input: (event) => labels.set(level, event.target.value) } }), ordered ? [mover(i, level, 0), mover(i, level, 1)] : null)));
@@ -31,8 +31,8 @@ export function levelsDialog(attribute, kind, stated, change) {
   dialog.showModal();
 }
 
-// Levels that few records have are not named: the service keeps them, in their places.
+// Levels that few records have are not named; the service keeps them in place.
 function unshown(number, ordered) {
   const which = several(number, "level that few records have is not shown", "levels that few records have are not shown");
-  return ordered ? `${which}: ${number === 1 ? "it" : "each"} stays behind the level that it stands behind now, or comes last if no order was known.` : `${which}.`;
+  return ordered ? `${which}: ${number === 1 ? "it" : "each"} stays directly after the level that it follows now, or comes last if no order was known.` : `${which}.`;
 }

@@ -1,11 +1,11 @@
-// Logging in, by the ways that this service knows.
+// Log in by any way that the service supports.
 
 import { get, guarded, logIn } from "./api.js";
 import { byId } from "./dom.js";
 
 const next = () => {
   const stated = new URLSearchParams(location.search).get("next") ?? "/";
-  // Only addresses of our own: one that begins with two slashes is somebody else's.
+  // Own addresses only: one that begins with two slashes leads to another host.
   return stated.startsWith("/") && !stated.startsWith("//") && !stated.includes("\\") ? stated : "/";
 };
 

@@ -1,12 +1,12 @@
-// The session log: read, added to, saved.
+// The session log: show it, add notes, save it.
 
 import { all, guarded, post } from "./api.js";
 import { byId, el, fill, name, say, when } from "./dom.js";
 import { at, begin, resultAt } from "./page.js";
 
 const WORDS = {
-  note: "Note", "project.make": "Project made", "project.import": "Project imported", "export.fetch": "Project exported", "project.change": "Project changed", "job.ingest": "File read", "job.mask": "Masking", "job.study": "Study", "job.confidentiality": "Plot of records",
-  "job.assess": "Assessment", "release.request": "Release asked for", "release.prepared": "Release prepared", "release.failed": "Release failed", "release.approve": "Release approved", "release.reject": "Release rejected", "release.download": "Release downloaded", "job.cancel": "Job cancelled", "member.add": "Member added", "member.remove": "Member removed",
+  note: "Note", "project.make": "Project created", "project.import": "Project imported", "export.fetch": "Project exported", "project.change": "Project changed", "job.ingest": "File read", "job.mask": "Masking", "job.study": "Study", "job.confidentiality": "Plot of records",
+  "job.assess": "Assessment", "release.request": "Release requested", "release.prepared": "Release prepared", "release.failed": "Release failed", "release.approve": "Release approved", "release.reject": "Release rejected", "release.download": "Release downloaded", "job.cancel": "Job cancelled", "member.add": "Member added", "member.remove": "Member removed",
 };
 
 begin(async ({ may }) => {
@@ -18,7 +18,7 @@ begin(async ({ may }) => {
       const field = event.target.elements.text;
       await post(at("/log"), { text: field.value }, { once: true });
       field.value = "";
-      say("The note was added.");
+      say("Note added.");
       await show();
     })();
   });

@@ -1,13 +1,13 @@
-// The fourth step: many candidates on a map of risk and distortion, and the choice of one.
+// Step 4: many candidates on a map of risk and distortion, and the choice of one.
 
-import { all, get, guarded, post, tell } from "./api.js";
+import { all, get, guarded, post, showProblem } from "./api.js";
 import { beforeAfter } from "./before-after.js";
-import { compiledForNextTime, drawable, painted, payloadOf } from "./chart.js";
+import { cacheCompiled, drawable, painted, payloadOf } from "./chart.js";
 import { compare } from "./compare.js";
 import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { start } from "./map-view.js";
-import { maskWith, masked, specText } from "./masking.js";
+import { followMasking, maskWith, specText } from "./masking.js";
 import { at, begin, python, resultAt } from "./page.js";
 import { studyForm } from "./study-form.js";
 
@@ -17,24 +17,24 @@ let refreshPython = () => {};
 begin(async ({ project, may, answers: { studies, study, payload } }) => {
   state.mayWork = may("work");
   refreshPython = python(script);
-  if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
-  // All that has a place on the page has it before the map is drawn, so that nothing moves. What is asked for besides the
-  // map is asked for after it: the form is filled in then, and jobs that are under way are followed.
+  if (project.data_version === 0) { empty("This project has no file yet. Upload one in step 1."); return; }
+  // Everything gets its place before the map is drawn, so that nothing moves. Other requests come after the map: the form
+  // is filled in and unfinished jobs are followed.
   list(studies);
   byId("new-study").hidden = !state.mayWork;
   if (study) await show(study, payload).then(painted);
-  const [job, masking] = await Promise.all([underWay("study"), underWay("mask"), described()]);
+  const [job, masking] = await Promise.all([underWay("study"), underWay("mask"), describe()]);
   byId("new-study").open = !studies.length && !job;
   if (state.mayWork) await offer();
-  if (!study && !job) empty(state.mayWork ? "No study has been run yet. Say above what is to be tried, and run it." : "No study has been run yet. An analyst has to run one.");
+  if (!study && !job) empty(state.mayWork ? "No study has been run yet. Define one above and run it." : "No study has been run yet. An analyst must run one.");
   if (job) watch(job);
-  if (masking) guarded(masked)(masking, study ? byId("masked") : byId("job"));
-}, listed);
+  if (masking) guarded(followMasking)(masking, study ? byId("masked") : byId("job"));
+}, loadStudies);
 
-// Asked for once, by whoever needs it first; and anew if that failed.
-const described = () => (state.description ??= get(at("/description")).catch((error) => { state.description = null; throw error; }));
+// Fetched once, by the first caller, and again if that failed.
+const describe = () => (state.description ??= get(at("/description")).catch((error) => { state.description = null; throw error; }));
 
-async function listed() {
+async function loadStudies() {
   const wanted = new URLSearchParams(location.search).get("study"), payload = payloadOf("studies", "map", wanted);
   const studies = await all(at("/studies"));
   return { studies, study: studies.find((each) => each.id === wanted) ?? studies[0], payload };
@@ -46,7 +46,7 @@ function empty(text) {
 }
 
 async function offer() {
-  await studyForm(await described(), {
+  await studyForm(await describe(), {
     run: guarded(async (spec) => {
       byId("new-study").open = false;
       watch(await post(at("/studies"), { spec }, { once: true }));
@@ -83,27 +83,27 @@ async function show(study, payload) {
   state.payload = await payload(study.id);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
-  compiledForNextTime(root);
+  cacheCompiled(root);
   root.addEventListener("safeswap-detail", (event) => detail(event.detail));
   state.view = start(root, state.payload, drawable);
   choosing(summary.choice, study.spec.spec.objective);
   await state.view.drawn;
 }
 
-// --- The drill-down: what only the service can tell is added below what the map shows.
+// --- Drill-down: details from the service are added below those of the map.
 
 function detail({ point, panel }) {
   if (!point) return;
   const key = `${point.candidate}:${point.single}`;
   if (!state.extras.has(key)) state.extras.set(key, extra(point));
   panel.append(state.extras.get(key));
-  lacking(point);
+  fetchMissing(point);
 }
 
 function extra(point) {
   const titles = titlesOf(), table = el("details", {}, el("summary", {}, "Before and after"));
   table.addEventListener("toggle", guarded(async () => {
-    const description = await described();
+    const description = await describe();
     if (table.open && table.children.length === 1) {
       const { specs } = state.payload, swapped = specs.swap[specs.number.indexOf(point.number)].split(", ");
       table.append(beforeAfter(description, (query) => at(`/studies/${state.study.id}/candidates/${point.candidate}/table?${query}`), swapped));
@@ -119,8 +119,8 @@ function extra(point) {
       }) } }, `Mask with this${state.payload.replicates > 1 ? `, replicate ${point.replicate}` : ""}`) : null), box, table);
 }
 
-// Tables and texts that the payload had no room for come when somebody looks.
-async function lacking(point) {
+// Fetch tables and texts that the payload had no room for, when a point is opened.
+async function fetchMissing(point) {
   const { tables, specs } = state.payload;
   if ((!tables || tables.specs[point.number] || tables.fetched?.[point.number]) && specs.texts[point.number]) return;
   try {
@@ -132,7 +132,7 @@ async function lacking(point) {
       tables.fetched = { ...tables.fetched, [point.number]: { values, replicate: found.replicate } };
     }
     state.view.show();
-  } catch (error) { tell(error); }
+  } catch (error) { showProblem(error); }
 }
 
 const measureNames = () => [...new Set([...state.study.spec.spec.risk, ...state.study.spec.spec.distortion])];
@@ -141,7 +141,7 @@ function titlesOf() {
   return new Map(measureNames().map((measure, i) => [measure, state.payload.measures[i].title]));
 }
 
-// --- The choice: three rules, a slider each; the chosen point moves as somebody drags.
+// --- The choice: three rules with a slider each; the chosen point moves with the slider.
 
 function choosing(first, objective) {
   const [risk, distortion] = ["risk", "distortion"].map((axis) => range(axis));
@@ -196,7 +196,7 @@ async function chosen(choice, objective) {
   refreshPython();
 }
 
-// The values of an axis from smallest to largest: a slider walks through them, so that every step may matter.
+// The sorted values of an axis: a slider moves through them, so that every step may matter.
 function range(axis) {
   const i = state.payload.measures.findIndex((measure) => measure.axis === axis);
   const sorted = state.payload.specs.mean[i].filter((value) => value !== null).sort((a, b) => a - b);

@@ -1,4 +1,4 @@
-// A specification becomes a masking, from whichever screen; and what a specification says, in a few words.
+// Run a masking from any screen; describe a specification in a few words.
 
 import { get, post } from "./api.js";
 import { el, fill, name } from "./dom.js";
@@ -7,11 +7,11 @@ import { at, projectId } from "./page.js";
 
 export async function maskWith(spec, replicate, box) {
   const job = await post(at("/maskings"), { spec, replicate }, { once: true });
-  return masked(job, box);
+  return followMasking(job, box);
 }
 
-// Follow a masking to its end, then say where to look at it.
-export async function masked(job, box) {
+// Follow a masking to its end, then link to its result.
+export async function followMasking(job, box) {
   const ended = await follow(job, box, "Masking");
   if (ended.state !== "succeeded") return null;
   const found = await get(at(`/maskings/${ended.result.id}`));
@@ -26,9 +26,9 @@ export function links(id) {
 
 export function specText(spec) {
   const { method, ...rest } = spec;
-  const told = Object.entries(rest).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length))
+  const parts = Object.entries(rest).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length))
     .map(([key, value]) => (key === method ? plain(value) : `${key.replaceAll("_", " ")} ${plain(value)}`));
-  return `${method}: ${told.join(", ")}`;
+  return `${method}: ${parts.join(", ")}`;
 }
 
 function plain(value) {

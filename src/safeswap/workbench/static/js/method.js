@@ -1,10 +1,10 @@
-// The third step: roles with live feasibility for a swap, or any other method by the form of its schema.
+// Step 3: roles with live feasibility for a swap, or a form from the schema of any other method.
 
 import { all, get, guarded, post, Refused } from "./api.js";
 import { byId, el, figure, fill, name, when } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { underWay } from "./jobs.js";
-import { links, masked, specText } from "./masking.js";
+import { followMasking, links, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
 
 const ROLES = [["swap", "Swap"], ["fixed", "Fixed"], ["differ", "Differ"], ["other", "Other"]];
@@ -15,14 +15,14 @@ begin(async ({ project, may }) => {
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
     byId("method-form").hidden = true;
-    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
+    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
   state.mayWork = may("work");
   const [description, methods, measures, recipe] = await Promise.all([get(at("/description")), get("/methods"), get("/measures"), get(at("/recipe"))]);
   state.attributes = description.attributes;
   state.methods = new Map(methods.map((method) => [method.name, method]));
-  byId("recipe-note").textContent = recipe.steps.length ? `On the data as the recipe of ${recipe.steps.length} step${recipe.steps.length > 1 ? "s" : ""} leaves them.` : "";
+  byId("recipe-note").textContent = recipe.steps.length ? `Applied after the recipe of ${recipe.steps.length} step${recipe.steps.length > 1 ? "s" : ""}.` : "";
   fill(byId("method"), methods.map((method) => el("option", { value: method.name }, method.title)));
   fill(byId("measures"), measures.map((measure) => el("label", { title: `${measure.axis}. ${measure.sources.join("; ")}` },
     el("input", { type: "checkbox", value: measure.name, checked: measure.default_for.includes("categories"), defaultChecked: measure.default_for.includes("categories") }), " ", name(measure.title))));
@@ -32,7 +32,7 @@ begin(async ({ project, may }) => {
   connect();
   choose();
   const [job] = await Promise.all([underWay("mask"), earlier()]);
-  if (job) { await masked(job, byId("job")); await earlier(); }
+  if (job) { await followMasking(job, byId("job")); await earlier(); }
 });
 
 function roles() {
@@ -69,9 +69,9 @@ function spec() {
   return { method, ...roleLists, rate: Number(byId("rate").value), ...state.more.read() };
 }
 
-const lacks = (missing) => `Still to be given or put right: ${missing.join(", ").toLowerCase()}.`;
+const lacks = (missing) => `Missing or invalid: ${missing.join(", ").toLowerCase()}.`;
 
-// None where the ticks are as they were: the service then takes the measures that apply, and names those that do not.
+// Empty if the ticks are unchanged: the service then uses the measures that apply and names those that do not.
 function measures() {
   const boxes = [...byId("measures").querySelectorAll("input")];
   return boxes.every((box) => box.checked === box.defaultChecked) ? [] : boxes.filter((box) => box.checked).map((box) => box.value);
@@ -84,7 +84,7 @@ function changed() {
   waiting = setTimeout(plan, 150);
 }
 
-// Asked of the service whenever something changes: it plans from counts, in a moment.
+// Ask the service whenever something changes: it plans from counts, which is fast.
 async function plan() {
   const wanted = spec(), own = ++asked, isSwap = wanted.method === "swap", line = byId(isSwap ? "plan" : "other-plan");
   const form = isSwap ? state.more : state.form, missing = form.missing();
@@ -96,7 +96,7 @@ async function plan() {
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {
     if (own !== asked) return;
-    show(line, error instanceof Refused ? `${error.message}${error.hint ? ` – ${error.hint}` : ""}` : "No plan can be made.", false, []);
+    show(line, error instanceof Refused ? `${error.message}${error.hint ? ` – ${error.hint}` : ""}` : "Planning failed.", false, []);
   }
 }
 
@@ -123,9 +123,9 @@ const mask = guarded(async () => {
   if (missing.length) throw new Refused({ detail: lacks(missing) }, 0);
   const body = { spec: spec() };
   if (measures().length) body.measures = measures();
-  // What the recipe says is what a recode makes: it begins from the file as it came.
+  // A recode replaces the recipe: it starts from the original file.
   if (body.spec.method === "recode") body.use_recipe = false;
-  await masked(await post(at("/maskings"), body, { once: true }), byId("job"));
+  await followMasking(await post(at("/maskings"), body, { once: true }), byId("job"));
   await earlier();
 });
 

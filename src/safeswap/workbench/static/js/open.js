@@ -1,4 +1,4 @@
-// A service for one person: the token in the address lets her in, once, and is gone from the address bar.
+// Single-user service: redeem the one-time token in the address and remove it from the address bar.
 
 import { get, guarded, logIn } from "./api.js";
 import { byId } from "./dom.js";

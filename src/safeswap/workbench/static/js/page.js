@@ -1,15 +1,15 @@
-// What all pages share: who is there, which project, light or dark, and the script in Python.
+// Shared by all pages: user, project, colour theme and the Python script.
 
-import { get, guarded, logOut, post, session, tell } from "./api.js";
+import { get, guarded, logOut, post, session, showProblem } from "./api.js";
 import { byId, say } from "./dom.js";
 
 export const projectId = document.documentElement.dataset.project ?? "";
 export const resultId = document.documentElement.dataset.result ?? "";
 export const at = (path) => `/projects/${projectId}${path}`;
-// The address of a page that the service itself shows: a report.
+// The address of a document that the service itself renders, such as a report.
 export const resultAt = (path) => `/api/v1${at(path)}`;
 
-// `first` asks for what the screen needs whoever looks: all questions are on their way at once, and answered together.
+// `first` makes the requests that do not depend on the user, so that all requests run at once.
 export async function begin(show, first = () => null) {
   theme();
   try {
@@ -20,22 +20,22 @@ export async function begin(show, first = () => null) {
     if (project) {
       byId("project-name").textContent = project.name;
       document.title = `${document.title.split(" · ")[0]} · ${project.name} · safeswap`;
-      marks(project);
+      markSteps(project);
     }
     await show({ who, project, answers, may: (permission) => who.permissions.includes(permission) });
     document.documentElement.dataset.ready = "true";
   } catch (error) {
-    tell(error);
+    showProblem(error);
     document.documentElement.dataset.ready = "error";
   }
 }
 
-// Steps that need data say so before somebody goes there in vain.
-function marks(project) {
+// Mark the steps that need data.
+function markSteps(project) {
   for (const link of document.querySelectorAll("[data-step]")) {
     const waits = link.dataset.step !== "data" && project.data_version === 0;
     link.classList.toggle("waits", waits);
-    if (waits) link.setAttribute("title", "Give the project a file first");
+    if (waits) link.setAttribute("title", "Upload a file first");
   }
 }
 
@@ -53,7 +53,7 @@ function theme() {
   show();
 }
 
-// `asked` gives what the screen shows at the moment; the script is made when somebody looks, and whenever that changes.
+// `asked` returns what the screen currently shows; the script is made when the panel is open, and on every change.
 export function python(asked) {
   const box = byId("python");
   const refresh = guarded(async () => {

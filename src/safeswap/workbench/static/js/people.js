@@ -1,10 +1,10 @@
-// The people of a project: whoever is not among them does not know that it exists.
+// The members of a project, who alone can see it.
 
 import { all, call, guarded } from "./api.js";
 import { byId, el, fill, name, say } from "./dom.js";
 import { at } from "./page.js";
 
-const ROLES = { viewer: "viewer: looks", analyst: "analyst: works", officer: "officer: works and approves releases" };
+const ROLES = { viewer: "viewer: read only", analyst: "analyst: can edit", officer: "officer: can edit and approve releases" };
 
 export async function people(who, may) {
   const box = byId("people");

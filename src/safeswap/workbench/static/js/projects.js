@@ -1,19 +1,19 @@
-// The list of projects, and a new one.
+// The list of projects; create or import one.
 
 import { all, guarded, post, upload } from "./api.js";
 import { byId, el, fill, name, several, when } from "./dom.js";
 import { follow } from "./jobs.js";
 import { begin } from "./page.js";
 
-const STATES = { empty: "no file yet", reading: "file is being read", ready: "ready", broken: "file could not be read", deleted: "deleted" };
+const STATES = { empty: "no file yet", reading: "reading the file", ready: "ready", broken: "file could not be read", deleted: "deleted" };
 
 begin(async ({ who, may }) => {
   const projects = await all("/projects");
   byId("new-project").hidden = byId("import").hidden = !may("work");
   if (!projects.length) {
     fill(byId("projects"), el("p", { class: "empty" }, may("work")
-      ? "There is no project yet. Make one below, then give it a file."
-      : "You are not a member of a project yet. Ask whoever made it, or an administrator, to add you."));
+      ? "There are no projects yet. Create one below, then upload a file."
+      : "You are not a member of any project yet. Ask its creator or an administrator to add you."));
   } else {
     fill(byId("projects"), el("ul", { class: "tiles" }, projects.map((project) => tile(project, who))));
   }
@@ -24,7 +24,7 @@ function tile(project, who) {
     : el("a", { href: `/projects/${project.id}/data` }, name(project.name));
   const facts = [STATES[project.state], project.records ? several(project.records, "record") : null, project.file_name || null];
   return el("li", { class: "card" }, el("h3", {}, title), el("p", { class: "note" }, facts.filter(Boolean).flatMap((fact, i) => [i ? " · " : "", name(fact)])),
-    el("p", { class: "note" }, "made by ", name(project.created_by), " on ", when(project.created_at)));
+    el("p", { class: "note" }, "created by ", name(project.created_by), " on ", when(project.created_at)));
 }
 
 byId("new-project").addEventListener("submit", (event) => {
@@ -40,7 +40,7 @@ byId("archive").addEventListener("change", (event) => {
   const [file] = event.target.files;
   if (!file) return;
   guarded(async () => {
-    const sending = (part) => fill(byId("job"), el("p", { role: "status" }, `Sending: ${Math.round(100 * part)}%`));
+    const sending = (part) => fill(byId("job"), el("p", { role: "status" }, `Uploading: ${Math.round(100 * part)}%`));
     const job = await follow(await upload(`/imports?name=${encodeURIComponent(file.name)}`, file, sending), byId("job"), "Reading the archive");
     if (job.state === "succeeded") location.assign(`/projects/${job.project}/data`);
   })().finally(() => { event.target.value = ""; });

@@ -1,7 +1,7 @@
-// The fifth step: the confidentiality plot of a masking, with a policy that can be dragged.
+// Step 5: the confidentiality plot of a masking, with a policy that can be dragged.
 
 import { all, get, guarded, post } from "./api.js";
-import { compiledForNextTime, drawable, painted, payloadOf } from "./chart.js";
+import { cacheCompiled, drawable, painted, payloadOf } from "./chart.js";
 import { start } from "./confidentiality-view.js";
 import { byId, el, fill, name, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
@@ -15,20 +15,20 @@ const state = { maskings: [], plot: null };
 begin(async ({ project, may, answers: [maskings, { plots, plot, payload }] }) => {
   const refresh = python(script);
   byId("next").href = `/projects/${projectId}/release`;
-  if (project.data_version === 0) { empty("This project has no file yet. Give it one in the first step."); return; }
+  if (project.data_version === 0) { empty("This project has no file yet. Upload one in step 1."); return; }
   state.maskings = maskings;
   list(plots);
-  if (!maskings.length) { empty("There is no masking yet. Make one in the steps Method or Map."); return; }
+  if (!maskings.length) { empty("There is no masking yet. Make one in step Method or Map."); return; }
   byId("new-plot").hidden = !may("work");
   if (plot) await show(plot, payload).then(painted);
   const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);
   if (may("work")) offer(description, !plot && !job);
-  if (!plot && !job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst has to make one.");
+  if (!plot && !job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst must make one.");
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
-}, () => Promise.all([all(at("/maskings")), listed()]));
+}, () => Promise.all([all(at("/maskings")), loadPlots()]));
 
-async function listed() {
+async function loadPlots() {
   const stated = asked.get("plot"), masking = asked.get("masking");
   const payload = stated || !masking ? payloadOf("confidentiality", "plot", stated) : (id) => get(at(`/confidentiality/${id}/plot`));
   const plots = await all(at("/confidentiality"));
@@ -84,13 +84,13 @@ async function show(plot, payload) {
   fill(byId("plot-title"), name(`Keys: ${plot.spec.keys.join(", ")}`));
   fill(byId("sentence"), name(plot.summary.sentence));
   fill(byId("plot-line"), "Of ", el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking))), ". ",
-    el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "As a page of its own"), ".");
+    el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "Open as a separate page"), ".");
   byId("next").href = `/projects/${projectId}/release?masking=${plot.spec.masking}`;
   byId("shown").hidden = false;
   const [points] = await Promise.all([payload(plot.id), drawable]);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
-  compiledForNextTime(root);
+  cacheCompiled(root);
   start(root, points);
 }
 

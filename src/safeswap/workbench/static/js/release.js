@@ -1,4 +1,4 @@
-// The last step: what leaves, what was checked on it, and two people who agree.
+// Step 6: the bundle, its checks, and the approval by a second person.
 
 import { all, get, guarded, post } from "./api.js";
 import { byId, count, el, fill, name, several, when } from "./dom.js";
@@ -13,10 +13,10 @@ const state = { who: null, maskings: [], shown: null, listed: new Map() };
 begin(async ({ who, project, may }) => {
   state.who = who;
   if (project.data_version === 0) {
-    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
+    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
-  if (who.single_user) byId("lead").textContent = "You are alone here: you ask and you approve. For a release that others rely on, let a second person look: safeswap serve.";
+  if (who.single_user) byId("lead").textContent = "Single-user mode: you both request and approve. For a release that others rely on, have a second person review it: safeswap serve.";
   const [maskings, description] = await Promise.all([all(at("/maskings"), 500), get(at("/description"))]);
   state.maskings = maskings;
   byId("ask").hidden = !(may("work") && maskings.length);
@@ -44,7 +44,7 @@ async function list() {
   const found = await all(at("/releases"), 500);
   byId("all").hidden = !found.length;
   fill(byId("releases"), found.map((each) => el("tr", {}, el("td", {}, when(each.requested_at)), el("td", {}, name(each.requested_by)), el("td", {}, name(each.terms.title || "–")),
-    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the release asked for ${when(each.requested_at)}`, on: { click: guarded(async () => open(await get(at(`/releases/${each.id}`)))) } }, "Look")))));
+    el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the release requested ${when(each.requested_at)}`, on: { click: guarded(async () => open(await get(at(`/releases/${each.id}`)))) } }, "Look")))));
   state.listed = new Map(found.map((each) => [each.id, each.state]));
   return found;
 }
@@ -60,15 +60,15 @@ async function open(release) {
   byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
   fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? [name(release.reason), "."] : null, release.records ? ` ${several(release.records, "record")}.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
-    el("span", { class: "unseen" }, check.ok ? "Holds: " : "Does not hold: "), name(check.sentence))));
+    el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
   fill(byId("remarks"), release.remarks.map((text) => el("p", { class: "warning" }, name(text))));
   fill(byId("differencing"), release.ledger ? [el("h3", {}, "Released before?"), el("p", { class: release.needs_reason ? "warning" : "note" }, release.ledger),
     ...release.differencing.map((each) => el("p", { class: each.alarm ? "warning" : "note" }, name(each.sentence)))] : null);
   fill(byId("files"), release.files.map((file) => el("tr", {}, el("td", {}, name(file.name)), el("td", { class: "n" }, count(file.size)), el("td", { class: "mono", title: file.sha256 }, `${file.sha256.slice(0, 16)}…`))));
   byId("details").hidden = !release.files.length && !release.checks.length;
   byId("hash").textContent = release.manifest_hash || "not yet";
-  fill(byId("who-line"), "Asked for by ", name(release.requested_by), release.decided_by ? [", decided by ", name(release.decided_by)] : null, ".",
-    release.state === "requested" && !release.may_approve ? " Another person with the role of officer has to look at it." : null);
+  fill(byId("who-line"), "Requested by ", name(release.requested_by), release.decided_by ? [", decided by ", name(release.decided_by)] : null, ".",
+    release.state === "requested" && !release.may_approve ? " Another person with the role of officer must review it." : null);
   byId("decide").hidden = !release.may_approve;
   byId("override-box").hidden = !release.needs_reason;
   byId("looked").checked = false;
@@ -79,7 +79,7 @@ async function open(release) {
     byId(id).hidden = !release.files.length;
     byId(id).href = resultAt(`/releases/${release.id}/documents/${document_}`);
   }
-  // Another person may have decided meanwhile; where nothing is new, the list and who stands in it stay as they are.
+  // Another person may have decided meanwhile; if not, leave the list and the focus in it alone.
   if (state.listed.get(release.id) !== release.state) await list();
 }
 

@@ -1,4 +1,4 @@
-// What one masking did: totals, scores in words, and tables before and after.
+// The result of one masking: totals, scores with their meaning, and tables before and after.
 
 import { get } from "./api.js";
 import { beforeAfter } from "./before-after.js";
@@ -18,12 +18,12 @@ begin(async ({ answers: [found, description, measures, methods] }) => {
   const { spec, summary } = masking;
   const method = methods.find((each) => each.name === summary.method);
   fill(byId("what"), name(method?.title ?? summary.method), `. Made by ${masking.created_by} on ${when(masking.created_at)}${spec.replicate ? `, replicate ${spec.replicate}` : ""}.`);
-  fill(byId("warnings"), summary.for_release ? null : el("p", { class: "warning" }, "Not for release: a key that others may know was used."),
-    masking.data_version === description.version || description.version === undefined ? null : el("p", { class: "warning" }, "The data have changed since."));
+  fill(byId("warnings"), summary.for_release ? null : el("p", { class: "warning" }, "Not for release: the key used may be known to others."),
+    masking.data_version === description.version || description.version === undefined ? null : el("p", { class: "warning" }, "The data have changed since then."));
   fill(byId("plan"), name(summary.plan), ".");
   fill(byId("totals"), totals(summary));
   byId("spec").textContent = JSON.stringify(spec.spec, null, 2);
-  fill(byId("scores"), summary.scores.map((score) => scored(score, measures)), leftOut(summary.left_out ?? []));
+  fill(byId("scores"), summary.scores.map((score) => drawScore(score, measures)), leftOut(summary.left_out ?? []));
   fill(byId("before"), beforeAfter(description, (query) => at(`/maskings/${resultId}/table?${query}`), named(spec.spec)));
   byId("report").href = resultAt(`/maskings/${resultId}/report.html`);
   byId("records").href = `/projects/${projectId}/records?masking=${resultId}`;
@@ -32,29 +32,29 @@ begin(async ({ answers: [found, description, measures, methods] }) => {
 }, () => Promise.all([get(at(`/maskings/${resultId}`)), get(at("/description")), get("/measures"), get("/methods")]));
 
 function totals(summary) {
-  const lines = [["Records", summary.records, "In the file"], [`Asked for, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, summary.at_most == null ? "The most that the data allow" : `At least; at most ${count(summary.at_most)}: the maximum is not proved`],
-    [`Made, ${summary.unit}`, summary.made, "What was really done"], ["Compensating", summary.compensating, "Records whose change another one makes up for in every cell"]];
+  const lines = [["Records", summary.records, "In the file"], [`Requested, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, summary.at_most == null ? "The maximum that the data allow" : `At least this many; at most ${count(summary.at_most)} (maximum not proved)`],
+    [`Made, ${summary.unit}`, summary.made, "Actually made"], ["Compensating", summary.compensating, "Records whose change is offset by another record in every cell"]];
   return lines.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));
 }
 
-function scored(score, measures) {
+function drawScore(score, measures) {
   const measure = measures.find((each) => each.name === score.measure.split(":")[0]);
   return el("article", { class: "score" }, el("h3", {}, name(measure?.title ?? score.measure), " ", el("span", { class: "note" }, score.axis),
     el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)), detail(score));
 }
 
-// The usual measures that say nothing about what was changed, one line per reason.
+// The usual measures that do not apply, one line per reason.
 function leftOut(left) {
   const reasons = [...new Set(left.map((each) => each.reason))];
   return reasons.map((reason) => el("p", { class: "note" }, "Left out: ", name(left.filter((each) => each.reason === reason).map((each) => each.measure).join(", ")), " (", name(reason), ")."));
 }
 
-// The table behind a score, as the measure gives it.
+// The detailed table of a score.
 function detail(score) {
   const rows = Array.isArray(score.detail) ? score.detail : [];
   if (!rows.length) return null;
   const columns = Object.keys(rows[0]), sorted = "value" in rows[0] ? rows.toSorted((a, b) => Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0)) : rows;
-  return el("details", {}, el("summary", {}, "The table behind it"), el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", {},
+  return el("details", {}, el("summary", {}, "Details"), el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", {},
     el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: typeof rows[0][column] === "number" ? "n" : "" }, name(column.replaceAll("_", " ")))))),
     el("tbody", {}, sorted.slice(0, MOST_ROWS).map((row) => el("tr", {}, columns.map((column) => cell(row[column]))))))),
   rows.length > MOST_ROWS ? el("p", { class: "note" }, `${several(rows.length - MOST_ROWS, "more is", "more are")} in the report.`) : null);
@@ -67,5 +67,5 @@ function cell(value) {
   return el("td", {}, name(Array.isArray(value) ? value.join(" × ") : typeof value === "object" ? JSON.stringify(value) : String(value)));
 }
 
-// Attributes that the specification names: their tables are looked at first.
+// Attributes that the specification names: their tables are shown first.
 const named = (spec) => Object.values(spec).flat(2).filter((value) => typeof value === "string");

@@ -1,22 +1,22 @@
-// The second step: unsafe combinations, and a recipe that removes them step by step.
+// Step 2: unsafe combinations, and a recipe that removes them step by step.
 
-import { call, get, guarded, post, Refused, tell } from "./api.js";
+import { call, get, guarded, post, Refused, showProblem } from "./api.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, figure, fill, name, say, several, svg } from "./dom.js";
 import { schemaForm } from "./forms.js";
-import { masked, specText } from "./masking.js";
+import { followMasking, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
 import { recodeForm, valuesMade } from "./recode-form.js";
 
 const state = { recipe: null, etag: null, steps: new Map(), form: null, editing: null, mayWork: false, description: null };
-const WORDS = { recode: "Recode levels", global_recode: "Recode as ARGUS writes it", ranges: "Ranges", hierarchy: "One level up a hierarchy", truncate: "Truncate codes",
-  top_bottom_code: "Top and bottom code", round: "Round", blank: "Blank values", drop: "Drop attributes", suppress: "Suppress what is unsafe" };
+const WORDS = { recode: "Recode levels", global_recode: "ARGUS recode", ranges: "Ranges", hierarchy: "One level up a hierarchy", truncate: "Truncate codes",
+  top_bottom_code: "Top and bottom coding", round: "Round", blank: "Blank values", drop: "Drop attributes", suppress: "Suppress unsafe values" };
 
 begin(async ({ project, may, answers: [recode, recipe] }) => {
   byId("next").href = `/projects/${projectId}/method`;
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
-    fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
+    fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
   state.mayWork = may("work");
@@ -35,12 +35,12 @@ const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box)
 
 function combinations() {
   const chosen = keys(), most = byId("up-to").value;
-  // Left empty, every combination of up to all keys is meant.
+  // Empty means combinations of up to all keys.
   return { keys: chosen, ...(most === "" ? {} : { up_to: Math.max(1, Math.min(Number(most), chosen.length)) }), tolerance: Number(byId("tolerance").value), missing: byId("missing").value };
 }
 
 function keep(recipe, etag) {
-  // Advice was given for the list as it was.
+  // Earlier advice no longer applies.
   fill(byId("advice"));
   byId("advice-note").textContent = "";
   state.recipe = recipe;
@@ -60,8 +60,8 @@ const look = guarded(async () => {
   try { found = await post(at("/risky"), { combinations: combinations() }); } catch (error) {
     if (own !== asked) return;
     byId("sentence").className = "warning";
-    byId("sentence").textContent = error instanceof Refused ? `${error.message} ${error.hint}` : "The combinations cannot be counted.";
-    drawRecipe([]);  // a step that no longer fits the data can be mended or taken out
+    byId("sentence").textContent = error instanceof Refused ? `${error.message} ${error.hint}` : "The combinations could not be counted.";
+    drawRecipe([]);  // a step that no longer fits the data can be edited or removed
     return;
   }
   if (own !== asked) return;
@@ -71,17 +71,17 @@ const look = guarded(async () => {
   fill(byId("by-key"), found.keys.map((each) => el("tr", {}, el("td", {}, name(each.key)), el("td", { class: "n" }, count(each.records)), el("td", { class: "n" }, count(each.alone)))));
   const worst = [...found.combinations].filter((each) => each.unsafe).sort((a, b) => b.unsafe - a.unsafe).slice(0, 50);
   fill(byId("worst"), worst.length ? worst.map((each) => el("tr", {}, el("td", {}, each.keys.flatMap((key, i) => [i ? " × " : "", name(key)])), el("td", { class: "n" }, count(each.occupied)),
-    el("td", { class: "n" }, count(each.unsafe)), el("td", { class: "n" }, count(each.records)))) : el("tr", {}, el("td", { colspan: 4, class: "note" }, "None is unsafe.")));
+    el("td", { class: "n" }, count(each.unsafe)), el("td", { class: "n" }, count(each.records)))) : el("tr", {}, el("td", { colspan: 4, class: "note" }, "No unsafe combinations.")));
   drawRecipe(found.stages);
 });
 
-// Now and before the recipe, side by side for each number of keys.
+// Unsafe combinations now and before the recipe, by number of keys.
 function dimensions(now, before) {
   const sizes = Object.keys({ ...before, ...now }), most = Math.max(1, ...Object.values(before), ...Object.values(now));
-  if (!sizes.length) return el("p", { class: "note" }, "No combination of keys is left.");
+  if (!sizes.length) return el("p", { class: "note" }, "No combinations of keys remain.");
   const width = 620, line = 22, room = width - 220;
-  const told = sizes.map((size) => `of ${size}: ${count(now[size] ?? 0)} unsafe, ${count(before[size] ?? 0)} before the recipe`).join("; ");
-  const chart = svg("svg", { class: "bars", width, height: 2 * line * sizes.length, role: "img", "aria-label": told });
+  const summary = sizes.map((size) => `${size} key${size === "1" ? "" : "s"}: ${count(now[size] ?? 0)} unsafe, ${count(before[size] ?? 0)} before the recipe`).join("; ");
+  const chart = svg("svg", { class: "bars", width, height: 2 * line * sizes.length, role: "img", "aria-label": summary });
   sizes.forEach((size, i) => {
     [["now", now[size] ?? 0], ["before the recipe", before[size] ?? 0]].forEach(([word, value], j) => {
       const y = line * (2 * i + j), label = svg("text", { x: 0, y: y + 15 }), shown = svg("text", { x: 210 + Math.max(2, (room * value) / most) - 60, y: y + 15 });
@@ -95,7 +95,7 @@ function dimensions(now, before) {
 }
 
 function drawRecipe(stages) {
-  if (!state.recipe.steps.length) { fill(byId("steps-list"), el("li", { class: "note plain" }, "No step yet: the file as it came.")); return; }
+  if (!state.recipe.steps.length) { fill(byId("steps-list"), el("li", { class: "note plain" }, "No steps yet: the original file.")); return; }
   fill(byId("steps-list"), state.recipe.steps.map((step, i) => {
     const stage = stages[i + 1] ?? {};
     return el("li", state.editing === i ? { "aria-current": "step" } : {}, name(step.method ? specText(step) : stage.step ?? state.recipe.sentences[i]), el("span", { class: "note block" },
@@ -121,7 +121,7 @@ const stepThrough = (way) => guarded(async () => {
   await look();
 });
 
-// The steps and their forms come from the schema of the method that makes them; suppression is a method of its own.
+// The steps and their forms come from the schema of recode; suppression is a method of its own.
 function prepareSteps(schema) {
   const mapping = schema.properties.steps.items.discriminator.mapping;
   for (const [kind, place] of Object.entries(mapping)) {
@@ -129,7 +129,7 @@ function prepareSteps(schema) {
     state.steps.set(kind, { ...found, $defs: schema.$defs });
   }
   state.steps.set("suppress", null);
-  // In the order of the words above, what is used most first; kinds that have no words here come last.
+  // In the order of WORDS, the most used first; kinds without an entry come last.
   const kinds = [...new Set([...Object.keys(WORDS).filter((kind) => state.steps.has(kind)), ...state.steps.keys()])];
   fill(byId("step-kind"), kinds.map((kind) => el("option", { value: kind }, WORDS[kind] ?? kind)));
   byId("step-kind").addEventListener("change", () => drawStep());
@@ -141,7 +141,7 @@ function drawStep(first = {}) {
   const attributes = state.description.attributes.filter((each) => each.kind !== "identifier").map((each) => each.name);
   if (schema === null) {
     state.form = { read: () => ({}), missing: () => [] };
-    fill(byId("step-fields"), el("p", { class: "note" }, "Blanks the fewest values so that no combination of the keys ticked above is unsafe; proved to be the fewest where time allows."));
+    fill(byId("step-fields"), el("p", { class: "note" }, "Blanks the fewest values such that no combination of the keys ticked above is unsafe; proved minimal where time allows."));
     return;
   }
   if (kind === "recode") state.form = recodeForm(categorical(state.description), (attribute) => valuesMade(state.recipe?.steps.slice(0, state.editing ?? undefined) ?? [], attribute), first);
@@ -152,7 +152,7 @@ function drawStep(first = {}) {
 function step() {
   const kind = byId("step-kind").value;
   if (kind !== "suppress") return { step: kind, ...state.form.read() };
-  // What a suppression says besides its keys has no field here, and stays when it is edited.
+  // Other parameters of a suppression have no field here; keep them when it is edited.
   const edited = state.recipe.steps[state.editing], { up_to: _, ...kept } = edited?.method === "suppress" ? edited : { method: "suppress" };
   return { ...kept, ...combinations() };
 }
@@ -162,7 +162,7 @@ function edit(i) {
   byId("step-kind").value = method ?? kind;
   state.editing = i;
   drawStep(rest);
-  // A suppression takes its keys from those that are ticked: it is edited there.
+  // A suppression uses the ticked keys: it is edited there.
   if (method === "suppress") tick(rest);
   byId("add-step").textContent = `Replace step ${i + 1}`;
   byId("leave-step").hidden = false;
@@ -195,7 +195,7 @@ function connect() {
   byId("step-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const missing = state.form.missing();
-    if (missing.length) { tell(new Refused({ detail: `The step still needs: ${missing.join(", ").toLowerCase()}.` }, 0)); return; }
+    if (missing.length) { showProblem(new Refused({ detail: `The step still needs: ${missing.join(", ").toLowerCase()}.` }, 0)); return; }
     const steps = state.editing === null ? [...state.recipe.steps, step()] : state.recipe.steps.with(state.editing, step());
     set(steps);
   });
@@ -207,20 +207,20 @@ function connect() {
     const recodes = state.recipe.steps.filter((each) => each.step), last = state.recipe.steps.at(-1);
     const suppresses = last.method === "suppress";
     if (recodes.length + (suppresses ? 1 : 0) !== state.recipe.steps.length) {
-      tell(new Refused({ detail: "A recipe with a masking in its middle cannot be made a masking at once.", hint: "Put the suppression last." }, 0));
+      showProblem(new Refused({ detail: "A recipe with a masking in the middle cannot become one masking.", hint: "Put the suppression last." }, 0));
       return;
     }
     // Recodes alone are one masking; with a suppression at the end, that is the masking, of what the recodes leave.
     if (suppresses && recodes.length && !(await set(recodes))) return;
     const body = suppresses ? { spec: last } : { spec: { method: "recode", steps: recodes }, use_recipe: false };
-    await masked(await post(at("/maskings"), { ...body, measures: ["k_anonymity", "information_loss"] }, { once: true }), byId("job"));
+    await followMasking(await post(at("/maskings"), { ...body, measures: ["k_anonymity", "information_loss"] }, { once: true }), byId("job"));
   }));
 }
 
 function showAdvice(found) {
   fill(byId("advice"), found.advice.map((each) => el("li", {}, name(each.sentence), el("span", { class: "note block" },
-    `removes ${count(each.removed)} of ${count(found.unsafe)}, costs ${figure(each.loss)} bits`),
-  state.mayWork ? el("button", { type: "button", class: "small", on: { click: () => set([...state.recipe.steps, each.step]) } }, "Do it") : null)));
-  const hidden = found.hidden ? ` ${count(found.hidden)} more would name levels that few records have.` : "";
+    `removes ${count(each.removed)} of ${count(found.unsafe)}, loses ${figure(each.loss)} bits`),
+  state.mayWork ? el("button", { type: "button", class: "small", on: { click: () => set([...state.recipe.steps, each.step]) } }, "Apply") : null)));
+  const hidden = found.hidden ? ` ${count(found.hidden)} more are hidden: they name levels that few records have.` : "";
   byId("advice-note").textContent = (found.advice.length ? `${several(found.tried, "recode was", "recodes were")} tried.` : "No single recode helps.") + hidden;
 }

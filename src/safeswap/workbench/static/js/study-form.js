@@ -1,4 +1,4 @@
-// What a study is to try: a form, and how many candidates that makes while it is filled in.
+// The form of a study, with the number of candidates updated as it is filled in.
 
 import { get, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
@@ -45,7 +45,7 @@ const ticked = (id) => [...byId(id).querySelectorAll("input:checked")].map((box)
 
 const numbers = (text) => text.split(/[\s,;]+/).filter(Boolean).map(Number);
 
-// One line of constraints: attributes that have to be equal, or to differ, within a pair.
+// One line of constraints: attributes that must be equal, or must differ, within a pair.
 function setLine(set, i, names, { sets, redraw }) {
   const used = new Set([...set.fixed, ...set.differ]), free = names.filter((each) => !used.has(each));
   const chips = [["fixed", "equal"], ["differ", "different"]].flatMap(([kind, word]) => set[kind].map((attribute) => el("span", { class: "chip" }, name(attribute), ` ${word} `,
@@ -57,10 +57,10 @@ function setLine(set, i, names, { sets, redraw }) {
   } } }, word);
   return el("li", {}, chips.length ? chips : el("span", { class: "note" }, "no constraint"), " ",
     el("span", { class: "adding" }, picker, add("fixed", "equal"), add("differ", "different"),
-      sets.length > 1 ? el("button", { type: "button", class: "small", on: { click: () => { sets.splice(i, 1); redraw(); } } }, "Remove the line") : null));
+      sets.length > 1 ? el("button", { type: "button", class: "small", on: { click: () => { sets.splice(i, 1); redraw(); } } }, "Remove line") : null));
 }
 
-// Asked of the service: it knows what a study would hold, and refuses what cannot be run.
+// Ask the service, which knows the size of a study and refuses what cannot be run.
 function counter(spec) {
   const output = byId("size"), button = byId("run");
   let waiting = 0, asked = 0;
@@ -72,13 +72,13 @@ function counter(spec) {
         const wanted = spec(), { candidates } = await post(at("/study-size"), { spec: wanted });
         if (own !== asked) return;
         output.className = "note";
-        output.textContent = candidates ? `${several(candidates, "candidate")}${wanted.replicates > 1 ? `: ${several(candidates / wanted.replicates, "specification")}, ${count(wanted.replicates)} draws of each` : ""}`
-          : "Nothing to try: tick at least one attribute.";
+        output.textContent = candidates ? `${several(candidates, "candidate")}${wanted.replicates > 1 ? `: ${several(candidates / wanted.replicates, "specification")}, ${count(wanted.replicates)} draws each` : ""}`
+          : "No candidates: tick at least one attribute.";
         button.disabled = candidates === 0;
       } catch (error) {
         if (own !== asked) return;
         output.className = "warning";
-        output.textContent = error instanceof Refused ? `${error.message} ${error.hint ? `– ${error.hint}` : ""}` : "This study cannot be counted.";
+        output.textContent = error instanceof Refused ? `${error.message} ${error.hint ? `– ${error.hint}` : ""}` : "The candidates could not be counted.";
         button.disabled = true;
       }
     }, 150);

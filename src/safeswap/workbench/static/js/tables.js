@@ -1,4 +1,4 @@
-// Tables that are to be published: checked as somebody puts them together, and made safe.
+// Tables for publication: check them as they are put together, and make them safe.
 
 import { all, get, guarded, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
@@ -15,7 +15,7 @@ begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/method`;
   byId("records-instead").href = `/projects/${projectId}/method?method=safe`;
   if (project.data_version === 0) {
-    fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Give the project a file.")));
+    fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
   state.mayWork = may("work");
@@ -34,18 +34,18 @@ begin(async ({ project, may }) => {
 });
 
 const ticked = () => [...byId("attributes").querySelectorAll("input:checked")].map((box) => box.value);
-const crossed = (names) => names.flatMap((each, i) => [i ? " × " : "", name(each)]);
+const crossNames = (names) => names.flatMap((each, i) => [i ? " × " : "", name(each)]);
 
 function drawAdding() {
   const names = ticked(), known = state.tables.some((table) => table.length === names.length && names.every((each) => table.includes(each)));
   byId("add-table").disabled = !names.length || known;
-  byId("add-note").textContent = known ? "This table is in the list." : "";
+  byId("add-note").textContent = known ? "This table is already in the list." : "";
 }
 
 function drawTables() {
-  fill(byId("tables"), state.tables.length ? state.tables.map((table, i) => el("li", {}, crossed(table), " ",
+  fill(byId("tables"), state.tables.length ? state.tables.map((table, i) => el("li", {}, crossNames(table), " ",
     el("button", { type: "button", class: "small", "aria-label": `Remove ${table.join(" by ")}`, on: { click: () => { state.tables.splice(i, 1); drawTables(); byId("add-table").focus(); check(); } } }, "Remove")))
-    : el("li", { class: "note plain" }, "No table yet."));
+    : el("li", { class: "note plain" }, "No tables yet."));
   byId("make").disabled = !state.tables.length;
   drawAdding();
 }
@@ -66,14 +66,14 @@ const check = guarded(async () => {
   try { found = await post(at("/table-checks"), { tables: state.tables, tolerance: Number(byId("tolerance").value) }); } catch (error) {
     if (own !== latest) return;
     line.className = "warning";
-    line.textContent = error instanceof Refused ? `${error.message} ${error.hint}` : "The tables cannot be checked.";
+    line.textContent = error instanceof Refused ? `${error.message} ${error.hint}` : "The tables could not be checked.";
     return;
   }
   if (own !== latest) return;
   line.className = found.is_safe ? "good" : "warning";
   line.textContent = sentence(found.sentence);
   byId("check-scroll").hidden = false;
-  fill(byId("checked"), found.tables.map((table) => el("tr", {}, el("th", { scope: "row" }, crossed(table.variables)), [table.cells, table.occupied, table.small, table.derived].map((value) => el("td", { class: "n" }, count(value))))));
+  fill(byId("checked"), found.tables.map((table) => el("tr", {}, el("th", { scope: "row" }, crossNames(table.variables)), [table.cells, table.occupied, table.small, table.derived].map((value) => el("td", { class: "n" }, count(value))))));
 });
 
 const sentence = (text) => text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
@@ -106,7 +106,7 @@ async function finish(job) {
 async function earlier() {
   const found = await all(at("/safe-tables"), 200);
   byId("earlier").hidden = !found.length;
-  fill(byId("results"), found.map((each) => el("tr", {}, el("td", {}, when(each.created_at)), el("td", {}, name(each.created_by)), el("td", {}, each.spec.tables.flatMap((table, i) => [i ? ", " : "", ...crossed(table)])),
+  fill(byId("results"), found.map((each) => el("tr", {}, el("td", {}, when(each.created_at)), el("td", {}, name(each.created_by)), el("td", {}, each.spec.tables.flatMap((table, i) => [i ? ", " : "", ...crossNames(table)])),
     el("td", { class: "n" }, count(each.spec.tolerance)), el("td", {}, name(sentence(each.summary.sentence))),
     el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the tables made ${when(each.created_at)}`, on: { click: guarded(() => open(each.id)) } }, "Look")))));
   return found;
@@ -117,34 +117,34 @@ async function open(id) {
   byId("one").hidden = false;
   byId("sentence").className = summary.violation ? "warning" : "good";
   fill(byId("sentence"), name(sentence(summary.sentence)));
-  fill(byId("totals"), summary.tables.map((table) => el("tr", {}, el("th", { scope: "row" }, crossed(table.variables)),
+  fill(byId("totals"), summary.tables.map((table) => el("tr", {}, el("th", { scope: "row" }, crossNames(table.variables)),
     [table.small_before, table.small_after, table.changed_cells, table.total_change, table.largest_change].map((value) => el("td", { class: "n" }, count(value))))));
-  fill(byId("cells"), summary.cells.map((cells, i) => drawn(spec.tables[i], cells)));
+  fill(byId("cells"), summary.cells.map((cells, i) => drawTable(spec.tables[i], cells)));
   byId("report").href = resultAt(`/safe-tables/${id}/report.html`);
 }
 
-// The safe table, what may be published. A changed cell is marked; what it was before stands in the report for inside.
-function drawn(names, cells) {
+// The safe table, which may be published. Changed cells are marked; their original counts are in the internal report.
+function drawTable(names, cells) {
   const levels = names.map((attribute, i) => {
     const known = state.description.attributes.find((each) => each.name === attribute)?.levels?.map((level) => level.level) ?? [];
     return [...new Set(cells.map((cell) => cell.levels[i]))].sort((a, b) => place(known, a) - place(known, b) || a.localeCompare(b));
   });
   const square = names.length === 2 && levels[1].length <= WIDEST, left = square ? 0 : Math.max(0, cells.length - MOST_CELLS);
-  return el("section", {}, el("h3", {}, crossed(names)), el("p", { class: "note" }, cells.some((cell) => cell.changed) ? "Marked cells were changed. " : "No cell was changed. ", "Levels that few records have are not shown here.", left ? ` ${several(left, "more cell is", "more cells are")} in the report.` : ""),
-    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, square ? grid(names, levels, cells) : listed(names, cells.slice(0, MOST_CELLS))));
+  return el("section", {}, el("h3", {}, crossNames(names)), el("p", { class: "note" }, cells.some((cell) => cell.changed) ? "Marked cells were changed. " : "No cells were changed. ", "Levels that few records have are not shown here.", left ? ` ${several(left, "more cell is", "more cells are")} in the report.` : ""),
+    el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, square ? drawGrid(names, levels, cells) : drawList(names, cells.slice(0, MOST_CELLS))));
 }
 
 const place = (known, level) => (known.includes(level) ? known.indexOf(level) : known.length);
-const value = (cell) => (cell ? el("td", { class: cell.changed ? "n changed" : "n", title: cell.changed ? "changed" : "as it was" }, count(cell.after)) : el("td", { class: "n" }, "0"));
+const value = (cell) => (cell ? el("td", { class: cell.changed ? "n changed" : "n", title: cell.changed ? "changed" : "unchanged" }, count(cell.after)) : el("td", { class: "n" }, "0"));
 
-function grid(names, levels, cells) {
+function drawGrid(names, levels, cells) {
   const found = new Map(cells.map((cell) => [JSON.stringify(cell.levels), cell]));
   return el("table", { class: "fit", "aria-label": `${names.join(" by ")}, made safe` },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${names[0]} \\ ${names[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(level))))),
     el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => value(found.get(JSON.stringify([row, column]))))))));
 }
 
-function listed(names, cells) {
+function drawList(names, cells) {
   return el("table", { class: "fit", "aria-label": `${names.join(" by ")}, made safe` }, el("thead", {}, el("tr", {}, names.map((each) => el("th", { scope: "col" }, name(each))), el("th", { scope: "col", class: "n" }, "Count"))),
     el("tbody", {}, cells.map((cell) => el("tr", {}, cell.levels.map((level) => el("td", {}, name(level))), value(cell)))));
 }
