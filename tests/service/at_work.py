@@ -26,7 +26,7 @@ def do_jobs(service: Service) -> int:
     queue = Queue(
         service.database,
         service.settings,
-        ended=lambda connection, job: hooks.failed(connection, job, service.settings),
+        on_end=lambda connection, job: hooks.run_failed(connection, job, service.settings),
     )
     while (claim := queue.claim("here")) is not None:
         _do(service, queue, claim)
@@ -36,7 +36,7 @@ def do_jobs(service: Service) -> int:
 
 def _do(service: Service, queue: Queue, claim: Claim) -> None:
     with service.database.read() as connection:
-        hooks.prepare(connection, claim, service.settings)
+        hooks.run_prepare(connection, claim, service.settings)
         row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().one()
     context = Context(settings=service.settings, job=claim, project=dict(row), report=lambda *_: None)
     try:
@@ -47,7 +47,7 @@ def _do(service: Service, queue: Queue, claim: Claim) -> None:
         queue.succeed(
             claim,
             outcome,
-            lambda connection: hooks.finished(connection, claim, outcome, context.saved, settings=service.settings),
+            lambda connection: hooks.run_finish(connection, claim, outcome, context.saved, settings=service.settings),
         )
     service.store.clear(claim.id)
 

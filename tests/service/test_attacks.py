@@ -166,14 +166,14 @@ def test_a_path_that_becomes_a_link_after_it_was_looked_at_leads_nowhere(here, s
 
 
 def test_a_path_with_two_points_is_not_opened(shared):
-    assert store.opened_in(shared / ".." / "x.csv", (shared,)) is None
-    assert store.opened_in(shared, (shared,)) is None
+    assert store.open_in(shared / ".." / "x.csv", (shared,)) is None
+    assert store.open_in(shared, (shared,)) is None
 
 
 def test_a_file_that_does_not_say_how_large_it_is_still_meets_the_quota(here, monkeypatch):
     from safeswap.service.routes import data
 
-    monkeypatch.setattr(data, "_LOOK_EVERY", 50_000)
+    monkeypatch.setattr(data, "_CHECK_EVERY", 50_000)
     project = here.add_project("ana")
     pieces = (b"x" * 10_000 for _ in range(100))
     sent = here.client("ana").put(f"{API}/projects/{project}/data", params={"name": "a.csv"}, content=pieces)

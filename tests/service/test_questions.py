@@ -14,7 +14,7 @@ from tests.service.serving import Running, running
 from safeswap import workflow
 from safeswap.service.http.problems import Unavailable
 from safeswap.service.settings import Limits
-from safeswap.service.work.turns import Turns
+from safeswap.service.work.semaphore import FairSemaphore
 
 API = "/api/v1"
 KEYS = {"keys": ["region", "tenure", "age"], "up_to": 2}
@@ -117,16 +117,16 @@ def test_while_a_question_takes_long_everything_else_goes_on(strict, project, mo
 
 def test_who_waits_too_long_for_a_turn_is_told_to_come_again():
     async def two() -> None:
-        turns = Turns(1, patience=0.01)
-        async with turns.taken():
-            assert turns.free == 0
+        slots = FairSemaphore(1, timeout=0.01)
+        async with slots.hold():
+            assert slots.free == 0
             with pytest.raises(Unavailable) as refused:
-                async with turns.taken():
+                async with slots.hold():
                     raise AssertionError("there was no turn left")
             assert refused.value.headers == {"Retry-After": "5"}
-        async with turns.taken():
+        async with slots.hold():
             pass
-        assert turns.free == 1
+        assert slots.free == 1
 
     # In a thread of its own: the browsers of other tests hold the loop of this one.
     with ThreadPoolExecutor(1) as pool:

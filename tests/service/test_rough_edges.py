@@ -20,7 +20,7 @@ from safeswap.errors import InternalError
 from safeswap.service import routes
 from safeswap.service.keeping.database import check_file, open_database
 from safeswap.service.state import open_service
-from safeswap.service.work.running import _settings_file
+from safeswap.service.work.running import _write_settings
 
 BAD_NAMES = ["a\x00b", "a\r\nb", "a\nb", "a\u202eb", "a\u2066b", "a\u200eb", "a\u2028b"]
 
@@ -95,7 +95,7 @@ def test_settings_that_a_killed_server_left_are_swept_at_the_next_start(tmp_path
     left, other = settings.store / "workers-999999999.toml", settings.store / "workers-1.toml"
     for path in (left, other):
         path.write_text("database_url = 'postgresql://u:password@h/n'")
-    made = _settings_file(settings)
+    made = _write_settings(settings)
     assert made.exists()
     assert not left.exists()
     assert other.exists()  # of a process that is running

@@ -14,8 +14,7 @@ from tests.service.serving import PASSWORD, Running, running
 
 from safeswap.service.keeping.tables import log_ins, users
 from safeswap.service.keeping.tables import sessions as session_table
-from safeswap.service.people import accounts as throttle
-from safeswap.service.people import sessions
+from safeswap.service.people import accounts, sessions
 from safeswap.service.people.start_tokens import StartTokens
 
 SESSION = "/api/v1/session"
@@ -192,14 +191,12 @@ def test_an_unknown_name_is_refused_in_the_same_words_and_after_the_same_work(
 ) -> None:
     from argon2 import PasswordHasher
 
-    from safeswap.service.people import accounts
-
     compared = []
     verify = PasswordHasher.verify
     monkeypatch.setattr(
         PasswordHasher, "verify", lambda self, stored, given: compared.append(stored) or verify(self, stored, given)
     )
-    accounts._nobodys_hash()
+    accounts._dummy_hash()
     known, unknown = _log_in(town.client(), "vera", "wrong"), _log_in(town.client(), "nobody-here", "wrong")
     assert known.json() == unknown.json()
     assert known.status_code == unknown.status_code == 401
@@ -212,7 +209,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = time.time()
-        monkeypatch.setattr(throttle, "now", lambda: self.at)
+        monkeypatch.setattr(accounts, "now", lambda: self.at)
 
 
 @pytest.fixture
@@ -245,21 +242,21 @@ def test_many_guesses_at_the_same_moment_all_count(town: Running, clock: Clock) 
     with ThreadPoolExecutor(9) as pool:
         answers = list(pool.map(lambda client: _log_in(client, "otto", "wrong").status_code, clients))
     assert (answers.count(401), answers.count(429)) == (5, 4)
-    clock.at += throttle.REMEMBERED_SECONDS + 1
+    clock.at += accounts.REMEMBERED_SECONDS + 1
     assert _log_in(clients[0], "otto").status_code == 201
 
 
 def test_guessing_many_names_from_one_address_has_to_wait_too(
     town: Running, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.at += 2 * throttle.REMEMBERED_SECONDS
-    monkeypatch.setattr(throttle, "BY_ADDRESS", throttle.Patience(free=4))
+    clock.at += 2 * accounts.REMEMBERED_SECONDS
+    monkeypatch.setattr(accounts, "BY_ADDRESS", accounts.Backoff(free=4))
     for number in range(4):
-        throttle.begin(town.service, name=f"name-{number}", address="127.0.0.1")
+        accounts.count_attempt(town.service, name=f"name-{number}", address="127.0.0.1")
     assert _log_in(town.client(), "vera").status_code == 429
     with town.service.database.read() as connection:
         assert "name-1" not in str(connection.execute(select(log_ins)).all())
-    clock.at += throttle.REMEMBERED_SECONDS + 1
+    clock.at += accounts.REMEMBERED_SECONDS + 1
     assert _log_in(town.client(), "vera").status_code == 201
 
 
@@ -328,11 +325,11 @@ def test_a_new_password_ends_tokens_unless_one_says_otherwise(town: Running, kee
 
 def test_a_throttled_name_does_not_lock_out_a_known_device(town: Running) -> None:
     known, stranger = _somebody(town, "dora"), town.client()
-    for _ in range(throttle.BY_NAME.free):
+    for _ in range(accounts.BY_NAME.free):
         _log_in(stranger, "dora", "a wrong guess of mine")
     assert _log_in(stranger, "dora").status_code == 429
     assert _log_in(known, "dora").status_code == 201
-    for _ in range(throttle.BY_NAME.free):
+    for _ in range(accounts.BY_NAME.free):
         _log_in(known, "dora", "a wrong guess of mine")
     assert _log_in(known, "dora").status_code == 429  # it guesses no faster than anybody else
 
@@ -342,9 +339,7 @@ def test_a_device_is_known_for_one_name_and_cannot_be_made_up(town: Running) -> 
     device = town.service.settings.device_cookie
     for value in (_somebody(town, "doro").cookies[device], "made.up", "x"):
         answers = set()
-        for _ in range(
-            throttle.BY_NAME.free + 8
-        ):  # on a busy machine the first waits may be over
+        for _ in range(accounts.BY_NAME.free + 8):  # on a busy machine the first waits may be over
             client = town.client()
             client.cookies.set(device, value, domain="127.0.0.1")
             answers.add(_log_in(client, "dirk", "a wrong guess of mine").status_code)

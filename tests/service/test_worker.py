@@ -90,7 +90,7 @@ def is_gone(pid: int) -> bool:
 
 
 def namespaces_are_allowed() -> bool:
-    program = "from safeswap.service.work import confine; raise SystemExit(not confine._own_namespace())"
+    program = "from safeswap.service.work import confine; raise SystemExit(not confine._enter_network_namespace())"
     return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -243,7 +243,7 @@ import ctypes, errno, os, socket, sys
 from safeswap.service.work import confine
 for name in sys.argv[1:]:
     setattr(confine, name, lambda: False)
-means = confine.without_network()
+means = confine.cut_network()
 for attempt in (lambda: socket.socket(), lambda: socket.create_connection(("127.0.0.1", 9))):
     try:
         attempt()
@@ -263,8 +263,8 @@ print(*sorted(means))
 @pytest.mark.parametrize(
     ("missing", "means"),
     [
-        pytest.param(["_own_namespace", "_filtered"], {"hook"}, id="hook"),
-        pytest.param(["_own_namespace"], {"hook", "filter"}, id="filter"),
+        pytest.param(["_enter_network_namespace", "_install_filter"], {"hook"}, id="hook"),
+        pytest.param(["_enter_network_namespace"], {"hook", "filter"}, id="filter"),
         pytest.param([], {"hook", "filter", "namespace"}, id="all"),
     ],
 )

@@ -27,7 +27,7 @@ def worked(desk: Desk, survey: Path) -> dict[str, str]:
         ]
         study, masking = (client.wait(job).result.id for job in jobs)
         body = {"masking": masking, "keys": KEYS}
-        plot = client.wait(client._made(Job, f"/projects/{project}/confidentiality", body)).result.id
+        plot = client.wait(client._post(Job, f"/projects/{project}/confidentiality", body)).result.id
     return {"project": project, "study": study, "masking": masking, "plot": plot}
 
 

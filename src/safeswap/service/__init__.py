@@ -1,6 +1,6 @@
-"""The service: swapping on request, on the agency's own network, with the policy kept in one place.
+"""The service: masking on request, on the agency's own network, with policy enforced in one place.
 
-A server answers people and programs over HTTP, workers beside it do what takes long, and one database holds who may do
-what, what is to be done and what was done. The data lie in directories of their own, the key to the confidential
-records outside both.
+A server answers people and programs over HTTP, worker processes run the long jobs, and one database holds accounts,
+permissions, the job queue and the audit log. Data files live in their own directories; the master key lives outside
+both.
 """

@@ -1,9 +1,9 @@
-"""The application: settings in, something that answers HTTP out.
+"""The ASGI application: middleware, routes and error handlers.
 
 ::
 
-    request → headers → peer → host → log → body limit → plain JSON → not modified → kept replies → route
-                                                                               permission, then the work ┘
+    request → headers → peer → host → log → body limit → plain JSON → not modified → stored replies → route
+                                                                                 permission, then the work ┘
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ API = "/api/v1"
 
 DESCRIPTION = """Statistical disclosure limitation on the agency's own network.
 
-Log in with `POST /session` or send a token (`Authorization: Bearer ssw_…`). What takes long is a job: the answer is
-202 with its address. Lists come in pages. A change of something that others may change too needs `If-Match`. A `POST`
-with an `Idempotency-Key` is carried out once. Every refusal is a problem document."""
+Log in with `POST /session` or send a token (`Authorization: Bearer ssw_…`). Long operations are jobs: the response is
+202 with the job's address. Lists are paginated. Updates to shared resources require `If-Match`. A `POST` with an
+`Idempotency-Key` is executed once. Every error is a problem document."""
 
 
 def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -> FastAPI:
-    """The application of a service. ``start_tokens`` let the one person of single-user mode in."""
+    """Create the application. ``start_tokens`` admit the only user of single-user mode."""
     from safeswap.service.routes import ROOT_ROUTERS, ROUTERS
 
     app = FastAPI(
@@ -48,7 +48,12 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
-        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},  # it would hold bodies
+        telemetry={
+            "auto_configure": False,
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+        },  # it would record bodies
         lifespan=_lifespan(settings, start_tokens),
     )
     for router in ROUTERS:
@@ -79,19 +84,19 @@ def _lifespan(
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
-    """The last one added is the first to see a request."""
-    app.add_middleware(etags.KeepReplies)
+    """Add the middleware; the last one added sees a request first."""
+    app.add_middleware(etags.StoreReplies)
     app.add_middleware(NotModified)
-    app.add_middleware(PlainJson, streamed=_streamed(app))
-    app.add_middleware(BodyLimit, streamed=_streamed(app), upload_bytes=settings.limits.upload_bytes)
+    app.add_middleware(PlainJson, streamed=_streamed_routes(app))
+    app.add_middleware(BodyLimit, streamed=_streamed_routes(app), upload_bytes=settings.limits.upload_bytes)
     app.add_middleware(RequestLog, paths={route.endpoint: route.path for route in contract.routes_of(app)})
     app.add_middleware(HostCheck, hosts=allowed_hosts(settings))
     app.add_middleware(ProxyOnly, settings=settings)
     app.add_middleware(SecurityHeaders, settings=settings)
 
 
-def _streamed(app: FastAPI) -> tuple[Streamed, ...]:
-    """Routes that say ``openapi_extra={"x-streamed": True}``: they read their body from ``request.stream()``."""
+def _streamed_routes(app: FastAPI) -> tuple[Streamed, ...]:
+    """Return the routes marked ``openapi_extra={"x-streamed": True}``, which read ``request.stream()`` themselves."""
     return tuple(
         Streamed(method=method, path=route.path_regex)
         for route in contract.routes_of(app)

@@ -1,4 +1,4 @@
-"""A client for programs: the interface as typed calls, with the same types that the service answers with.
+"""A typed client for the HTTP API, using the service's own response types.
 
 >>> from safeswap.service.client import Client
 >>> with Client("http://127.0.0.1:8765", token="ssw_…") as client:  # doctest: +SKIP
@@ -39,14 +39,14 @@ from safeswap.service.schemas.people import MemberAnswer
 from safeswap.service.schemas.projects import DescriptionAnswer, Job, ProjectAnswer
 from safeswap.service.schemas.studies import Candidate, CandidateAnswer, ChoiceAnswer, ReleaseAnswer
 
-# How a program speaks to a service: one connection, refusals as errors, lists page by page.
+__all__ = ["Client", "Refused", "as_error"]
 
 Answer = TypeVar("Answer", bound=BaseModel)
 _CHUNK = 2**20
 
 
 class Refused(Refusal):
-    """What the service refused, with its problem document."""
+    """An error response of the service, with its problem document."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail, code=problem.code, hint=problem.hint, **_fields(problem))
@@ -54,7 +54,7 @@ class Refused(Refusal):
 
 
 class Connection:
-    """One connection to a service, by token, by name and password, or by the token of a service for one person."""
+    """A connection to a service, authenticated by API token, by name and password, or by start token."""
 
     def __init__(
         self,
@@ -83,17 +83,17 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back; a session stays open until it expires."""
+        """Close the connection; the session stays open until it expires."""
         self._http.close()
 
-    def _got(self, kind: type[Answer], path: str) -> Answer:
+    def _get(self, kind: type[Answer], path: str) -> Answer:
         return kind.model_validate(self._send("GET", path).json())
 
-    def _made(self, kind: type[Answer], path: str, body: Mapping[str, Any]) -> Answer:
+    def _post(self, kind: type[Answer], path: str, body: Mapping[str, Any]) -> Answer:
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return kind.model_validate(self._send("POST", path, json=dict(body), headers=headers).json())
 
-    def _pages(self, path: str, kind: type[Answer]) -> Iterator[Answer]:
+    def _iterate(self, path: str, kind: type[Answer]) -> Iterator[Answer]:
         cursor: str | None = ""
         while cursor is not None:
             page = self._send("GET", path, params={"limit": 200, "cursor": cursor}).json()
@@ -103,20 +103,20 @@ class Connection:
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         answer = self._http.request(method, path, **options)
         if answer.is_error:
-            raise as_error(_problem(answer))
+            raise as_error(_read_problem(answer))
         return answer
 
-    def _changed(self, kind: type[Answer], method: str, path: str, body: Mapping[str, Any], version: int) -> Answer:
-        """A change says which version it changes: somebody else may have been quicker."""
+    def _update(self, kind: type[Answer], method: str, path: str, body: Mapping[str, Any], version: int) -> Answer:
+        """Send a change with ``If-Match``, so that a concurrent change is not overwritten."""
         headers = {"If-Match": f'"{version}"'}
         return kind.model_validate(self._send(method, path, json=dict(body), headers=headers).json())
 
-    def _saved(self, path: str, to: Path) -> Path:
-        """What is large goes to a new file as it comes; a file that did not come whole is not left behind."""
+    def _save(self, path: str, to: Path) -> Path:
+        """Stream a large response to a new file; an incomplete download leaves no file."""
         with self._http.stream("GET", path) as answer:
             if answer.is_error:
                 answer.read()
-                raise as_error(_problem(answer))
+                raise as_error(_read_problem(answer))
             with atomic_write(to) as part, part.open("wb") as file:
                 for piece in answer.iter_bytes(_CHUNK):
                     file.write(piece)
@@ -124,7 +124,7 @@ class Connection:
 
 
 def as_error(problem: Problem) -> SafeswapError:
-    """A problem as the error that the library raises for it, so that a program catches both alike.
+    """Convert a problem document to a library error, so that programs can catch both alike.
 
     >>> problem = Problem(type="", title="", status=422, detail="no", code="bad-spec", hint="", fields={})
     >>> type(as_error(problem)).__name__, as_error(problem).code
@@ -137,7 +137,7 @@ def _fields(problem: Problem) -> dict[str, Any]:
     return {name: value for name, value in problem.fields.items() if name not in {"message", "code", "hint", "self"}}
 
 
-def _problem(answer: httpx.Response) -> Problem:
+def _read_problem(answer: httpx.Response) -> Problem:
     try:
         return Problem.model_validate(answer.json())
     except ValueError:
@@ -147,171 +147,162 @@ def _problem(answer: httpx.Response) -> Problem:
 
 
 def chunks(file: Path) -> Iterator[bytes]:
-    """A file in pieces, to be sent as it is read."""
+    """Yield a file in chunks."""
     with file.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
 
 
-# What a client asks about people and about what leaves: members, releases, archives, the log.
-
-
 class ReleaseCalls(Connection):
-    """Calls of a client about people and releases."""
+    """Calls about members, releases, archives and the session log."""
 
     def members(self, project_id: str) -> list[MemberAnswer]:
-        """Who belongs to a project."""
-        return list(self._pages(f"/projects/{project_id}/members", MemberAnswer))
+        """List the members of a project."""
+        return list(self._iterate(f"/projects/{project_id}/members", MemberAnswer))
 
     def add_member(self, project_id: str, name: str) -> MemberAnswer:
-        """Let somebody see a project; by a person who has logged in, not by a token."""
+        """Add a member to a project; requires a session, not a token."""
         return MemberAnswer.model_validate(self._send("PUT", f"/projects/{project_id}/members/{name}").json())
 
     def remove_member(self, project_id: str, name: str) -> None:
-        """From now on the project does not exist for her."""
+        """Remove a member from a project."""
         self._send("DELETE", f"/projects/{project_id}/members/{name}")
 
     def request_release(self, project_id: str, masking: str, **terms: Any) -> ReleaseAnswer:
-        """Ask for a masking to be released; a job prepares the bundle. ``terms`` are title, data_format, drop, …"""
+        """Request the release of a masking; a job prepares the bundle. ``terms`` are title, data_format, drop, …"""
         body = {"masking": masking, "terms": terms}
-        return self._made(ReleaseAnswer, f"/projects/{project_id}/releases", body)
+        return self._post(ReleaseAnswer, f"/projects/{project_id}/releases", body)
 
     def releases(self, project_id: str) -> list[ReleaseAnswer]:
-        """The releases of a project, newest first."""
-        return list(self._pages(f"/projects/{project_id}/releases", ReleaseAnswer))
+        """List the releases of a project, newest first."""
+        return list(self._iterate(f"/projects/{project_id}/releases", ReleaseAnswer))
 
     def release(self, project_id: str, release_id: str) -> ReleaseAnswer:
-        """One release: what would leave, what was verified, what comparing it with earlier ones would tell."""
-        return self._got(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}")
+        """Return one release: its contents, verified properties, and overlap with earlier releases."""
+        return self._get(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}")
 
     def approve(
         self, project_id: str, release_id: str, *, manifest_hash: str, override_reason: str = ""
     ) -> ReleaseAnswer:
-        """Let exactly the bundle with this manifest leave; by an officer who has not asked for it."""
+        """Approve exactly the bundle with this manifest, as an officer other than the requester."""
         body = {"manifest_hash": manifest_hash, "override_reason": override_reason}
-        return self._made(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/approval", body)
+        return self._post(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/approval", body)
 
     def reject(self, project_id: str, release_id: str, *, reason: str) -> ReleaseAnswer:
-        """Do not let it leave."""
-        return self._made(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/rejection", {"reason": reason})
+        """Reject a release."""
+        return self._post(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/rejection", {"reason": reason})
 
     def download(self, project_id: str, release_id: str, path: str | PathLike[str]) -> Path:
-        """The approved bundle, as a new zip file."""
-        return self._saved(f"/projects/{project_id}/releases/{release_id}/bundle.zip", Path(path))
+        """Download the approved bundle to a new zip file."""
+        return self._save(f"/projects/{project_id}/releases/{release_id}/bundle.zip", Path(path))
 
     def export(self, project_id: str, form: Literal["safeswap", "webswap"] = "safeswap") -> Job:
-        """Pack a project into one file, for inside."""
-        return self._made(Job, f"/projects/{project_id}/exports", {"form": form})
+        """Export a project to one file, for internal use."""
+        return self._post(Job, f"/projects/{project_id}/exports", {"form": form})
 
     def save_export(self, project_id: str, result_id: str, path: str | PathLike[str]) -> Path:
-        """Such a file. It holds the confidential data."""
-        return self._saved(f"/projects/{project_id}/exports/{result_id}/file", Path(path))
+        """Download an export. It contains the confidential data."""
+        return self._save(f"/projects/{project_id}/exports/{result_id}/file", Path(path))
 
     def import_project(self, path: str | PathLike[str]) -> Job:
-        """Make a project of an archive, ours or WebSwap's."""
+        """Create a project from a safeswap or WebSwap archive."""
         file = Path(path)
         answer = self._send("PUT", "/imports", params={"name": file.name}, content=chunks(file))
         return Job.model_validate(answer.json())
 
     def specifications(self, project_id: str) -> list[ResultAnswer]:
-        """What came with the archive of which a project was made."""
-        return list(self._pages(f"/projects/{project_id}/specifications", ResultAnswer))
+        """List the specifications that came with a project's archive."""
+        return list(self._iterate(f"/projects/{project_id}/specifications", ResultAnswer))
 
     def note(self, project_id: str, text: str) -> None:
-        """Add a line to the session log; no values of records."""
+        """Add a note to the session log; it must not contain values of records."""
         self._send("POST", f"/projects/{project_id}/log", json={"text": text})
 
     def log(self, project_id: str) -> str:
-        """The session log of a project as text."""
+        """Return the session log of a project as text."""
         return self._send("GET", f"/projects/{project_id}/log.txt").text
 
 
-# What a client asks about risk: unsafe combinations, the recipe against them, safe tables, the plot of records.
-
-
 class RiskCalls(Connection):
-    """Calls of a client about risk. ``combinations`` are those of ``risky`` in Python, as a mapping."""
+    """Calls about risk. ``combinations`` takes the parameters of ``risky`` in Python."""
 
     def risky(self, project_id: str, **combinations: Any) -> RiskyAnswer:
-        """Which combinations of keys too few records share, now and after each step of the recipe."""
-        return self._made(RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
+        """Count the unsafe combinations of keys, now and after each step of the recipe."""
+        return self._post(RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
 
     def count_risky(self, project_id: str, **combinations: Any) -> Job:
-        """The same as a job, for a long list or a large file."""
-        return self._made(Job, f"/projects/{project_id}/risky-lists", {"combinations": combinations})
+        """Count unsafe combinations as a job, for a long list or a large file."""
+        return self._post(Job, f"/projects/{project_id}/risky-lists", {"combinations": combinations})
 
     def risky_list(self, project_id: str, result_id: str) -> RiskyAnswer:
-        """What such a job has counted."""
-        kept = self._got(ResultAnswer, f"/projects/{project_id}/risky-lists/{result_id}")
+        """Return the counts of such a job."""
+        kept = self._get(ResultAnswer, f"/projects/{project_id}/risky-lists/{result_id}")
         return RiskyAnswer.model_validate(kept.summary)
 
     def advice(self, project_id: str, *, most: int = 10, **combinations: Any) -> AdviceAnswer:
-        """Which single recode removes most unsafe combinations for the information it costs."""
+        """Rank single recodes by unsafe combinations removed per information lost."""
         asked = {"combinations": combinations, "most": most}
-        return self._made(AdviceAnswer, f"/projects/{project_id}/advice", asked)
+        return self._post(AdviceAnswer, f"/projects/{project_id}/advice", asked)
 
     def recipe(self, project_id: str) -> RecipeAnswer:
-        """The steps of the project's recipe."""
-        return self._got(RecipeAnswer, f"/projects/{project_id}/recipe")
+        """Return the project's recipe."""
+        return self._get(RecipeAnswer, f"/projects/{project_id}/recipe")
 
     def set_recipe(self, project_id: str, steps: Sequence[Mapping[str, Any]], *, version: int) -> RecipeAnswer:
-        """Give the project other steps; ``version`` is that of the recipe that was read."""
+        """Replace the steps of the project's recipe; ``version`` is that of the recipe that was read."""
         body = {"steps": [dict(step) for step in steps]}
-        return self._changed(RecipeAnswer, "PUT", f"/projects/{project_id}/recipe", body, version)
+        return self._update(RecipeAnswer, "PUT", f"/projects/{project_id}/recipe", body, version)
 
     def step_through_recipe(self, project_id: str, way: Literal["undo", "redo"]) -> RecipeAnswer:
-        """Take back the last step, or make it again."""
-        return self._made(RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
+        """Undo or redo the last change of the recipe."""
+        return self._post(RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
 
     def check_tables(
         self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None
     ) -> CheckAnswer:
-        """Which cells of tables are small, and how many of them the published figures give back."""
+        """Count the small cells of tables, and how many can be derived from the published figures."""
         body = {"tables": [list(names) for names in tables], "tolerance": tolerance}
-        return self._made(CheckAnswer, f"/projects/{project_id}/table-checks", body)
+        return self._post(CheckAnswer, f"/projects/{project_id}/table-checks", body)
 
     def make_tables_safe(
         self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None, **options: Any
     ) -> Job:
-        """Change tables as little as possible so that no cell is small; ``options`` are keep, objective, soft, …"""
+        """Find the nearest tables without small cells; ``options`` are keep, objective, soft, …"""
         body = {"tables": [list(names) for names in tables], "tolerance": tolerance, **options}
-        return self._made(Job, f"/projects/{project_id}/safe-tables", body)
+        return self._post(Job, f"/projects/{project_id}/safe-tables", body)
 
     def safe_tables(self, project_id: str, result_id: str) -> ResultAnswer:
-        """Tables that were made safe."""
-        return self._got(ResultAnswer, f"/projects/{project_id}/safe-tables/{result_id}")
+        """Return one set of safe tables."""
+        return self._get(ResultAnswer, f"/projects/{project_id}/safe-tables/{result_id}")
 
     def plot_confidentiality(
         self, project_id: str, masking: str, keys: Sequence[str], *, linkage: str = "auto", **options: Any
     ) -> Job:
-        """Place every record of a masking between perturbation and neighbours."""
+        """Compute the confidentiality plot of a masking."""
         body = {"masking": masking, "keys": list(keys), "linkage": linkage, "options": options}
-        return self._made(Job, f"/projects/{project_id}/confidentiality", body)
+        return self._post(Job, f"/projects/{project_id}/confidentiality", body)
 
     def confidentiality(self, project_id: str, result_id: str) -> ResultAnswer:
-        """One such plot: its totals."""
-        return self._got(ResultAnswer, f"/projects/{project_id}/confidentiality/{result_id}")
-
-
-__all__ = ["Client", "Refused", "as_error"]
+        """Return the totals of one confidentiality plot."""
+        return self._get(ResultAnswer, f"/projects/{project_id}/confidentiality/{result_id}")
 
 
 class Client(RiskCalls, ReleaseCalls):
-    """One connection to a service, by token, by name and password, or by the token of a service for one person."""
+    """A client of one service, authenticated by API token, by name and password, or by start token."""
 
     # --- Projects and data
 
     def projects(self) -> list[ProjectAnswer]:
-        """All projects of which one is a member."""
-        return list(self._pages("/projects", ProjectAnswer))
+        """List the projects you are a member of."""
+        return list(self._iterate("/projects", ProjectAnswer))
 
     def make_project(self, name: str, *, tolerance: int | None = None) -> ProjectAnswer:
-        """Make a project."""
-        return self._made(ProjectAnswer, "/projects", {"name": name[:200], "tolerance": tolerance})
+        """Create a project."""
+        return self._post(ProjectAnswer, "/projects", {"name": name[:200], "tolerance": tolerance})
 
     def project(self, project_id: str) -> ProjectAnswer:
-        """One project."""
-        return self._got(ProjectAnswer, f"/projects/{project_id}")
+        """Return one project."""
+        return self._get(ProjectAnswer, f"/projects/{project_id}")
 
     def delete_project(self, project_id: str) -> None:
         """Delete a project and everything in it."""
@@ -326,7 +317,7 @@ class Client(RiskCalls, ReleaseCalls):
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Job:
-        """Send a file in a stream; the job reads it."""
+        """Upload a file as a stream; the job reads it."""
         file = Path(path)
         stated = {"name": file.name, "identifier": identifier, "delimiter": delimiter, "encoding": encoding}
         query = {option: value for option, value in stated.items() if value is not None}
@@ -334,64 +325,64 @@ class Client(RiskCalls, ReleaseCalls):
         return Job.model_validate(answer.json())
 
     def description(self, project_id: str) -> DescriptionAnswer:
-        """What the file is like."""
-        return self._got(DescriptionAnswer, f"/projects/{project_id}/description")
+        """Return the description of the project's data."""
+        return self._get(DescriptionAnswer, f"/projects/{project_id}/description")
 
     # --- The library
 
     def methods(self) -> list[MethodAnswer]:
-        """All methods of masking."""
+        """List the masking methods."""
         return [MethodAnswer.model_validate(each) for each in self._send("GET", "/methods").json()]
 
     def measures(self) -> list[MeasureAnswer]:
-        """All measures."""
+        """List the measures."""
         return [MeasureAnswer.model_validate(each) for each in self._send("GET", "/measures").json()]
 
     def plan(self, project_id: str, spec: Mapping[str, Any]) -> PlanAnswer:
-        """What a specification would do."""
-        return self._made(PlanAnswer, f"/projects/{project_id}/plan", {"spec": dict(spec)})
+        """Plan a specification without applying it."""
+        return self._post(PlanAnswer, f"/projects/{project_id}/plan", {"spec": dict(spec)})
 
     def mask(
         self, project_id: str, spec: Mapping[str, Any], *, measures: Sequence[str] = (), replicate: int = 0
     ) -> Job:
-        """Mask and measure."""
+        """Mask the data and measure the result."""
         body: dict[str, Any] = {"spec": dict(spec), "replicate": replicate}
-        return self._made(
+        return self._post(
             Job, f"/projects/{project_id}/maskings", body | ({"measures": list(measures)} if measures else {})
         )
 
     def masking(self, project_id: str, result_id: str) -> ResultAnswer:
-        """One masking."""
-        return self._got(ResultAnswer, f"/projects/{project_id}/maskings/{result_id}")
+        """Return one masking."""
+        return self._get(ResultAnswer, f"/projects/{project_id}/maskings/{result_id}")
 
     def study(self, project_id: str, **parameters: Any) -> Job:
         """Run a risk-utility study."""
-        return self._made(Job, f"/projects/{project_id}/studies", {"spec": parameters})
+        return self._post(Job, f"/projects/{project_id}/studies", {"spec": parameters})
 
     def candidates(self, project_id: str, study_id: str) -> Iterator[Candidate]:
-        """The candidates of a study, page by page."""
-        return self._pages(f"/projects/{project_id}/studies/{study_id}/candidates", Candidate)
+        """Iterate over the candidates of a study, fetching page by page."""
+        return self._iterate(f"/projects/{project_id}/studies/{study_id}/candidates", Candidate)
 
     def candidate(self, project_id: str, study_id: str, number: int) -> CandidateAnswer:
-        """One candidate in detail."""
-        return self._got(CandidateAnswer, f"/projects/{project_id}/studies/{study_id}/candidates/{number}")
+        """Return one candidate in detail."""
+        return self._get(CandidateAnswer, f"/projects/{project_id}/studies/{study_id}/candidates/{number}")
 
     def choose(self, project_id: str, study_id: str, objective: str) -> ChoiceAnswer:
-        """The candidate that an objective chooses."""
-        return self._made(ChoiceAnswer, f"/projects/{project_id}/studies/{study_id}/choice", {"objective": objective})
+        """Choose a candidate by an objective."""
+        return self._post(ChoiceAnswer, f"/projects/{project_id}/studies/{study_id}/choice", {"objective": objective})
 
     # --- Jobs
 
     def job(self, job_id: str) -> Job:
-        """How far a job is."""
-        return self._got(Job, f"/jobs/{job_id}")
+        """Return the state of a job."""
+        return self._get(Job, f"/jobs/{job_id}")
 
     def cancel(self, job_id: str) -> Job:
-        """Ask for the end of a job."""
+        """Request cancellation of a job."""
         return Job.model_validate(self._send("DELETE", f"/jobs/{job_id}").json())
 
     def wait(self, job: Job, *, seconds: float = 24 * 3600.0, progress: Callable[[Job], None] | None = None) -> Job:
-        """Wait for the end of a job; one that fails raises what went wrong."""
+        """Wait until a job ends; raise its error if it failed."""
         until, pause = time.monotonic() + seconds, 0.1
         while job.state in {"queued", "running"}:
             if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""What a running service has at hand: its settings, its database, its store, its vault and its queue."""
+"""State of a running service: settings, database, store, vault, queue and caches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safeswap.service.keeping.database import Database, check_file, open_databas
 from safeswap.service.people.start_tokens import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.work.datacache import DataCache
-from safeswap.service.work.turns import Turns
+from safeswap.service.work.semaphore import FairSemaphore
 
 if TYPE_CHECKING:
     from safeswap.service.keeping.store import Store
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One service. ``start_tokens`` open it to the one person of single-user mode."""
+    """One running service. ``start_tokens`` admit the only user of single-user mode."""
 
     settings: Settings
     database: Database
@@ -32,17 +32,17 @@ class Service:
     vault: Vault
     queue: Queue
     data_cache: DataCache
-    turns: Turns
+    question_slots: FairSemaphore
     pepper: bytes = field(repr=False)
     start_tokens: StartTokens = field(default_factory=StartTokens, repr=False)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the database connections."""
         self.database.close()
 
 
 def open_service(settings: Settings, *, start_tokens: StartTokens | None = None) -> Service:
-    """Open the database, bring its tables up to date, and clear away what jobs that ended have left behind."""
+    """Open the database, migrate its tables, and clear leftovers of ended jobs."""
     from safeswap.service.keeping.migrate import UNKEYED, revision, upgrade
     from safeswap.service.keeping.store import Store
     from safeswap.service.keeping.vault import open_vault
@@ -63,14 +63,14 @@ def open_service(settings: Settings, *, start_tokens: StartTokens | None = None)
         vault=vault,
         queue=Queue(database, settings),
         data_cache=DataCache(settings.limits.cached_bytes),
-        turns=Turns(settings.limits.questions),
-        # What throttling counts is known by keyed hashes: a password typed into the field for the name stays unknown.
+        question_slots=FairSemaphore(settings.limits.questions),
+        # Throttling stores keyed hashes only: a password typed into the name field is not recorded.
         pepper=hmac.digest(vault.master_key.secret, b"safeswap log-ins", hashlib.sha256),
         start_tokens=start_tokens or StartTokens(),
     )
 
 
 def service_of(request: Request) -> Service:
-    """The service that answers a request."""
+    """Return the service that handles a request."""
     service: Service = request.app.state.service
     return service

@@ -59,7 +59,7 @@ class Place:
                 connection.rollback()
             return
         self.queue.succeed(
-            claim, outcome, lambda connection: hooks.finished(connection, claim, outcome, [], settings=self.settings)
+            claim, outcome, lambda connection: hooks.run_finish(connection, claim, outcome, [], settings=self.settings)
         )
         ingest.clean(claim, self.store)
 

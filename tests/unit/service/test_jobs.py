@@ -12,7 +12,7 @@ from safeswap.service.http.problems import Unavailable
 from safeswap.service.keeping.database import Database
 from safeswap.service.people import accounts
 from safeswap.service.work.jobs import Queue
-from safeswap.service.work.turns import Turns
+from safeswap.service.work.semaphore import FairSemaphore
 
 ERROR = InputError("line 3 of 'a.csv' is too long", code="bad-line", line=3)
 
@@ -47,7 +47,7 @@ def queue(tmp_path: Path, database: Database, clock: Clock, ended: list[str]) ->
     def note(_connection, job):
         ended.append(job["state"])
 
-    return Queue(database, settings_in(tmp_path, lease_seconds=10), clock=clock, ended=note)
+    return Queue(database, settings_in(tmp_path, lease_seconds=10), clock=clock, on_end=note)
 
 
 def add(queue: Queue, kind: str = "mask", **given) -> str:
@@ -193,7 +193,7 @@ def test_a_waiting_job_is_cancelled_at_once(queue, ended):
 def test_a_job_given_back_in_good_health_has_lost_no_attempt(queue):
     add(queue)
     first = queue.claim("w")
-    assert queue.give_back(first)
+    assert queue.requeue(first)
     assert not queue.succeed(first, None)
     second = queue.claim("w")
     assert (second.attempts, second.fence) == (1, first.fence + 1)
@@ -303,15 +303,15 @@ def test_one_person_leaves_a_worker_for_the_others(tmp_path, database, people, g
 
 def test_a_person_never_takes_all_turns_for_questions():
     async def asked() -> tuple[int, int]:
-        turns, most, others = Turns(3, patience=0.05), 0, 0
+        slots, most, others = FairSemaphore(3, timeout=0.05), 0, 0
         async with AsyncExitStack() as held:
             for _ in range(3):
                 with suppress(Unavailable):
-                    await held.enter_async_context(turns.taken("ana"))
+                    await held.enter_async_context(slots.hold("ana"))
                     most += 1
-            async with turns.taken("bea"):
+            async with slots.hold("bea"):
                 others += 1
-        assert turns.free == 3
+        assert slots.free == 3
         return most, others
 
     assert asyncio.run(asked()) == (2, 1)

@@ -69,20 +69,20 @@ def test_an_event_is_one_line_of_json(lines):
 
 @given(value=st.text(min_size=1))
 def test_a_text_gets_in_under_no_other_name(value):
-    assert logs.admitted({"name": value, "message": value, "path": value}) == {"left_out": 3}
+    assert logs.filter_fields({"name": value, "message": value, "path": value}) == {"left_out": 3}
 
 
 @pytest.mark.parametrize("name", sorted(logs.FIELDS))
 @pytest.mark.parametrize("value", [CANARY, f"/api/v1/{CANARY}", "Ω", "a b", {"a": CANARY}, [CANARY], b"x", True])
 def test_what_does_not_look_like_its_field_stays_out(name, value):
-    assert logs.admitted({name: value}) == {"left_out": 1}
+    assert logs.filter_fields({name: value}) == {"left_out": 1}
 
 
 @pytest.mark.parametrize(
     "path", ["/api/v1/projects/0a1b2c", "/api/v1/projects/Miller", "/files/survey2024.csv", "/a?name=Miller", "//a"]
 )
 def test_a_path_that_somebody_asked_for_is_no_route(path):
-    assert logs.admitted({"route": path}) == {"left_out": 1}
+    assert logs.filter_fields({"route": path}) == {"left_out": 1}
 
 
 def test_words_of_libraries_do_not_get_in(lines):

@@ -98,7 +98,7 @@ def test_a_step_that_breaks_leaves_nothing_behind(address, monkeypatch):
         connection.execute(text("CREATE TABLE half (id INTEGER)"))
         raise RuntimeError
 
-    monkeypatch.setattr(migrate, "_take_steps", half_a_step)
+    monkeypatch.setattr(migrate, "_run_migrations", half_a_step)
     database = open_database(address)
     with pytest.raises(RuntimeError):
         upgrade(database)
@@ -107,7 +107,7 @@ def test_a_step_that_breaks_leaves_nothing_behind(address, monkeypatch):
 
 
 def test_releases_from_before_the_ledger_of_content_keep_their_places(address):
-    database, script = open_database(address), migrate._script()
+    database, script = open_database(address), migrate._load_script()
     with (
         database.write() as connection,
         EnvironmentContext(Config(), script, fn=lambda at, _: script._upgrade_revs("0001", at)) as environment,

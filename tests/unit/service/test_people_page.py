@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from safeswap.service.people import accounts
-from safeswap.service.people import accounts as throttle
 from safeswap.service.people.roles import PERMISSIONS, Role
 from safeswap.service.schemas.people import TokenRequest
 
@@ -24,9 +23,9 @@ def test_the_table_of_roles_is_the_one_that_is_enforced() -> None:
 
 def test_the_numbers_on_the_page_are_those_of_the_program() -> None:
     assert f"At least {accounts.SHORTEST} characters" in PAGE
-    assert throttle.BY_NAME.free == 5
-    assert throttle.BY_ADDRESS.free == 50
-    assert throttle.LONGEST_PAUSE == 900
-    assert throttle.Patience(free=5).pause(100) == 900
+    assert accounts.BY_NAME.free == 5
+    assert accounts.BY_ADDRESS.free == 50
+    assert accounts.LONGEST_PAUSE == 900
+    assert accounts.Backoff(free=5).pause(100) == 900
     (most,) = [each.le for each in TokenRequest.model_fields["days"].metadata if hasattr(each, "le")]
     assert f"at most {most}" in PAGE

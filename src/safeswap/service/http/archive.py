@@ -1,4 +1,4 @@
-"""A folder as a zip file that is sent while it is made: nothing of it is held in memory or on disk."""
+"""Stream a folder as a zip file, without buffering it in memory or on disk."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ _PIECE = 1 << 20
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # same files, same bytes
 
 
-class _Outlet(io.RawIOBase):
-    """What a zip file is written to, and taken away from as it grows."""
+class _Buffer(io.RawIOBase):
+    """A buffer between the zip writer and the response."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._bytes = bytearray()
 
     def writable(self) -> bool:
         return True
 
     def write(self, piece: bytes) -> int:  # type: ignore[override]
-        self._held += piece
+        self._bytes += piece
         return len(piece)
 
     def take(self) -> bytes:
-        taken = bytes(self._held)
-        self._held.clear()
+        taken = bytes(self._bytes)
+        self._bytes.clear()
         return taken
 
 
-def zipped(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iterator[bytes]:
-    """Files of a folder, below a folder ``root``, as the pieces of a zip file: those of which the SHA-256 is given.
+def stream_zip(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iterator[bytes]:
+    """Yield a zip file, chunk by chunk, with the files of ``folder`` named in ``sums`` (SHA-256), below ``root``.
 
-    Each is summed while it is sent. Where it is not what it should be, the file breaks off and is no zip file.
+    Each file is hashed while it is sent. On a mismatch the stream is cut off, so the client gets no valid zip file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
     ...     _ = (Path(name) / "a.txt").write_text("one")
     ...     sums = {"a.txt": hashlib.sha256(b"one").hexdigest()}
-    ...     made = b"".join(zipped(Path(name), sums, root="all"))
+    ...     made = b"".join(stream_zip(Path(name), sums, root="all"))
     >>> zipfile.ZipFile(io.BytesIO(made)).namelist()
     ['all/a.txt']
     """
-    outlet = _Outlet()
-    with zipfile.ZipFile(outlet, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = _Buffer()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, wanted in sorted(sums.items()):
             entry = zipfile.ZipInfo("/".join(part for part in (root, name) if part), _NO_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -57,7 +57,7 @@ def zipped(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iterator
                 while piece := source.read(_PIECE):
                     digest.update(piece)
                     target.write(piece)
-                    yield outlet.take()
+                    yield buffer.take()
             if digest.hexdigest() != wanted:
                 raise damaged("it is not what was released", file=name)
-    yield outlet.take()
+    yield buffer.take()

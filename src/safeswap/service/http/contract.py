@@ -1,4 +1,4 @@
-"""The contract in OpenAPI, and the page that shows it without a network."""
+"""The OpenAPI contract, and a page that shows it offline."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SwaggerUIBundle({{
 }});
 """
 
-# The page styles its own elements as it draws them; scripts come from files only.
+# Swagger UI sets inline styles; scripts come from files only.
 _PAGE_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'; object-src 'none'"
@@ -52,19 +52,19 @@ _PAGE_POLICY = (
 
 
 def install(app: FastAPI, *, pages: bool = True) -> None:
-    """Give the application its contract and the page that shows it; refuse a route that declares no permission."""
+    """Install the contract and its page; refuse routes that declare no permission."""
     _refuse_undeclared(app)
-    app.openapi = lambda: _contract(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _build_contract(app)  # type: ignore[method-assign]
     if not pages:
         return
-    app.add_api_route(PAGE, _page, include_in_schema=False)
-    app.add_api_route(f"{PAGE}/start.js", _start, include_in_schema=False)
-    app.add_api_route(f"{PAGE}/swagger-ui-bundle.js", _bundle, include_in_schema=False)
-    app.add_api_route(f"{PAGE}/swagger-ui.css", _css, include_in_schema=False)
+    app.add_api_route(PAGE, _serve_page, include_in_schema=False)
+    app.add_api_route(f"{PAGE}/start.js", _serve_start, include_in_schema=False)
+    app.add_api_route(f"{PAGE}/swagger-ui-bundle.js", _serve_bundle, include_in_schema=False)
+    app.add_api_route(f"{PAGE}/swagger-ui.css", _serve_css, include_in_schema=False)
 
 
 def routes_of(app: FastAPI) -> list[RouteContext]:
-    """The routes of the contract, with their whole path."""
+    """Return the routes of the contract, with their full paths."""
     found = (each for each in iter_route_contexts(app.routes) if isinstance(each.original_route, APIRoute))
     return [each for each in found if each.include_in_schema]
 
@@ -79,25 +79,25 @@ def _refuse_undeclared(app: FastAPI) -> None:
             )
 
 
-def _contract(app: FastAPI) -> dict[str, Any]:
+def _build_contract(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         found = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
         )
-        _with_problems(found)
-        _with_permissions(found, app)
+        _add_problems(found)
+        _add_permissions(found, app)
         app.openapi_schema = found
     return app.openapi_schema
 
 
-def _with_problems(contract: dict[str, Any]) -> None:
-    """Every operation may refuse, always with a problem document."""
+def _add_problems(contract: dict[str, Any]) -> None:
+    """Declare a problem document as the error response of every operation."""
     schemas = contract.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     refusal = {
-        "description": "Why the request was not carried out",
+        "description": "The request failed",
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
     for operation in _operations(contract):
@@ -106,13 +106,13 @@ def _with_problems(contract: dict[str, Any]) -> None:
             operation["responses"][status] = refusal
 
 
-def _with_permissions(contract: dict[str, Any], app: FastAPI) -> None:
+def _add_permissions(contract: dict[str, Any], app: FastAPI) -> None:
     contract["components"]["securitySchemes"] = {
         "session": {
             "type": "apiKey",
             "in": "cookie",
             "name": "safeswap_session",
-            "description": "The name goes on with `_` and eight digits of the instance; under TLS it begins `__Host-`.",
+            "description": "Name, followed by `_` and eight digits of the instance; prefixed with `__Host-` under TLS.",
         },
         "token": {"type": "http", "scheme": "bearer"},
     }
@@ -129,22 +129,22 @@ def _operations(contract: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in contract["paths"].values() for verb, operation in path.items() if verb in verbs]
 
 
-def _page() -> Response:
+def _serve_page() -> Response:
     return Response(_HTML, media_type="text/html", headers={"Content-Security-Policy": _PAGE_POLICY})
 
 
-def _start() -> Response:
+def _serve_start() -> Response:
     return Response(_START, media_type="text/javascript")
 
 
-def _bundle() -> Response:
-    return _resource("swagger-ui-bundle.js", "text/javascript")
+def _serve_bundle() -> Response:
+    return _serve_resource("swagger-ui-bundle.js", "text/javascript")
 
 
-def _css() -> Response:
-    return _resource("swagger-ui.css", "text/css")
+def _serve_css() -> Response:
+    return _serve_resource("swagger-ui.css", "text/css")
 
 
-def _resource(name: str, media_type: str) -> Response:
+def _serve_resource(name: str, media_type: str) -> Response:
     content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
     return Response(content, media_type=media_type, headers={"Cache-Control": "private, max-age=86400"})

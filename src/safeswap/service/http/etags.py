@@ -1,6 +1,10 @@
-"""A change says what it is a change of: ``If-Match`` with the ``ETag`` that was read.
+"""Optimistic concurrency (``ETag``, ``If-Match``) and idempotent retries (``Idempotency-Key``).
 
-Two people who edit the same project do not overwrite each other: the second one is told that it has changed.
+Two people who edit the same project cannot overwrite each other: the second change is refused with 412.
+
+A client that got no response can send the same request with the same key again and gets the first response. A key
+belongs to one person and one request: with another body it is refused. Only successful responses are stored, for a
+day; a refused request may be retried.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from safeswap.service.state import service_of
 
 
 def etag(version: int | str) -> str:
-    """The tag of a version.
+    """Return the entity tag of a version.
 
     >>> etag(3)
     '"3"'
@@ -31,17 +35,17 @@ def etag(version: int | str) -> str:
 
 
 def set_etag(response: Response, version: int | str) -> None:
-    """Tell the version that is sent; a program that has it already and says so gets 304 and no body.
+    """Set the ``ETag`` of a response; a client that already has this version gets 304 without a body.
 
-    Browsers are still told to store nothing: what is shown here is not to be found on a disk later.
+    ``Cache-Control: no-store`` still applies: confidential figures must not end up in a browser's disk cache.
     """
     response.headers["ETag"] = etag(version)
 
 
 def require_match(request: Request, version: int | str) -> None:
-    """Refuse a change that does not say, or does not know, what it changes.
+    """Refuse a change without ``If-Match``, or with that of an old version.
 
-    The check is repeated by ``WHERE version = …`` in the statement that changes the row.
+    The statement that changes the row checks again, by ``WHERE version = …``.
     """
     given = request.headers.get("if-match")
     if given is None:
@@ -50,11 +54,11 @@ def require_match(request: Request, version: int | str) -> None:
             hint="read it again and send the ETag of the answer as If-Match",
         )
     if not _matches(given, etag(version)):
-        raise changed_meanwhile()
+        raise version_conflict()
 
 
-def changed_meanwhile() -> PreconditionFailed:
-    """The refusal for a change of something that has changed meanwhile."""
+def version_conflict() -> PreconditionFailed:
+    """Return the error for a change to an outdated version."""
     return PreconditionFailed("it has been changed meanwhile", hint="read it again and repeat the change")
 
 
@@ -64,20 +68,20 @@ def _matches(given: str, tag: str) -> bool:
 
 
 class NotModified:
-    """Answers 304 where the client holds the version that would be sent."""
+    """Middleware that answers 304 if the client already has the current version."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on; leave out a body that is known already."""
+        """Pass the request on; drop the body of an unchanged response."""
         known = Headers(scope=scope).get("if-none-match") if scope["type"] == "http" else None
         if known is None or scope["method"] not in {"GET", "HEAD"}:
             await self.app(scope, receive, send)
             return
         unchanged = False
 
-        async def shortened(message: Message) -> None:
+        async def send_unless_known(message: Message) -> None:
             nonlocal unchanged
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -90,32 +94,26 @@ class NotModified:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self.app(scope, receive, shortened)
+        await self.app(scope, receive, send_unless_known)
 
-
-# A request that was sent twice is carried out once: ``Idempotency-Key``.
-#
-# A client that got no answer sends the same request with the same key again, and gets the answer of the first one.
-# The key belongs to a person and to one request: with another body it is refused. Only answers that say that
-# something was done are kept, for a day; what was refused may be tried again.
 
 HEADER = "idempotency-key"
 KEPT_SECONDS = 24 * 3600.0
-ABANDONED_SECONDS = 300.0  # what takes longer is a job: a request this old was cut off with its server
+ABANDONED_SECONDS = 300.0  # longer work is a job: a request this old died with its server
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
 _CLAIM = "idempotency"
 
 
-class StoredReply(Exception):  # noqa: N818  (not an error: the answer is known already)
-    """The answer to a request that has been carried out before."""
+class StoredReply(Exception):  # noqa: N818  (not an error: the response is known)
+    """The stored response to a repeated request."""
 
     def __init__(self, status: int, headers: dict[str, str], body: str) -> None:
         super().__init__("carried out before")
         self.response = Response(body.encode(), status, headers={**headers, "Idempotency-Replayed": "true"})
 
 
-async def begin(request: Request, user_id: str) -> None:
-    """Claim the key of a request, if it has one; raises :class:`StoredReply` where the answer is known."""
+async def claim_key(request: Request, user_id: str) -> None:
+    """Claim the idempotency key of a request, if any; raise :class:`StoredReply` if the response is known."""
     key = request.headers.get(HEADER)
     if request.method != "POST" or key is None or _CLAIM in request.scope:
         return
@@ -124,9 +122,9 @@ async def begin(request: Request, user_id: str) -> None:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
     if kind != "application/json":
         raise Unprocessable("idempotency keys are for requests in JSON", code="bad-idempotency-key")
-    told = f"{request.method} {request.url.path}?{request.url.query}\n".encode() + await request.body()
+    content = f"{request.method} {request.url.path}?{request.url.query}\n".encode() + await request.body()
     database = service_of(request).database
-    await run_in_threadpool(_claim, database, user_id, key, hashlib.sha256(told).hexdigest())
+    await run_in_threadpool(_claim, database, user_id, key, hashlib.sha256(content).hexdigest())
     request.scope[_CLAIM] = (database, user_id, key)
 
 
@@ -156,8 +154,8 @@ def _in_flight() -> Conflict:
     return Conflict("the same request is being carried out", code="in-flight", hint="ask again in a moment")
 
 
-def _settle(claim: tuple[Database, str, str], status: int, headers: dict[str, str], body: bytes) -> None:
-    """Keep the answer of what was done; forget the claim of what was not."""
+def _store_reply(claim: tuple[Database, str, str], status: int, headers: dict[str, str], body: bytes) -> None:
+    """Store a successful response; drop the claim of a failed request."""
     database, user_id, key = claim
     mine = (replies.c.user_id == user_id) & (replies.c.key == key) & replies.c.status.is_(None)
     with database.write() as connection:
@@ -169,26 +167,26 @@ def _settle(claim: tuple[Database, str, str], status: int, headers: dict[str, st
 
 
 async def replay(_request: Request, reply: Exception) -> Response:
-    """Exception handler: the answer that was given before."""
+    """Handle :class:`StoredReply`: return the stored response."""
     assert isinstance(reply, StoredReply)  # noqa: S101  (registered for nothing else)
     return reply.response
 
 
-class KeepReplies:
-    """Keeps the answers to requests that carried a key, before they are sent."""
+class StoreReplies:
+    """Middleware that stores the responses to requests with an idempotency key before they are sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on; hold an answer back until it is kept."""
+        """Pass the request on; hold the response back until it is stored."""
         if scope["type"] != "http" or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
         start: Message = {}
         body = bytearray()
 
-        async def keeping(message: Message) -> None:
+        async def store_and_send(message: Message) -> None:
             nonlocal start
             claim: Any = scope.get(_CLAIM)
             if claim is None:
@@ -198,18 +196,18 @@ class KeepReplies:
             else:
                 body.extend(message.get("body", b""))
                 if not message.get("more_body", False):
-                    await run_in_threadpool(_settle, claim, start["status"], _headers_of(start), bytes(body))
+                    await run_in_threadpool(_store_reply, claim, start["status"], _stored_headers(start), bytes(body))
                     await send(start)
                     await send({"type": "http.response.body", "body": bytes(body)})
 
         try:
-            await self.app(scope, receive, keeping)
+            await self.app(scope, receive, store_and_send)
         except BaseException:
             if (claim := scope.get(_CLAIM)) is not None:
-                _settle(claim, 500, {}, b"")
+                _store_reply(claim, 500, {}, b"")
             raise
 
 
-def _headers_of(start: Message) -> dict[str, str]:
+def _stored_headers(start: Message) -> dict[str, str]:
     pairs = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"])
     return {name: value for name, value in pairs if name in _KEPT_HEADERS}

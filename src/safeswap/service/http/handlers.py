@@ -1,4 +1,8 @@
-"""Every error that a request meets, turned into a problem document that repeats nothing of what was sent."""
+"""Error handlers and the request log: every error becomes a problem document that repeats nothing of the request.
+
+The log line holds the route template, not the address, which may contain user input. For an unexpected error it holds
+the exception's type and place in the code, not its message, which may contain a value.
+"""
 
 from __future__ import annotations
 
@@ -21,90 +25,85 @@ from safeswap.service.http.problems import (
     Problem,
     Unavailable,
     Unprocessable,
+    incident_response,
     problem_response,
     refusal_response,
-    unforeseen,
 )
-
-# One line in the log for every request, and an answer even to what nobody foresaw.
-#
-# The line tells the route, not the address: an address may hold what somebody typed. Of an unforeseen error it tells
-# the kind and the place in the program, not the message: a message may hold a value.
 
 _METHODS = {name: name for name in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")}
 
 
 class RequestLog:
-    """Logs and counts what was asked and how it was answered."""
+    """Middleware that logs and counts requests and handles unexpected errors."""
 
     def __init__(self, app: ASGIApp, *, paths: Mapping[Any, str | None]) -> None:
         self.app = app
         self.paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on; note the answer; answer what was not foreseen."""
+        """Pass the request on and log the response; answer unexpected errors with an incident number."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
 
-        async def noted(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
-        except Exception as error:  # noqa: BLE001  (the last resort: it is logged, and answered without its words)
-            incident, response = unforeseen()
-            event("incident", incident=incident, error=type(error).__name__, place=_place(error))
+            await self.app(scope, receive, send_and_note)
+        except Exception as error:  # noqa: BLE001  (last resort: logged, and answered without its message)
+            incident, response = incident_response()
+            event("incident", incident=incident, error=type(error).__name__, place=_locate(error))
             if status == 0:
-                await response(scope, receive, noted)
+                await response(scope, receive, send_and_note)
         finally:
             self._note(scope, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = self.paths.get(scope.get("endpoint")) or "none"
-        told: dict[str, Any] = {"route": route, "method": _METHODS.get(scope["method"], "other"), "status": status}
-        event("request", **told, ms=round(seconds * 1000, 1), user_id=scope.get("user_id", ""))
-        METRICS.count("safeswap_requests_total", **told)
+        fields: dict[str, Any] = {"route": route, "method": _METHODS.get(scope["method"], "other"), "status": status}
+        event("request", **fields, ms=round(seconds * 1000, 1), user_id=scope.get("user_id", ""))
+        METRICS.count("safeswap_requests_total", **fields)
         METRICS.observe("safeswap_request_seconds", seconds, route=route)
 
 
-def _place(error: BaseException) -> str:
+def _locate(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "safeswap" in frame.filename] or list(frames)
     return f"{ours[-1].filename.rsplit('/', 1)[-1]}:{ours[-1].lineno}" if ours else ""
 
 
 def install(app: FastAPI) -> None:
-    """Let the application answer every error with a problem document."""
-    app.add_exception_handler(SafeswapError, _of_ours)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(DataError, _of_values)
+    """Install the error handlers."""
+    app.add_exception_handler(SafeswapError, _handle_safeswap_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    app.add_exception_handler(DataError, _handle_bad_value)
     for kind in (OperationalError, InterfaceError):
-        app.add_exception_handler(kind, _of_database)
+        app.add_exception_handler(kind, _handle_database_error)
 
 
-async def _of_ours(_request: Request, error: Exception) -> Response:
+async def _handle_safeswap_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, SafeswapError)  # noqa: S101  (registered for nothing else)
     return refusal_response(error)
 
 
-async def _of_values(_request: Request, _error: Exception) -> Response:
-    """PostgreSQL takes no NUL in a text and no number beyond its column."""
+async def _handle_bad_value(_request: Request, _error: Exception) -> Response:
+    """Answer a value that PostgreSQL refuses: NUL in a text, or a number out of range."""
     return refusal_response(Unprocessable("a value in the request is none that could be kept", code="bad-value"))
 
 
-async def _of_database(_request: Request, _error: Exception) -> Response:
+async def _handle_database_error(_request: Request, _error: Exception) -> Response:
     refused = Unavailable("the database does not answer", hint="try again in a moment")
     refused.headers = {"Retry-After": "2"}
     return refusal_response(refused)
 
 
-async def _of_http(_request: Request, error: Exception) -> Response:
+async def _handle_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for nothing else)
     status = HTTPStatus(error.status_code)
     code = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 400: "bad-request"}.get(
@@ -120,8 +119,8 @@ async def _of_http(_request: Request, error: Exception) -> Response:
     return problem_response(problem, headers=error.headers)
 
 
-async def _of_validation(_request: Request, error: Exception) -> Response:
-    """Where the request is wrong and why, without what was sent: it may hold what must not be repeated."""
+async def _handle_invalid_request(_request: Request, error: Exception) -> Response:
+    """Report where and why a request is invalid, without repeating its values, which may be confidential."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  (registered for nothing else)
     found = [{"where": _where(each), "problem": _reason(each)} for each in error.errors()[:20]]
     first = found[0] if found else {"where": "body", "problem": "not understood"}
@@ -138,7 +137,7 @@ async def _of_validation(_request: Request, error: Exception) -> Response:
 
 
 def _where(error: Mapping[str, Any]) -> str:
-    """The place, as far as it is made of names that we gave; a key that was sent may be anything."""
+    """Return the path of an error, with unknown keys masked: a key sent by a client may be anything."""
     parts = list(error["loc"])
     if error.get("type") in {"extra_forbidden", "invalid_key"} and parts:
         parts[-1] = "…"
@@ -156,13 +155,13 @@ _REASONS = {
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    """Pydantic's words where they name the rule, ours where they might repeat what was sent."""
+    """Return pydantic's message if it only names the rule, else one that repeats no input."""
     kind = str(error.get("type", ""))
     if kind in _REASONS:
         return _REASONS[kind]
     context = {name: value for name, value in (error.get("ctx") or {}).items() if name in _RULES}
-    told = ", ".join(f"{name} {value}" for name, value in context.items())
-    return kind.replace("_", " ") + (f" ({told})" if told else "")
+    rules = ", ".join(f"{name} {value}" for name, value in context.items())
+    return kind.replace("_", " ") + (f" ({rules})" if rules else "")
 
 
 _RULES = frozenset({"ge", "gt", "le", "lt", "min_length", "max_length", "expected", "multiple_of", "pattern"})

@@ -1,6 +1,6 @@
-"""What every answer carries, and what every request has to fulfil before anything looks at it.
+"""Security headers of every response, and checks of host and body size for every request.
 
-Pure ASGI: a download of many gigabytes passes through without being held.
+Pure ASGI middleware: downloads of many gigabytes pass through unbuffered.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ CONTENT_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'; "
     "img-src 'self' data:"
 )
-"""Nothing from elsewhere, nothing inline. A page that needs more says so itself."""
+"""Same origin only, nothing inline. A page that needs more sets its own policy."""
 
 REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""For a self-contained report: it may draw itself, but has no origin, no cookie and no network."""
+"""For a self-contained report: inline scripts and styles, but no origin, cookies or network."""
 
 SMALL_BODY = 4 * 2**20
-"""Bytes of a request that is read into memory."""
+"""Maximum bytes of a request that is read into memory."""
 
 _FIXED = {
     "content-security-policy": CONTENT_POLICY,
@@ -44,7 +44,7 @@ _FIXED = {
 
 
 class SecurityHeaders:
-    """Sets the headers that keep a browser from doing what it was not asked to; a route may set one of them itself."""
+    """Middleware that sets the security headers; a route may set one of them itself."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self.app = app
@@ -53,23 +53,23 @@ class SecurityHeaders:
             self.headers["strict-transport-security"] = "max-age=31536000"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and add the headers to the answer."""
+        """Pass the request on and add the headers to the response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
 
-        async def with_headers(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self.app(scope, receive, with_headers)
+        await self.app(scope, receive, send_with_headers)
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """The names under which this service may be addressed.
+    """Return the host names by which this service may be addressed.
 
     >>> sorted(allowed_hosts(Settings(store="/srv/s", master_key_file="/etc/k", hosts=("sdc.agency.example",))))
     ['127.0.0.1', '[::1]', 'localhost', 'sdc.agency.example']
@@ -80,7 +80,7 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
 
 
 def host_of(value: str) -> str:
-    """The name in a ``Host`` header, without the port.
+    """Return the name in a ``Host`` header, without the port.
 
     >>> host_of("[::1]:8765"), host_of("LOCALHOST:80")
     ('[::1]', 'localhost')
@@ -89,14 +89,14 @@ def host_of(value: str) -> str:
 
 
 class HostCheck:
-    """Refuses requests addressed to another name: a page elsewhere could point its own name at this machine."""
+    """Middleware that refuses requests for unknown host names, against DNS rebinding."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str]) -> None:
         self.app = app
         self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is addressed to us."""
+        """Pass on requests for a known host."""
         if scope["type"] == "http" and host_of(Headers(scope=scope).get("host", "")) not in self.hosts:
             refused = BadRequest(
                 "this service does not go by the name it was addressed by",
@@ -110,14 +110,14 @@ class HostCheck:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A route that takes its body piece by piece and may therefore take a large one."""
+    """A route that streams its body and may therefore accept a large one."""
 
     method: str
     path: re.Pattern[str]
 
 
 class BodyLimit:
-    """Refuses bodies larger than a route can hold, whether or not they say how large they are."""
+    """Middleware that refuses bodies above the route's limit, with or without a content-length."""
 
     def __init__(self, app: ASGIApp, *, streamed: Iterable[Streamed], upload_bytes: int) -> None:
         self.app = app
@@ -125,11 +125,11 @@ class BodyLimit:
         self.upload_bytes = upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and count what comes in."""
+        """Pass the request on and count the received bytes."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = self._most(scope)
+        most = self._limit(scope)
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > most:
             refused = TooLarge(f"the body is larger than {most:,} bytes", most=most)
@@ -137,7 +137,7 @@ class BodyLimit:
             return
         taken = 0
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
@@ -145,8 +145,8 @@ class BodyLimit:
                 raise HTTPException(413)
             return message
 
-        await self.app(scope, counted, send)
+        await self.app(scope, receive_counted, send)
 
-    def _most(self, scope: Scope) -> int:
+    def _limit(self, scope: Scope) -> int:
         large = any(each.method == scope["method"] and each.path.match(scope["path"]) for each in self.streamed)
         return self.upload_bytes if large else SMALL_BODY

@@ -1,7 +1,7 @@
-"""Logs that cannot give anybody away: one line of JSON per event, made of fields that are on a list.
+"""Logs that cannot leak data: one line of JSON per event, restricted to an allowlist of fields.
 
-A field that is not on the list, or whose value does not look as it should, is left out, and the line says how many
-were. What libraries log is reduced to who said something and how serious it was: their words may quote a file.
+A field that is not on the list, or whose value has another form, is left out, and the line says how many were. Log
+records of libraries are reduced to logger and level: their messages may quote a file.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "place": _matches(re.compile(r"[a-z_][a-z0-9_.]{0,99}:[0-9]{1,6}", re.ASCII)),
     "version": _matches(re.compile(r"[0-9][0-9a-z.+-]{0,29}", re.ASCII)),
 }
-"""Every field that a line may have, with what its value has to look like. Nothing else gets in."""
+"""The allowlist: each field of a log line with a check of its value."""
 
 
 def event(name: str, *, level: int = logging.INFO, **fields: Any) -> None:
-    """Log that something happened; ``fields`` are those of :data:`FIELDS`.
+    """Log an event; ``fields`` are those of :data:`FIELDS`.
 
-    >>> admitted({"event": "request", "status": 200, "name": "Miller", "route": "/api/v1/projects/{project_id}"})
+    >>> filter_fields({"event": "request", "status": 200, "name": "Miller", "route": "/api/v1/projects/{project_id}"})
     {'event': 'request', 'status': 200, 'route': '/api/v1/projects/{project_id}', 'left_out': 1}
     """
     logging.getLogger(_LOGGER).log(level, name, extra={"safeswap": {"event": name, **fields}})
 
 
-def admitted(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are on the list and look as they should, and how many were not; what is empty says nothing."""
+def filter_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the allowed, non-empty fields, and the number left out."""
     fields = {name: value for name, value in fields.items() if value is not None and value != ""}
     fine = {name: value for name, value in fields.items() if name in FIELDS and FIELDS[name](value)}
     left_out = len(fields) - len(fine)
@@ -84,42 +84,42 @@ def admitted(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class Lines(logging.Formatter):
-    """Turns a record of any logger into a line; of records that are not ours only their source and level."""
+    """Formatter for one line per record; records of libraries keep only logger and level."""
 
     def __init__(self, style: str = "json") -> None:
         super().__init__()
         self._json = style == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the record holds."""
+        """Return one line for a record."""
         fields = getattr(record, "safeswap", None)
         if record.name != _LOGGER or not isinstance(fields, dict):
             fields = {"event": "library", "logger": record.name}
             if record.exc_info and record.exc_info[0] is not None:
                 fields["exception"] = record.exc_info[0].__name__
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"at": at, **admitted({"level": record.levelname.lower(), **fields})}
+        line = {"at": at, **filter_fields({"level": record.levelname.lower(), **fields})}
         if self._json:
             return json.dumps(line, separators=(",", ":"))
         return " ".join(f"{name}={value}" for name, value in line.items())
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to standard error; a line that cannot be written is lost."""
+    """Handler for standard error; a line that cannot be written is lost."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is the standard library's)
-        """Say nothing: the standard library would print the words of the record, which the list has not seen."""
+        """Do nothing: the standard library would print the unfiltered record."""
 
 
 def configure(settings: Settings) -> None:
-    """Send everything that is logged in this process, by whomever, through the list to standard error."""
+    """Send all log records of this process through the allowlist to standard error."""
     handler = _StandardError(sys.stderr)
     handler.setFormatter(Lines(settings.log_format))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(_LOGGER).setLevel(logging.INFO)
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # it brings handlers of its own, which print addresses
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # its own handlers print addresses
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"

@@ -1,7 +1,6 @@
-"""Lists come in pages: ``?limit=…&cursor=…``, and each page says where the next one begins.
+"""Cursor-based pagination: ``?limit=…&cursor=…``; each page names the cursor of the next.
 
-A cursor holds the place of the last entry in the order of the list, not a number of entries to skip: a list that grows
-meanwhile shows nothing twice.
+A cursor holds the sort key of the last entry, not an offset, so that a list that grows shows no entry twice.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from safeswap.service.http.problems import Unprocessable
 Item = TypeVar("Item")
 
 DEFAULT = 50
-_LARGEST = 2**62  # a database has no larger numbers
+_LARGEST = 2**62  # within the integers of both databases
 
 
 class Page(BaseModel, Generic[Item]):
-    """A part of a list."""
+    """One page of a list."""
 
     items: list[Item]
-    next: str | None = Field(default=None, description="Give this as `cursor` to get the entries that follow.")
+    next: str | None = Field(default=None, description="Cursor of the next page; null on the last.")
 
 
 @dataclass(frozen=True)
 class Paging:
-    """Which part of a list is wanted."""
+    """The requested part of a list."""
 
     limit: int = DEFAULT
     after: tuple[Any, ...] | None = None
@@ -41,10 +40,10 @@ class Paging:
 
 def paging(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Most entries of one page.")] = DEFAULT,
-    cursor: Annotated[str, Query(max_length=500, description="From the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries per page.")] = DEFAULT,
+    cursor: Annotated[str, Query(max_length=500, description="`next` of the previous page.")] = "",
 ) -> Paging:
-    """Dependency: the part of a list that a request asks for."""
+    """Read the paging parameters of a request (dependency)."""
     most = request.app.state.service.settings.limits.page_size
     return Paging(limit=min(limit, most), after=read_cursor(cursor) if cursor else None)
 
@@ -53,7 +52,7 @@ Paged = Annotated[Paging, Depends(paging)]
 
 
 def write_cursor(place: Sequence[Any]) -> str:
-    """A place in a list as text for an address.
+    """Encode a sort key as URL-safe text.
 
     >>> read_cursor(write_cursor([1.5, "a"]))
     (1.5, 'a')
@@ -62,7 +61,7 @@ def write_cursor(place: Sequence[Any]) -> str:
 
 
 def read_cursor(cursor: str) -> tuple[Any, ...]:
-    """The place that a cursor names."""
+    """Decode a cursor."""
     try:
         place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:
@@ -81,13 +80,13 @@ def page_of(
     make: Callable[[Row[Any]], Item],
     newest_first: bool = True,
 ) -> Page[Item]:
-    """One page of what a statement selects, in the order of some columns that together differ for every row.
+    """Return one page of a statement's rows, ordered by columns that together are unique.
 
-    The columns of the order have to be among those selected.
+    The columns of ``order`` must be among those selected.
     """
     place = tuple_(*order)
     if paging.after is not None:
-        given = zip(order, fitting(paging, order), strict=True)
+        given = zip(order, check_cursor(paging, order), strict=True)
         after = tuple_(*(literal(value, column.type) for column, value in given))
         statement = statement.where(place < after if newest_first else place > after)
     statement = statement.order_by(*(column.desc() if newest_first else column.asc() for column in order))
@@ -101,8 +100,8 @@ def page_of(
     )
 
 
-def fitting(paging: Paging, order: Sequence[ColumnElement[Any]]) -> tuple[Any, ...]:
-    """The place from which a page goes on, if it is one in this order; a cursor may have been made up."""
+def check_cursor(paging: Paging, order: Sequence[ColumnElement[Any]]) -> tuple[Any, ...]:
+    """Return the sort key of a cursor, if its types match the order; a cursor may be forged."""
     after = paging.after or ()
     types = [column.type.python_type for column in order]
     fits = len(after) == len(types) and all(

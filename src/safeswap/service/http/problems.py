@@ -1,8 +1,8 @@
-"""What the service answers when it says no: problem documents (RFC 9457), from the one table of errors.
+"""Error responses: problem documents (RFC 9457).
 
-The errors of the library keep the status they have there. To these come the refusals that only HTTP knows: not logged
-in, not allowed, not found, changed meanwhile, too large, too often. None of them repeats what was sent, and what nobody
-foresaw is answered with an incident number under which the log tells more.
+Library errors keep their own HTTP status. Added here are the errors specific to HTTP: not logged in, forbidden, not
+found, conflict, too large, too many requests. None of them repeats the request. An unexpected error is answered with
+an incident number, under which the log has more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """Why a request was not carried out, and what would work."""
+    """Why a request failed, and what to do."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -41,17 +41,17 @@ class Problem(BaseModel):
         }
     )
 
-    type: str = Field(description="Names the kind of problem.")
-    title: str = Field(description="The kind of problem in words.")
-    status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What went wrong this time; never a value of a record.")
-    code: str = Field(description="Stable, for programs.")
-    hint: str = Field(default="", description="What would work.")
-    fields: dict[str, Any] = Field(default_factory=dict, description="The facts of the case.")
+    type: str = Field(description="URN of the kind of problem.")
+    title: str = Field(description="Kind of problem.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="What went wrong; never contains a value of a record.")
+    code: str = Field(description="Stable error code for programs.")
+    hint: str = Field(default="", description="What to do.")
+    fields: dict[str, Any] = Field(default_factory=dict, description="Details of the error.")
 
 
-class Refusal(SafeswapError):  # noqa: N818  (the name says what happened, not that an error did)
-    """A refusal that only HTTP knows; each kind has its status and a code of its own.
+class Refusal(SafeswapError):  # noqa: N818  (reads better at the raise)
+    """An error specific to HTTP; each kind has its own status and code.
 
     >>> NotFound("there is no such project").http_status
     404
@@ -65,87 +65,87 @@ class Refusal(SafeswapError):  # noqa: N818  (the name says what happened, not t
 
 
 class BadRequest(Refusal):
-    """The request is not one that this service could answer."""
+    """The request cannot be handled."""
 
     http_status, default_code = 400, "bad-request"
 
 
 class NotLoggedIn(Refusal):
-    """Nobody knows who is asking."""
+    """The caller is not authenticated."""
 
     http_status, default_code = 401, "not-logged-in"
 
-    def __init__(self, message: str = "log in first", **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str = "log in first", **fields: Any) -> None:
+        super().__init__(message, **fields)
         self.headers = {"WWW-Authenticate": 'Bearer realm="safeswap"'}
 
 
 class Forbidden(Refusal):
-    """Known, but not allowed to."""
+    """The caller is known but not allowed."""
 
     http_status, default_code = 403, "forbidden"
 
 
 class NotFound(Refusal):
-    """Not there, or not for this person: the answer does not tell which."""
+    """Not there, or not visible to the caller: the response does not say which."""
 
     http_status, default_code = 404, "not-found"
 
 
 class Conflict(Refusal):
-    """Not possible in the state in which things are."""
+    """Not possible in the current state."""
 
     http_status, default_code = 409, "conflict"
 
 
 class PreconditionFailed(Refusal):
-    """Somebody has changed it meanwhile."""
+    """The resource has changed since it was read."""
 
     http_status, default_code = 412, "changed-meanwhile"
 
 
 class TooLarge(Refusal):
-    """More than the limits allow."""
+    """The request exceeds a limit."""
 
     http_status, default_code = 413, "too-large"
 
 
 class UnsupportedType(Refusal):
-    """A body of another kind is needed."""
+    """The body has the wrong media type."""
 
     http_status, default_code = 415, "unsupported-type"
 
 
 class Unprocessable(Refusal):
-    """Understood, but it makes no sense."""
+    """The request is well-formed but invalid."""
 
     http_status, default_code = 422, "unprocessable"
 
 
 class PreconditionRequired(Refusal):
-    """A change has to say what it is a change of."""
+    """A change needs ``If-Match``."""
 
     http_status, default_code = 428, "if-match-needed"
 
 
 class TooMany(Refusal):
-    """Too often: wait ``seconds`` before the next try."""
+    """Too many requests: retry after ``seconds``."""
 
     http_status, default_code = 429, "too-many"
 
-    def __init__(self, message: str, *, seconds: int, **told: Any) -> None:
-        super().__init__(message, seconds=seconds, **told)
+    def __init__(self, message: str, *, seconds: int, **fields: Any) -> None:
+        super().__init__(message, seconds=seconds, **fields)
         self.headers = {"Retry-After": str(max(1, seconds))}
 
 
 class Unavailable(Refusal):
-    """Not now; soon."""
+    """Temporarily unavailable."""
 
     http_status, default_code = 503, "unavailable"
 
 
 def problem_of(error: SafeswapError) -> Problem:
-    """The problem document of an error, without the server's own directories.
+    """Return the problem document of an error, without the server's directories.
 
     >>> from safeswap.errors import InputError
     >>> problem_of(InputError("the file is empty", code="empty-file", file="/srv/a/raw.csv")).fields
@@ -158,33 +158,33 @@ def problem_of(error: SafeswapError) -> Problem:
         detail=error.message,
         code=error.code,
         hint=error.hint,
-        fields={name: _plain(value) for name, value in error.fields.items()},
+        fields={name: _to_json(value) for name, value in error.fields.items()},
     )
 
 
-def _plain(value: Any) -> Any:
-    """JSON, and of a path no more than the last part."""
+def _to_json(value: Any) -> Any:
+    """Convert a value to JSON, paths to their last part."""
     if isinstance(value, PurePath) or (isinstance(value, str) and value.startswith("/")):
         return PurePath(value).name
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _to_json(each) for name, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_plain(each) for each in value]
+        return [_to_json(each) for each in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(type(value).__name__)
 
 
 def problem_response(problem: Problem, *, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem document as an answer."""
+    """Return a response with a problem document."""
     return JSONResponse(problem.model_dump(), status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def refusal_response(error: SafeswapError) -> Response:
-    """What an error of ours is answered with."""
+    """Return the response to a safeswap error."""
     return problem_response(problem_of(error), headers=getattr(error, "headers", None))
 
 
-def unforeseen() -> tuple[str, Response]:
-    """An incident number, and the answer that tells it and nothing else."""
+def incident_response() -> tuple[str, Response]:
+    """Return a new incident number and the response that states only that number."""
     incident = secrets.token_hex(6)
     problem = Problem(
         type="urn:safeswap:problem:internal",

@@ -1,7 +1,7 @@
-"""Log-in done by a proxy in front of the service: it tells the name in a header, and nobody else can.
+"""Login by a trusted proxy in front of the service, which passes the user name in a header.
 
-The header is believed only from the addresses of the proxy. It opens a session, so that the rules of sessions (expiry,
-protection against requests forged by other pages) hold for it as well; a session of somebody else ends there.
+The header is trusted only from the proxy's addresses. It opens a session, so that session rules (expiry, CSRF
+protection) apply as well; a session of another user is not accepted with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from safeswap.service.settings import Settings, TrustedProxy
 
 
 def name_from(request: Request, settings: Settings) -> str | None:
-    """The name that the trusted proxy tells, or None."""
+    """Return the user name from the trusted proxy, or None."""
     trusted = settings.trusted_proxy
     if trusted is None or not is_trusted(_peer(request), trusted):
         return None
@@ -24,15 +24,15 @@ def name_from(request: Request, settings: Settings) -> str | None:
 
 
 def agrees(request: Request, settings: Settings, name: str) -> bool:
-    """Whether the proxy, if it names somebody, names the person whose session it is."""
-    from safeswap.service.people.accounts import plain_name
+    """Return True unless the proxy names another user than the session's."""
+    from safeswap.service.people.accounts import normalise_name
 
-    told = name_from(request, settings)
-    return told is None or plain_name(told) == name
+    proxied = name_from(request, settings)
+    return proxied is None or normalise_name(proxied) == name
 
 
 def is_trusted(address: str, trusted: TrustedProxy) -> bool:
-    """Whether an address is one of the proxy's; networks are written as ``10.0.0.0/8``.
+    """Return True if an address is one of the proxy's; networks are written as ``10.0.0.0/8``.
 
     >>> is_trusted("10.1.2.3", TrustedProxy(addresses=("10.0.0.0/8",)))
     True
@@ -45,7 +45,7 @@ def is_trusted(address: str, trusted: TrustedProxy) -> bool:
 
 
 def address_of(request: Request, settings: Settings) -> str:
-    """From where a request comes, as far as that can be known: what the proxy says, or the peer itself."""
+    """Return the client's address: the one forwarded by the trusted proxy, or the peer's."""
     peer = _peer(request)
     trusted = settings.trusted_proxy
     if trusted is not None and is_trusted(peer, trusted):
@@ -55,7 +55,7 @@ def address_of(request: Request, settings: Settings) -> str:
 
 
 class ProxyOnly:
-    """Where TLS ends at the proxy, nobody comes past it: what others send would go over the network in the clear."""
+    """Middleware that refuses direct connections if TLS ends at the proxy, since they would not be encrypted."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self.app = app
@@ -63,16 +63,16 @@ class ProxyOnly:
         self.trusted = None if open_to_all else settings.trusted_proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what the proxy, or a program on this machine, sends."""
+        """Pass on requests of the proxy or of this machine."""
         peer = (scope.get("client") or ("",))[0]
-        if scope["type"] == "http" and self.trusted is not None and not _comes_by(peer, self.trusted):
+        if scope["type"] == "http" and self.trusted is not None and not _is_allowed_peer(peer, self.trusted):
             refused = Forbidden("this service is reached through its proxy only", code="not-by-proxy")
             await refusal_response(refused)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
 
-def _comes_by(peer: str, trusted: TrustedProxy) -> bool:
+def _is_allowed_peer(peer: str, trusted: TrustedProxy) -> bool:
     return is_trusted(peer, trusted) or is_trusted(peer, TrustedProxy(addresses=("127.0.0.0/8", "::1")))
 
 

@@ -1,1 +1,1 @@
-"""What the service keeps: database, files, secrets, logs, and how they end."""
+"""Persistence: database, files, secrets, audit log, retention and backup."""

@@ -1,9 +1,12 @@
-"""What was done, by whom, in an order that nobody can change unnoticed.
+"""A tamper-evident audit log: a hash chain of entries, anchored outside the database.
 
-Every entry holds the hash of the one before it. Whoever changes, removes or inserts an entry breaks the chain from
-there on; whoever cuts off its end is found out by an anchor, the last number and hash, kept somewhere else. Hashes are
-keyed by the master key, which lies outside the store: who can write to the database cannot make a new chain. Entries
-are written in the transaction of what they tell: neither is there without the other.
+Every entry holds the hash of its predecessor, so changing, removing or inserting an entry breaks the chain from there
+on. Truncation is detected by an anchor (the last number and hash) kept elsewhere. Hashes are keyed by the master key,
+which is outside the store: write access to the database is not enough to forge a chain. An entry is written in the
+transaction of the action it records, so neither exists without the other.
+
+:func:`check` asks three questions: is the database file intact, is the chain unbroken, and does each table that decides
+what may be released agree with the log?
 """
 
 from __future__ import annotations
@@ -24,23 +27,23 @@ from safeswap.service.keeping.tables import audit_log, ledger, releases, users
 
 FIRST = "0" * 64
 ANCHORS = "audit-anchors.jsonl"
-"""The file of a store in which anchors are kept; a copy of it elsewhere is worth more."""
+"""File of anchors in the store; keep a copy elsewhere."""
 
-_LOCK = 0x5AFEA0D1  # the number by which two writers on one PostgreSQL database find each other
+_LOCK = 0x5AFEA0D1  # PostgreSQL advisory lock of writers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """The end of the log at some time: kept elsewhere, it shows later that nothing was cut off or rewritten."""
+    """The end of the log at one time; kept elsewhere, it proves later that nothing was truncated or rewritten."""
 
     number: int
     hash: str
-    seal: str = ""  # up to here entries were written before the log was keyed
+    seal: str = ""  # proves that entries up to here predate keyed hashes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether the log is what was written; if not, the first entry that is not and what is wrong with it."""
+    """Result of a check: ``problem`` says what is wrong, ``first_broken`` is the first wrong entry, if it is one."""
 
     entries: int
     ok: bool
@@ -57,13 +60,13 @@ def record(  # noqa: PLR0917  (an entry reads as a sentence: who did what, where
     subject: str = "",
     detail: Mapping[str, Any] | None = None,
 ) -> int:
-    """Add an entry in the caller's own writing transaction; its number.
+    """Add an entry in the caller's transaction and return its number.
 
     ``detail`` holds names, numbers and decisions, never a value of a record.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    last = _end(connection)
+    last = _read_end(connection)
     entry = {
         "number": last.number + 1,
         "at": now(),
@@ -71,7 +74,7 @@ def record(  # noqa: PLR0917  (an entry reads as a sentence: who did what, where
         "action": action,
         "project_id": project_id,
         "subject": subject,
-        "detail": _canonical(dict(detail or {})),
+        "detail": _to_json(dict(detail or {})),
         "previous": last.hash,
     }
     connection.execute(insert(audit_log).values(**entry, hash=_hash(entry, key_of(connection))))
@@ -79,19 +82,19 @@ def record(  # noqa: PLR0917  (an entry reads as a sentence: who did what, where
 
 
 def end(database: Database) -> Anchor:
-    """The anchor of the log as it is now."""
+    """Return the current anchor of the log."""
     with database.read() as connection:
-        return _end(connection)
+        return _read_end(connection)
 
 
 def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
-    """Go through the whole log and compare it with its own hashes and with the anchors that were kept."""
+    """Verify the whole log against its hashes and the stored anchors."""
     with database.read() as connection:
         key, anchors = key_of(connection), list(anchors)
-        kept, unkeyed = _by_number(anchors), _last_unkeyed(anchors, key)
+        kept, unkeyed = _group_by_number(anchors), _find_last_unkeyed(anchors, key)
         last, count = Anchor(number=0, hash=FIRST), 0
         for row in connection.execute(select(audit_log).order_by(audit_log.c.number)):
-            problem = _problem(row, last, kept.pop(row.number, set()), key=key if row.number > unkeyed else None)
+            problem = _find_problem(row, last, kept.pop(row.number, set()), key=key if row.number > unkeyed else None)
             if problem:
                 return Verdict(entries=count, ok=False, end=last, first_broken=row.number, problem=problem)
             last, count = Anchor(number=row.number, hash=row.hash), count + 1
@@ -104,29 +107,29 @@ def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
 
 
 def key_from(master_key: bytes) -> bytes:
-    """The key of the log's hashes."""
+    """Derive the key of the log's hashes."""
     return hmac.digest(master_key, b"safeswap audit log", hashlib.sha256)
 
 
 def key_of(connection: Connection) -> bytes | None:
-    """The key with which a database was opened; none: hashes are plain."""
+    """Return the key with which a database was opened; None: hashes are unkeyed."""
     return connection.get_execution_options().get(LOG_KEY)
 
 
 def keep_anchor(database: Database, path: Path, *, unkeyed: bool = False) -> None:
-    """Write down the end of the log, in a line of a file that only grows; done at every start of a service.
+    """Append the current anchor to an append-only file; done at every start of a service.
 
-    ``unkeyed`` says, under the key, that entries up to here were written by a version that had none.
+    ``unkeyed`` seals, with the key, that entries up to here were written by a version without keyed hashes.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-        file.write(_canonical(asdict(_anchor(database, unkeyed=unkeyed))) + "\n")
+        file.write(_to_json(asdict(_make_anchor(database, unkeyed=unkeyed))) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
 
 def kept_anchors(path: Path) -> list[Anchor]:
-    """The anchors that were written down; a line that a crash has cut short is passed over."""
+    """Return the stored anchors; a line truncated by a crash is skipped."""
     if not path.exists():
         return []
     found = []
@@ -138,7 +141,7 @@ def kept_anchors(path: Path) -> list[Anchor]:
     return found
 
 
-def _anchor(database: Database, *, unkeyed: bool) -> Anchor:
+def _make_anchor(database: Database, *, unkeyed: bool) -> Anchor:
     found = end(database)
     with database.read() as connection:
         key = key_of(connection)
@@ -149,21 +152,21 @@ def _seal(anchor: Anchor, key: bytes) -> str:
     return hmac.new(key, f"unkeyed up to {anchor.number} {anchor.hash}".encode(), hashlib.sha256).hexdigest()
 
 
-def _last_unkeyed(anchors: Iterable[Anchor], key: bytes | None) -> int:
+def _find_last_unkeyed(anchors: Iterable[Anchor], key: bytes | None) -> int:
     if key is None:
         return 0
     sealed = (each.number for each in anchors if each.seal and hmac.compare_digest(each.seal, _seal(each, key)))
     return max(sealed, default=0)
 
 
-def _by_number(anchors: Iterable[Anchor]) -> dict[int, set[str]]:
+def _group_by_number(anchors: Iterable[Anchor]) -> dict[int, set[str]]:
     kept: dict[int, set[str]] = {}
     for anchor in anchors:
         kept.setdefault(anchor.number, set()).add(anchor.hash)
     return kept
 
 
-def _problem(row: Row[Any], last: Anchor, anchored: set[str], *, key: bytes | None) -> str:
+def _find_problem(row: Row[Any], last: Anchor, anchored: set[str], *, key: bytes | None) -> str:
     if row.number != last.number + 1:
         return "entries are missing before this one"
     if row.previous != last.hash:
@@ -175,34 +178,29 @@ def _problem(row: Row[Any], last: Anchor, anchored: set[str], *, key: bytes | No
     return ""
 
 
-def _end(connection: Connection) -> Anchor:
+def _read_end(connection: Connection) -> Anchor:
     newest = select(audit_log.c.number, audit_log.c.hash).order_by(audit_log.c.number.desc()).limit(1)
     row = connection.execute(newest).one_or_none()
     return Anchor(number=0, hash=FIRST) if row is None else Anchor(number=row.number, hash=row.hash)
 
 
 def _hash(entry: Mapping[str, Any], key: bytes | None = None) -> str:
-    content = _canonical(dict(entry)).encode()
+    content = _to_json(dict(entry)).encode()
     return (hashlib.sha256(content) if key is None else hmac.new(key, content, hashlib.sha256)).hexdigest()
 
 
-def _canonical(value: Mapping[str, Any]) -> str:
+def _to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-# Whether the audit log, and what the tables say of the same events, are what was written.
-#
-# Three questions: is the database file whole, is the chain of the log unbroken, and does each table that decides what
-# may leave agree with the log? A table is one entry of ``COMPARISONS``: a function from a connection and the entries
-# of the log to the first thing that is wrong, or nothing.
-
 Entries: TypeAlias = "list[Row[Any]]"
 Comparison: TypeAlias = "Callable[[Connection, Entries], str]"
+"""Compares a table with the log; returns the first discrepancy, or an empty text."""
 
 
 def check(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
-    """The verdict on the log; ``problem`` says what is wrong, ``first_broken`` with which entry if it is one."""
-    problem = _damage(database)
+    """Check the database file, the chain and the tables of :data:`COMPARISONS`."""
+    problem = _find_damage(database)
     if problem:
         return Verdict(entries=0, ok=False, end=Anchor(number=0, hash=FIRST), problem=problem)
     found = verify(database, anchors=anchors)
@@ -214,7 +212,7 @@ def check(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
     return replace(found, ok=not problem, problem=problem)
 
 
-def _damage(database: Database) -> str:
+def _find_damage(database: Database) -> str:
     if database.dialect != "sqlite":
         return ""
     with database.read() as connection:
@@ -226,7 +224,7 @@ def _damage(database: Database) -> str:
 
 
 def compare_releases(connection: Connection, entries: Entries) -> str:
-    """Every approved release stands in the log as approved, by the same officer, with the same manifest; and back."""
+    """Check that approved releases and logged approvals match, with the same officer and manifest."""
     logged = {entry.subject: entry for entry in entries if entry.action == "release.approve"}
     deleted = {entry.project_id for entry in entries if entry.action in {"project.delete", "project.expire"}}
     decider = users.alias()
@@ -250,7 +248,7 @@ def compare_releases(connection: Connection, entries: Entries) -> str:
 
 
 def compare_ledger(connection: Connection, entries: Entries) -> str:
-    """Every release in the ledger was approved with that manifest, by the log; every approval is in the ledger."""
+    """Check that ledger entries and logged approvals match, with the same manifest."""
     logged = {entry.subject: entry for entry in entries if entry.action == "release.approve"}
     entered = {row.release_id: row.manifest_hash for row in connection.execute(select(ledger))}
     for release_id, manifest_hash in entered.items():
@@ -263,4 +261,4 @@ def compare_ledger(connection: Connection, entries: Entries) -> str:
 
 
 COMPARISONS: tuple[Comparison, ...] = (compare_releases, compare_ledger)
-"""What is compared with the log; a further table is a further function."""
+"""The tables that are compared with the log."""

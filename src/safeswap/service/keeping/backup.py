@@ -1,8 +1,8 @@
-"""A copy of a whole service from which it can be made again, taken while it runs.
+"""Online backup and restore of a service.
 
-The database is copied first, at one moment; then the files. What a row tells of was there before the row was, so every
-file that the copied rows tell of is in the copy, and what has come since is cleared away when the copy is opened. The
-master key is not copied: a backup that holds it opens itself.
+The database is copied first, as a consistent snapshot, then the files. A file exists before the row that refers to it,
+so the backup contains every file that the copied rows refer to; newer files are removed when the backup is opened. The
+master key is not copied: a backup with its key would not be protected.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FORMAT = "safeswap-backup-1"
 
 
 def back_up(settings: Settings, target: Path) -> dict[str, Any]:
-    """Copy database and projects to a new folder; what is in it. It appears complete or not at all.
+    """Copy database and projects to a new folder, atomically, and return a summary.
 
-    A database on PostgreSQL is not copied: its own tools do that (``pg_dump``), before this is called.
+    A PostgreSQL database is not copied: run ``pg_dump`` first.
     """
     if target.exists():
         raise OutputError(
@@ -41,7 +41,7 @@ def back_up(settings: Settings, target: Path) -> dict[str, Any]:
             file=str(target),
         )
     with atomic_directory(target) as part:
-        # Anchors before the log: one that is newer than the log would say that its end was cut off.
+        # Anchors before the log: an anchor newer than the log would look like truncation.
         if (anchors := settings.store / ANCHORS).is_file():
             shutil.copyfile(anchors, part / ANCHORS)
         if not settings.database_url:
@@ -50,15 +50,20 @@ def back_up(settings: Settings, target: Path) -> dict[str, Any]:
         (part / _PROJECTS).mkdir(mode=0o700)
         if projects.is_dir():
             _copy_projects(projects, part / _PROJECTS)
-        note = {"format": _FORMAT, "revision": newest(), "database": not settings.database_url, "files": _sums(part)}
+        note = {
+            "format": _FORMAT,
+            "revision": newest(),
+            "database": not settings.database_url,
+            "files": _hash_files(part),
+        }
         (part / _NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
-    return {"database": note["database"], "files": len(_sums(target)) - 1}
+    return {"database": note["database"], "files": len(_hash_files(target)) - 1}
 
 
 def restore(settings: Settings, source: Path) -> int:
-    """Make the store anew from a backup that is whole; how many files. A store that is there is left alone.
+    """Restore the store from an intact backup and return the number of files. An existing store is not overwritten.
 
-    A database on PostgreSQL is brought back by its own tools (``pg_restore``) first.
+    Restore a PostgreSQL database with ``pg_restore`` first.
     """
     note = check_backup(source)
     if settings.store.exists() and any(settings.store.iterdir()):
@@ -79,10 +84,10 @@ def restore(settings: Settings, source: Path) -> int:
 
 
 def check_backup(source: Path) -> dict[str, Any]:
-    """What a backup says of itself, if every file of it is there and as it was written."""
+    """Return the metadata of a backup, if all its files are intact."""
     try:
         note: dict[str, Any] = json.loads((source / _NOTE).read_text(encoding="utf-8"))
-        whole = note["format"] == _FORMAT and _sums(source, leave_out=_NOTE) == note["files"]
+        whole = note["format"] == _FORMAT and _hash_files(source, leave_out=_NOTE) == note["files"]
     except (OSError, ValueError, KeyError, TypeError):
         whole, note = False, {}
     if not whole:
@@ -99,10 +104,10 @@ def _copy_database(settings: Settings, target: Path) -> None:
     database = open_database(settings.database)
     try:
         check(database)
-        # Outside of any transaction; the copy is of one moment, whatever is written meanwhile.
+        # Outside of any transaction; the copy is a snapshot, whatever is written meanwhile.
         with database.engine.connect() as connection:
             raw = connection.connection.driver_connection
-            assert raw is not None  # noqa: S101  (a connection that is open has one)
+            assert raw is not None  # noqa: S101  (an open connection has one)
             raw.execute("VACUUM INTO ?", (str(target),))
         copied = open_database(f"sqlite:///{target}")
         with copied.read() as connection:
@@ -117,9 +122,9 @@ def _copy_database(settings: Settings, target: Path) -> None:
 
 def _copy_projects(source: Path, target: Path) -> None:
     try:
-        shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=_passing)
+        shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=_ignore_temporary)
     except shutil.Error as error:
-        # What somebody deletes while it is copied is no loss.
+        # A file deleted during the copy is no loss.
         if any(Path(each[0]).exists() for each in error.args[0]):
             raise OutputError(
                 "not every file of the store could be copied",
@@ -128,17 +133,17 @@ def _copy_projects(source: Path, target: Path) -> None:
             ) from None
 
 
-def _passing(_folder: str, names: list[str]) -> list[str]:
-    """What is on its way out, or half written: not worth a copy."""
+def _ignore_temporary(_folder: str, names: list[str]) -> list[str]:
+    """Ignore hidden files: half written or being deleted."""
     return [name for name in names if name.startswith(".")]
 
 
-def _sums(folder: Path, leave_out: str = "") -> dict[str, str]:
+def _hash_files(folder: Path, leave_out: str = "") -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: _sum(path) for name, path in names.items() if name != leave_out}
+    return {name: _hash_file(path) for name, path in names.items() if name != leave_out}
 
 
-def _sum(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The one database: who may do what, what is to be done, and what was done. SQLite, or PostgreSQL by address."""
+"""The database of the service: SQLite by default, or PostgreSQL by URL."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from sqlalchemy.exc import DatabaseError, DisconnectionError
 
 from safeswap.errors import InternalError
 
-_PATIENCE = 30.0  # seconds for which a connection waits for one that writes
-# What is deleted is overwritten with zeros.
-_PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
-_AT_HAND, _AT_MOST = 8, 64  # connections to a file; a server has some forty threads
+_BUSY_SECONDS = 30.0  # how long a connection waits for a writer
+_PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")  # deleted content is overwritten with zeros
+_POOL_SIZE, _MOST_CONNECTIONS = 8, 64  # a server has some forty threads
 
 
 def now() -> float:
-    """Seconds since 1970 in UTC, as the tables hold them."""
+    """Return the current Unix time in seconds, as stored in the tables."""
     return time.time()
 
 
 def new_id() -> str:
-    """A name for a new row that nobody can guess."""
+    """Return a random, unguessable id for a new row."""
     return uuid.uuid4().hex
 
 
 LOG_KEY = "safeswap_log_key"
-"""The option of an engine that holds the key of the audit log."""
+"""Engine option that holds the key of the audit log."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,10 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that may change things: committed at the end of the block, or undone as a whole.
+        """Open a write transaction: committed at the end of the block, rolled back on error.
 
-        On SQLite it takes the write lock at once (``BEGIN IMMEDIATE``): two readers that both want to write later would
-        otherwise find each other in the way when it is too late to wait.
+        On SQLite it takes the write lock at once (``BEGIN IMMEDIATE``): two readers that both upgrade to writers later
+        would deadlock.
         """
         with self.engine.connect() as connection:
             connection.execution_options(begin_immediate=True)
@@ -70,22 +69,22 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only looks; it waits for no writer."""
+        """Open a read transaction; it waits for no writer."""
         with self.engine.connect() as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self.engine.dispose()
 
 
 def open_database(address: str, *, log_key: bytes | None = None) -> Database:
-    """Open the database at an SQLAlchemy address; :func:`safeswap.service.keeping.migrate.upgrade` makes the tables.
+    """Open the database at an SQLAlchemy URL; :func:`safeswap.service.keeping.migrate.upgrade` creates the tables.
 
     ``log_key`` is the key of the audit log (:func:`safeswap.service.keeping.auditlog.key_from`).
     """
     if address.startswith("sqlite:///"):
-        _keep_private(Path(address.removeprefix("sqlite:///")))
+        _restrict_permissions(Path(address.removeprefix("sqlite:///")))
     database = _open(address)
     if log_key is not None:
         database.engine.update_execution_options(**{LOG_KEY: log_key})
@@ -94,7 +93,7 @@ def open_database(address: str, *, log_key: bytes | None = None) -> Database:
 
 def _open(address: str) -> Database:
     if address.startswith("sqlite"):
-        return Database(_sqlite(address))
+        return Database(_create_sqlite_engine(address))
     if address.startswith(("postgresql", "postgres")):
         scheme, rest = address.split("://", 1)
         address = f"postgresql+psycopg://{rest}" if "+" not in scheme else address
@@ -103,7 +102,7 @@ def _open(address: str) -> Database:
 
 
 def check_file(database: Database) -> None:
-    """Refuse a database file that is damaged, in plain words, before anybody works on it."""
+    """Refuse a damaged database file with a clear message, before it is used."""
     if database.dialect != "sqlite":
         return
     try:
@@ -122,32 +121,32 @@ def check_file(database: Database) -> None:
         )
 
 
-def _keep_private(path: Path) -> None:
-    """Make the file and those beside it readable for their owner only; SQLite would follow the umask."""
+def _restrict_permissions(path: Path) -> None:
+    """Make the database files readable by their owner only; SQLite would follow the umask."""
     if str(path) in {"", ":memory:"} or not path.parent.is_dir():
         return
-    with suppress(FileExistsError):  # one that exists is not opened: to close it would give up SQLite's locks on it
+    with suppress(FileExistsError):  # closing an existing file would drop SQLite's locks on it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     for each in (path, *path.parent.glob(f"{path.name}-*")):
         with suppress(OSError):
             each.chmod(0o600)
 
 
-def _pooled(address: str) -> Engine:
-    """An engine that keeps its connections open: opening a file and saying how to use it takes longer than a look."""
-    engine = create_engine(address, pool_size=_AT_HAND, max_overflow=_AT_MOST - _AT_HAND, pool_timeout=60)
+def _create_pooled_engine(address: str) -> Engine:
+    """Create an engine that keeps connections open: opening one takes longer than a typical query."""
+    engine = create_engine(address, pool_size=_POOL_SIZE, max_overflow=_MOST_CONNECTIONS - _POOL_SIZE, pool_timeout=60)
     this = weakref.ref(engine)
 
-    def forget() -> None:  # SQLite's locks belong to the process: a connection is of no use behind a fork
+    def drop_connections() -> None:  # SQLite's locks belong to the process: connections do not survive a fork
         if (carried := this()) is not None:
             carried.dispose(close=False)
 
-    os.register_at_fork(after_in_child=forget)
+    os.register_at_fork(after_in_child=drop_connections)
     return engine
 
 
-def _which(engine: Engine) -> tuple[int, int] | None:
-    """The file that has the name of the database now, whatever it was called before; None if there is none."""
+def _identify_file(engine: Engine) -> tuple[int, int] | None:
+    """Return device and inode of the file that now has the database's name; None if there is none."""
     try:
         found = Path(engine.url.database or "").stat()
     except OSError:
@@ -155,14 +154,13 @@ def _which(engine: Engine) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Keep a write-ahead log, so that readers need not wait for a writer.
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """Enable write-ahead logging, so that readers do not wait for a writer.
 
-    SQLite reads the file before it changes the journal, and who has read does not wait for the lock but is told at once
-    that the file is busy, whatever ``busy_timeout`` says. So several processes that open a new database may have to ask
-    again.
+    SQLite reads the file before it changes the journal mode, and a reader that wants to write is refused at once with
+    SQLITE_BUSY, regardless of ``busy_timeout``. So several processes that open a new database at once must retry.
     """
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -173,27 +171,27 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _sqlite(address: str) -> Engine:
+def _create_sqlite_engine(address: str) -> Engine:
     in_memory = address in {"sqlite://", "sqlite:///:memory:"}
-    engine = create_engine(address) if in_memory else _pooled(address)
+    engine = create_engine(address) if in_memory else _create_pooled_engine(address)
 
-    def connected(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves, below
-        connection.execute(f"PRAGMA busy_timeout={_PATIENCE * 1000:.0f}")
-        _write_ahead(connection)
+    def on_connect(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # BEGIN is issued below
+        connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+        _enable_wal(connection)
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
-        record.info["file"] = _which(engine)
+        record.info["file"] = _identify_file(engine)
 
-    def handed_out(_connection: Any, record: Any, _proxy: Any) -> None:
-        if record.info["file"] != _which(engine):  # moved away or replaced: what is written here would be lost
+    def on_checkout(_connection: Any, record: Any, _proxy: Any) -> None:
+        if record.info["file"] != _identify_file(engine):  # moved or replaced: writes would be lost
             raise DisconnectionError
 
-    def begin(connection: Connection) -> None:
+    def on_begin(connection: Connection) -> None:
         immediate = connection.get_execution_options().get("begin_immediate", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "checkout", handed_out)
-    event.listen(engine, "begin", begin)
+    event.listen(engine, "connect", on_connect)
+    event.listen(engine, "checkout", on_checkout)
+    event.listen(engine, "begin", on_begin)
     return engine

@@ -1,8 +1,8 @@
-"""Deletion that leaves nothing to be read back by ordinary means: overwrite, force to disk, then remove.
+"""Durable writes and secure deletion: overwrite, sync, then remove.
 
-On a magnetic disk, or an SSD behind an encrypted volume, this is what it says. An SSD alone, a file system that copies
-on write, a snapshot or a backup may keep earlier versions of a block elsewhere, out of reach of any program: there the
-disk has to be encrypted, so that throwing away its key throws away the rest. The page on administration says more.
+This is sufficient on a magnetic disk, or on an encrypted volume. A bare SSD, a copy-on-write file system, a snapshot or
+a backup may keep earlier versions of a block, out of reach of any program: there the disk must be encrypted, so that
+destroying its key destroys the rest. The page on administration says more.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# Files that are there after the power has failed.
+_PIECE = 1 << 20
 
 
 def sync_folder(folder: Path) -> None:
-    """Force every file below a folder, and the folders themselves, to the disk.
+    """Sync every file below a folder, and the folders themselves, to disk.
 
     >>> import tempfile
     >>> sync_folder(Path(tempfile.mkdtemp()))
@@ -36,13 +36,10 @@ def _paths(folder: Path) -> Iterator[Path]:
         yield Path(parent)
 
 
-_PIECE = 1 << 20
-
-
 def erase(path: Path) -> int:
-    """Overwrite and remove a file, or everything in a folder and the folder; how many files there were.
+    """Overwrite and remove a file, or a folder with its content; return the number of files.
 
-    Symbolic links are removed, what they point to is left alone. What somebody else removes meanwhile is gone too.
+    Symbolic links are removed, their targets are not. Files removed concurrently are no error.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -66,7 +63,7 @@ def erase(path: Path) -> int:
 
 
 def _erase_file(path: Path, facts: os.stat_result) -> int:
-    # A file with a second name is somebody else's too: a shared folder may hold the original by a hard link.
+    # A file with a second hard link may be the original in a shared folder: do not overwrite it.
     if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
         with suppress(FileNotFoundError, PermissionError):
             _overwrite(path, facts.st_size)

@@ -1,13 +1,12 @@
-"""The ledger of content in the service's database: one for all projects, sealed under the master key.
+"""The ledger of released content in the service's database: one for all projects, sealed with the master key.
 
-What one project learns of another's releases is decided here, and nowhere else:
+Only this module decides what one project may learn about another's releases:
 
-* A job compares sketches only. The confidential record of an earlier release is opened only if an officer exists who is
-  a member of both projects; then, and only where the changed columns are the same value by value, differences are
-  counted.
-* Figures, and the number of an earlier release, are shown to such an officer only.
-* Another officer, who has to decide, reads one fixed sentence if there is an alarm, however many releases raised it.
-* Everybody else reads one fixed sentence that is the same whether there is an alarm or not.
+* A job compares sketches only. The confidential record of an earlier release is opened only if some officer is a member
+  of both projects; then, and only where the changed columns are the same value by value, differences are counted.
+* Figures, and the number of an earlier release, are shown only to such an officer.
+* Any other deciding officer reads one fixed sentence if there is an alarm, however many releases raised it.
+* Everyone else reads one fixed sentence that is the same with or without an alarm.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ CLEAR = f"The ledger shows no sign that these records have been released before.
 
 
 def secret_of(vault: Vault) -> bytes:
-    """The secret under which contents are hashed."""
+    """Return the secret with which contents are hashed."""
     return derive(vault.master_key.secret, "ledger")
 
 
 def seal_entry(vault: Vault, release_id: str, entry: Entry) -> bytes:
-    """An entry as it is kept."""
+    """Seal an entry for storage."""
     return vault.seal(entry.to_bytes(), _context(release_id))
 
 
 def open_entry(vault: Vault, release_id: str, sealed: bytes) -> Entry:
-    """The entry that was sealed for this release."""
+    """Open the sealed entry of a release."""
     return Entry.from_bytes(vault.open(sealed, _context(release_id)))
 
 
@@ -67,7 +66,7 @@ def _context(release_id: str) -> str:
 
 @dataclass
 class NewEntry:
-    """A ledger that shows nothing and takes down what a release would enter: comparing and deciding come later."""
+    """A write-only ledger that collects the entry of a release; comparing and deciding come later."""
 
     secret: bytes = field(repr=False)
     alarm_share: float = ALARM_SHARE
@@ -75,20 +74,20 @@ class NewEntry:
 
     @contextmanager
     def open(self) -> Iterator[NewEntry]:
-        """Nobody has to wait."""
+        """Open without locking."""
         yield self
 
     def entries(self) -> Iterator[Entry]:
-        """Nothing: the library is not to compare."""
+        """Return no entries: the library must not compare."""
         return iter(())
 
     def enter(self, entry: Entry) -> None:
-        """Keep the entry until the release is approved."""
+        """Collect the entry until the release is approved."""
         self.entered.append(entry)
 
 
 class Earlier(NamedTuple):
-    """An earlier release as the ledger knows it; ``entry`` is None if it is from before the ledger of content."""
+    """An earlier release in the ledger; ``entry`` is None if it predates the ledger of content."""
 
     number: int
     release_id: str
@@ -97,8 +96,8 @@ class Earlier(NamedTuple):
     entry: Entry | None
 
 
-def lay_out(connection: Connection, claim: Claim, store: Store) -> None:
-    """Put the sealed entries where the job finds them, since a job has no database."""
+def export_entries(connection: Connection, claim: Claim, store: Store) -> None:
+    """Write the sealed entries to the job's scratch folder, since a job has no database."""
     try:
         folder = store.scratch(claim.id, claim.fence) / ENTRIES
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -113,28 +112,30 @@ def lay_out(connection: Connection, claim: Claim, store: Store) -> None:
         ) from None
 
 
-def laid_out(folder: Path, vault: Vault) -> Iterator[Earlier]:
-    """All that was laid out, oldest first."""
+def read_entries(folder: Path, vault: Vault) -> Iterator[Earlier]:
+    """Yield the exported entries, oldest first."""
     for path in sorted((folder / ENTRIES).iterdir()):
         number, version, release_id, project_id = path.name.split(" ")
-        yield Earlier(int(number), release_id, project_id, int(version), _opened(vault, release_id, path.read_bytes()))
+        yield Earlier(
+            int(number), release_id, project_id, int(version), _open_if_any(vault, release_id, path.read_bytes())
+        )
 
 
 def entries_after(connection: Connection, vault: Vault, number: int) -> Iterator[Earlier]:
-    """What was entered since, oldest first."""
+    """Yield the entries after a number, oldest first."""
     for row in connection.execute(select(ledger).where(ledger.c.number > number).order_by(ledger.c.number)):
-        entry = _opened(vault, row.release_id, row.content)
+        entry = _open_if_any(vault, row.release_id, row.content)
         yield Earlier(row.number, row.release_id, row.project_id, row.data_version, entry)
 
 
-def _opened(vault: Vault, release_id: str, sealed: bytes | None) -> Entry | None:
+def _open_if_any(vault: Vault, release_id: str, sealed: bytes | None) -> Entry | None:
     return open_entry(vault, release_id, sealed) if sealed else None
 
 
 def find_alike(mine: Entry, earlier: Earlier, *, file: tuple[str, int], alarm_share: float) -> Likeness | None:
-    """How alike a release and an earlier one are, where it is worth a word.
+    """Return the likeness of a release to an earlier one, or None if it is negligible.
 
-    ``file`` is project and version of the data: of two releases of one file nothing has to be estimated.
+    ``file`` is project and data version: for two releases of one file nothing has to be estimated.
     """
     name = f"release {earlier.release_id}"
     found = Likeness(release=name, share=0.0, side="original", identifiers=0.0, alarm=False)
@@ -145,8 +146,8 @@ def find_alike(mine: Entry, earlier: Earlier, *, file: tuple[str, int], alarm_sh
     return found if found.alarm or found.identifiers >= ALARM_SHARE else None
 
 
-def comparable(connection: Connection, project_id: str) -> list[dict[str, str]]:
-    """Earlier releases whose figures somebody may see: an officer who is a member of this project and of theirs."""
+def find_comparable(connection: Connection, project_id: str) -> list[dict[str, str]]:
+    """Return the earlier releases whose figures some officer may see, as a member of both projects."""
     here, there = members.alias("here"), members.alias("there")
     shared = (
         select(there.c.project_id)
@@ -166,7 +167,7 @@ def comparable(connection: Connection, project_id: str) -> list[dict[str, str]]:
 
 
 def enter(connection: Connection, number: int, row: Row[Any], *, by: str, content: bytes, reason: str) -> None:
-    """Take a place in the ledger; where somebody has taken it since, the primary key refuses."""
+    """Insert an entry at a number; the primary key refuses a number taken concurrently."""
     entry = {"number": number, "release_id": row.id, "project_id": row.project_id, "content": content}
     entry |= {"data_version": row.checks["data_version"], "manifest_hash": row.manifest_hash}
     entry |= {"approved_by": by, "approved_at": now(), "override_reason": reason}
@@ -174,31 +175,31 @@ def enter(connection: Connection, number: int, row: Row[Any], *, by: str, conten
 
 
 def memberships(connection: Connection, user_id: str) -> frozenset[str]:
-    """The projects of a person that are still there."""
+    """Return the existing projects a person is a member of."""
     statement = select(members.c.project_id).join(projects, projects.c.id == members.c.project_id)
     mine = statement.where(members.c.user_id == user_id, projects.c.state != "deleted")
     return frozenset(connection.execute(mine).scalars())
 
 
 def alarms(row: Row[Any]) -> list[dict[str, Any]]:
-    """The earlier releases that hold at least the agreed share of the records."""
+    """Return the earlier releases with at least the alarm share of the records."""
     return [each for each in row.differencing or () if each["alarm"]]
 
 
-def visible(caller: Caller, mine: Collection[str], row: Row[Any]) -> list[dict[str, Any]]:
-    """The findings this person may see: an officer, those on projects of which she is a member."""
+def visible_findings(caller: Caller, mine: Collection[str], row: Row[Any]) -> list[dict[str, Any]]:
+    """Return the findings a person may see: officers, those of projects they are a member of."""
     if caller.role != Role.OFFICER or row.project_id not in mine:
         return []
     return [each for each in row.differencing or () if each["project_id"] in mine]
 
 
 def sentence(caller: Caller, mine: Collection[str], row: Row[Any]) -> str:
-    """What this person is told of the ledger: one sentence, fixed but for an officer who may see every alarm."""
+    """Return the sentence about the ledger for a person; fixed, except for an officer who may see every alarm."""
     if caller.role != Role.OFFICER:
         return FOR_OFFICERS
     if row.state == "preparing":
         return ""
-    raised, seen = alarms(row), visible(caller, mine, row)
+    raised, seen = alarms(row), visible_findings(caller, mine, row)
     if not raised:
         return CLEAR
     if any(each not in seen for each in raised):

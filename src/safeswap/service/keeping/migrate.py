@@ -1,7 +1,7 @@
-"""Bring the tables of a database to what this version of safeswap expects.
+"""Migrate a database to the schema of this version of safeswap.
 
-The steps are alembic's, in :mod:`safeswap.service.keeping.migrations`. All pending steps are taken in one transaction
-that locks out every other migration: the database is either new or as it was before.
+The alembic migrations are in :mod:`safeswap.service.keeping.migrations`. All pending ones run in one transaction that
+locks out other migrations: the schema is upgraded completely or not at all.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from safeswap.errors import InternalError
 from safeswap.service.keeping.database import Database, open_database
 from safeswap.service.keeping.tables import metadata
 
-_STEPS = Path(__file__).parent / "migrations"
+_MIGRATIONS = Path(__file__).parent / "migrations"
 UNKEYED = frozenset({"0001"})
-"""Revisions under which the hashes of the audit log had no key."""
+"""Revisions whose audit log had unkeyed hashes."""
 
-_LOCK = 0x5AFE5A9  # the number by which two upgrades of one PostgreSQL database find each other
+_LOCK = 0x5AFE5A9  # PostgreSQL advisory lock of upgrades
 
 
 def upgrade(database: Database) -> str:
-    """Take every step that is still to be taken; the revision reached. Safe to call by several processes at once.
+    """Run all pending migrations and return the revision reached. Several processes may call it concurrently.
 
     >>> from safeswap.service.keeping.database import open_database
     >>> database = open_database("sqlite://")
     >>> upgrade(database) == upgrade(database) == newest()
     True
     """
-    script = _script()
+    script = _load_script()
     with database.write() as connection:
         if database.dialect == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        found = _revision(connection)
+        found = _read_revision(connection)
         _refuse_newer(found, script)
         if found != newest():
-            _take_steps(connection, script)
+            _run_migrations(connection, script)
     return newest()
 
 
 def check(database: Database) -> None:
-    """Refuse to work on tables of another version of safeswap than this one."""
+    """Refuse a database of another schema revision."""
     with database.read() as connection:
-        found = _revision(connection)
-    _refuse_newer(found, _script())
+        found = _read_revision(connection)
+    _refuse_newer(found, _load_script())
     if found != newest():
         raise InternalError(
             "the database is behind this version of safeswap",
@@ -62,7 +62,7 @@ def check(database: Database) -> None:
 
 
 def draft() -> str:
-    """What the next step has to do, as code to start from: where the tables of the code differ from the steps so far.
+    """Draft the next migration, from the difference between the tables in code and the migrations so far.
 
     ``python -m safeswap.service.keeping.migrate`` prints it, for a new file in ``migrations/versions``.
 
@@ -80,23 +80,23 @@ def draft() -> str:
 
 
 def revision(database: Database) -> str | None:
-    """The revision that a database has; None: it is empty."""
+    """Return the revision of a database; None: it is empty."""
     with database.read() as connection:
-        return _revision(connection)
+        return _read_revision(connection)
 
 
 def newest() -> str:
-    """The revision that this version of safeswap expects."""
-    return str(_script().get_current_head())
+    """Return the revision that this version of safeswap expects."""
+    return str(_load_script().get_current_head())
 
 
-def _script() -> ScriptDirectory:
+def _load_script() -> ScriptDirectory:
     config = Config()
-    config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     return ScriptDirectory.from_config(config)
 
 
-def _revision(connection: Connection) -> str | None:
+def _read_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -112,7 +112,7 @@ def _refuse_newer(found: str | None, script: ScriptDirectory) -> None:
         )
 
 
-def _take_steps(connection: Connection, script: ScriptDirectory) -> None:
+def _run_migrations(connection: Connection, script: ScriptDirectory) -> None:
     def steps(revision: Any, _context: Any) -> Any:
         return script._upgrade_revs("head", revision)
 

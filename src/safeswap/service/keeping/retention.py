@@ -1,7 +1,7 @@
-"""The end of projects: those that are deleted, and those that have lain idle too long.
+"""Deletion of projects: on request, or after too long without use.
 
-Of a deleted project the row stays, emptied, so that its number in the audit log still means something; so does what the
-ledger knows of its releases. Everything else goes: the rows first, in one transaction, then the files.
+The row of a deleted project stays, emptied, so that its id in the audit log remains meaningful, and so do its entries
+in the ledger. Everything else is deleted: the rows first, in one transaction, then the files.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ACTOR = "retention"
 def delete_project(
     database: Database, store: Store, project_id: str, also: Callable[[Connection], object] | None = None
 ) -> bool:
-    """Delete a project and erase its files; False if there was none. ``also`` happens in the same transaction.
+    """Delete a project and erase its files; False if there was none. ``also`` runs in the same transaction.
 
-    A job of the project that runs is not heard any more: its worker stops it at the next heartbeat.
+    A running job of the project loses its row: its worker stops it at the next heartbeat.
     """
     with database.write() as connection:
-        if not _emptied(connection, projects.c.id == project_id):
+        if not _empty_row(connection, projects.c.id == project_id):
             return False
         ended = connection.scalars(select(jobs.c.id).where(jobs.c.project_id == project_id)).all()
         for table in (releases, results, jobs, members):
@@ -45,19 +45,19 @@ def delete_project(
 
 
 def sweep(database: Database, store: Store, settings: Settings, *, at: float | None = None) -> list[str]:
-    """Delete projects that nobody has used for the agreed number of days; their ids.
+    """Delete projects that have been idle for the retention period; return their ids.
 
-    A project with a job that waits or runs is in use.
+    A project with a queued or running job is in use.
     """
     if settings.retention_days == 0:
         return []
     moment = now() if at is None else at
     with database.read() as connection:
-        idle = connection.scalars(select(projects.c.id).where(*_idle(moment, settings.retention_days))).all()
-    return [each for each in idle if delete_project(database, store, each, also=_noted(each, settings))]
+        idle = connection.scalars(select(projects.c.id).where(*_idle_conditions(moment, settings.retention_days))).all()
+    return [each for each in idle if delete_project(database, store, each, also=_log_expiry(each, settings))]
 
 
-def _emptied(connection: Connection, which: ColumnElement[bool]) -> bool:
+def _empty_row(connection: Connection, which: ColumnElement[bool]) -> bool:
     nothing: dict[str, Any] = {"name": "", "file_name": "", "records": 0}
     nothing |= {"description": null(), "recipe": null(), "state": "deleted", "version": projects.c.version + 1}
     return (
@@ -65,11 +65,11 @@ def _emptied(connection: Connection, which: ColumnElement[bool]) -> bool:
     )
 
 
-def _idle(moment: float, days: int) -> tuple[ColumnElement[bool], ...]:
+def _idle_conditions(moment: float, days: int) -> tuple[ColumnElement[bool], ...]:
     busy = exists().where(jobs.c.project_id == projects.c.id, jobs.c.state.in_(["queued", "running"]))
     return projects.c.state != "deleted", projects.c.used_at < moment - days * _DAY, ~busy
 
 
-def _noted(project_id: str, settings: Settings) -> Callable[[Connection], object]:
+def _log_expiry(project_id: str, settings: Settings) -> Callable[[Connection], object]:
     detail = {"days": settings.retention_days}
     return lambda connection: auditlog.record(connection, _ACTOR, "project.expire", project_id, detail=detail)

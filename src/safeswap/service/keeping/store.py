@@ -1,14 +1,14 @@
-"""Where the files of the service lie: one private folder a project, one a job, nothing that others may enter.
+"""The file store of the service: a private folder per project and per job.
 
 ::
 
     store/
-      projects/<project>/data/<version>/      the data as they were read, and what is known about them
-                         uploads/             files as they came, until they have been read
-                         results/<result>/    what jobs made
-                         releases/<release>/  bundles, and the sealed records that undo them
+      projects/<project>/data/<version>/      the data as they were read, and their schema
+                         uploads/             uploaded files, until they have been read
+                         results/<result>/    files of a job's result
+                         releases/<release>/  bundles and their sealed audit records
                          key.sealed, session.log
-      scratch/<job>/                          temporary files of a job, and what it can go on from
+      scratch/<job>/                          temporary files and the checkpoint of a job
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 _PRIVATE = 0o700
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}", re.ASCII)
-_LEAVING = ".deleted-"
+_DELETED_PREFIX = ".deleted-"
 
 
 class Store:
-    """Paths within the store. A folder is made, for its owner only, when it is first asked for.
+    """Paths in the store. A folder is created, with private permissions, when its path is first requested.
 
     >>> import tempfile
     >>> store = Store(Settings(store=tempfile.mkdtemp(), master_key_file="/etc/safeswap/master.key"))
@@ -55,47 +55,47 @@ class Store:
         self._limits = settings.limits
 
     def project(self, project_id: str) -> Path:
-        """The folder of a project."""
+        """Return the folder of a project."""
         return self._folder("projects", project_id)
 
     def data(self, project_id: str, version: int) -> Path:
-        """The folder of the data as they were read in for the ``version``-th time."""
+        """Return the folder of a version of the data."""
         return self._folder("projects", project_id, "data", str(int(version)))
 
     def uploads(self, project_id: str) -> Path:
-        """Where files lie as they came, under names of ours, until they have been read."""
+        """Return the folder of uploaded files, stored under generated names until they have been read."""
         return self._folder("projects", project_id, "uploads")
 
     def upload(self, project_id: str, name: str) -> Path:
-        """One of these files."""
-        return self.uploads(project_id) / _checked(name)
+        """Return the path of an uploaded file."""
+        return self.uploads(project_id) / _check_name(name)
 
     def result(self, project_id: str, result_id: str) -> Path:
-        """The folder of what one job made."""
+        """Return the folder of a job's result."""
         return self._folder("projects", project_id, "results", result_id)
 
     def release(self, project_id: str, release_id: str) -> Path:
-        """The folder of a release: the bundle, and the sealed record that undoes it."""
+        """Return the folder of a release: the bundle and its sealed audit record."""
         return self._folder("projects", project_id, "releases", release_id)
 
     def log(self, project_id: str) -> Path:
-        """The file of a project's session log."""
+        """Return the path of a project's session log."""
         return self.project(project_id) / "session.log"
 
     def scratch(self, job_id: str, fence: int = 0) -> Path:
-        """Temporary files of one attempt at a job; nothing of it outlives the attempt."""
+        """Return the folder for temporary files of one attempt at a job; erased after the attempt."""
         return self._folder("scratch", job_id, str(int(fence)))
 
     def checkpoint(self, job_id: str) -> Path:
-        """From where the next attempt at a job goes on."""
+        """Return the folder for the checkpoint of a job, from which the next attempt resumes."""
         return self._folder("scratch", job_id, "checkpoint")
 
     def exists(self, project_id: str) -> bool:
-        """Whether anything is kept for a project."""
-        return (self.root / "projects" / _checked(project_id)).is_dir()
+        """Return True if the project has a folder."""
+        return (self.root / "projects" / _check_name(project_id)).is_dir()
 
     def used(self, project_id: str) -> int:
-        """How many bytes a project takes."""
+        """Return the bytes used by a project."""
         total = 0
         for folder, _, files in os.walk(self.project(project_id)):
             for name in files:
@@ -104,7 +104,7 @@ class Store:
         return total
 
     def check_room(self, project_id: str, wanted: int) -> None:
-        """Refuse what would fill the disk, or what is more than one project may take."""
+        """Refuse to exceed the project's quota or the disk."""
         used, quota = self.used(project_id), self._limits.project_bytes
         if used + wanted > quota:
             raise OutputError(
@@ -123,13 +123,13 @@ class Store:
             )
 
     def delete(self, project_id: str) -> int:
-        """Erase all that is kept for a project; how many files there were.
+        """Erase the folder of a project and return the number of files.
 
-        The folder loses its name first: from then on nothing of it can be reached, and a deletion that is interrupted
-        is finished by the next :meth:`sweep`.
+        The folder is renamed first: from then on it cannot be reached, and an interrupted deletion is finished by the
+        next :meth:`sweep`.
         """
-        folder = self.root / "projects" / _checked(project_id)
-        leaving = folder.with_name(_LEAVING + secrets.token_hex(8))
+        folder = self.root / "projects" / _check_name(project_id)
+        leaving = folder.with_name(_DELETED_PREFIX + secrets.token_hex(8))
         try:
             folder.rename(leaving)
         except FileNotFoundError:
@@ -137,56 +137,53 @@ class Store:
         return erase(leaving)
 
     def clear(self, job_id: str, fence: int | None = None) -> None:
-        """Erase the temporary files of one attempt at a job, or all that is kept for going on with it."""
-        folder = self.root / "scratch" / _checked(job_id)
+        """Erase the temporary files of one attempt at a job, or all its files including the checkpoint."""
+        folder = self.root / "scratch" / _check_name(job_id)
         erase(folder if fence is None else folder / str(int(fence)))
 
     def sweep(self, database: Database) -> int:
-        """Erase what nobody needs any more after a crash; how many files.
+        """Erase leftovers of a crash and return the number of files.
 
-        That is: temporary files of jobs that do not run, folders of projects that were deleted, results that no row
-        tells of. Jobs that run are left alone, so workers may be busy meanwhile; a project's row is made before its
-        folder.
+        These are temporary files of jobs that do not run, folders of deleted projects, and results without a row.
+        Running jobs are left alone, so workers may be busy meanwhile; a project's row is created before its folder.
         """
 
         return sum(erase(path) for path in leftovers(self.root, database))
 
     def _folder(self, *parts: str) -> Path:
         folder = self.root
-        _made(folder)
+        _make_private(folder)
         for part in parts:
-            folder = folder / _checked(part)
-            _made(folder)
+            folder = folder / _check_name(part)
+            _make_private(folder)
         return folder
 
 
-def _made(folder: Path) -> None:
-    # One at a time: mkdir(parents=True) would make the ones above for everybody to enter.
+def _make_private(folder: Path) -> None:
+    # One at a time: mkdir(parents=True) would create the parents with default permissions.
     with suppress(FileExistsError):
         folder.mkdir(mode=_PRIVATE, parents=False)
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise SpecError("this is not the name of anything in the store", code="bad-name", hint="give an id")
     return name
 
 
 def orphans(folder: Path, known: Collection[str]) -> list[Path]:
-    """The entries of a folder that are not among the known names."""
+    """Return the entries of a folder that are not among the known names."""
     return [path for path in folder.iterdir() if path.name not in known] if folder.is_dir() else []
 
 
-# What a crash may leave in the store, found by comparing folders with rows.
-
 READING = ("ingest", "import_project")
-"""Kinds of jobs that give a project its data."""
+"""Kinds of jobs that read data into a project."""
 
 _DAY = 24 * 3600.0
 
 
 def result_id(job_id: str, fence: int) -> str:
-    """The name of what one attempt at a job makes: known beforehand, and never that of another attempt.
+    """Return the id of the result of one attempt at a job: known in advance, and unique per attempt.
 
     >>> result_id("a1", 1) == result_id("a1", 1), result_id("a1", 1) == result_id("a1", 2)
     (True, False)
@@ -195,14 +192,14 @@ def result_id(job_id: str, fence: int) -> str:
 
 
 def attempt_name(job_id: str, fence: int) -> str:
-    """The folder that one attempt at reading data fills; it gets its number when the attempt succeeds."""
+    """Return the folder name for one attempt at reading data; renamed to its version on success."""
     return f"{job_id}-{int(fence)}"
 
 
 def leftovers(root: Path, database: Database) -> list[Path]:
-    """Folders and files that no row of the database tells of, and that no running job is filling.
+    """Return the folders and files that no row refers to and no running job is writing.
 
-    Folders are listed before rows are read: what is made in between is not taken for a leftover.
+    Folders are listed before rows are read, so that new ones are not taken for leftovers.
     """
     scratch = orphans(root / "scratch", ())
     folders = orphans(root / "projects", ())
@@ -231,9 +228,9 @@ def leftovers(root: Path, database: Database) -> list[Path]:
 
 
 def free_projects(database: Database) -> int:
-    """Free projects whose file did not come whole because the server was killed meanwhile; how many.
+    """Reset projects whose upload was cut off when the server was killed; return how many.
 
-    For the start of a server, when nobody sends a file: a project that is being read has a job that reads it.
+    For the start of a server, when no upload is in progress: a project that is being read then has a job.
     """
     read = exists().where(jobs.c.project_id == projects.c.id, jobs.c.state.in_(["queued", "running"]))
     stuck = update(projects).where(projects.c.state == "reading", ~read.where(jobs.c.kind.in_(READING)))
@@ -243,7 +240,7 @@ def free_projects(database: Database) -> int:
 
 
 def _is_old(path: Path) -> bool:
-    """Whether a file that was sent has stood still for a day: one that is being sent has no job yet."""
+    """Return True if an upload has not grown for a day; one in progress has no job yet."""
     try:
         return path.lstat().st_mtime < now() - _DAY
     except FileNotFoundError:
@@ -251,27 +248,25 @@ def _is_old(path: Path) -> bool:
 
 
 def _old_attempts(scratch: list[Path], fences: dict[str, int]) -> list[Path]:
-    """Temporary files of earlier attempts at a job that is still to be done."""
+    """Return the temporary files of earlier attempts at unfinished jobs."""
     alive = [path for path in scratch if path.name in fences and path.is_dir()]
     return [old for path in alive for old in orphans(path, {"checkpoint", str(fences[path.name])})]
 
 
-# Folders on the server from which data files may be taken: what lies in them, and nothing that they lead to.
-#
-# People may write into such a folder, so between a look at a path and its use a part of it can become a link to
-# anywhere. A file is therefore opened part by part, no part of it a link, and from then on used by what was opened.
-
+# Users may write into the folders from which data files are taken, so a path component can become a symbolic link
+# between check and use. A file is therefore opened component by component without following links, and then used
+# through its descriptor.
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-# Not blocking: what has become a pipe meanwhile would otherwise keep us waiting for somebody to write.
+# Non-blocking: a path that has become a pipe would otherwise block until someone writes.
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-def found_in(path: Path, folders: tuple[Path, ...]) -> Path | None:
-    """The file that a path leads to, if it is there and lies in one of the folders, links followed.
+def find_in(path: Path, folders: tuple[Path, ...]) -> Path | None:
+    """Return the file that a path resolves to, if it exists inside one of the folders, else None.
 
-    A path without a beginning is looked for in each of the folders.
+    A relative path is looked up in each of the folders.
 
-    >>> found_in(Path("/etc/passwd"), (Path("/srv/data"),)) is None
+    >>> find_in(Path("/etc/passwd"), (Path("/srv/data"),)) is None
     True
     """
     for each in (path,) if path.is_absolute() else tuple(folder / path for folder in folders):
@@ -284,22 +279,22 @@ def found_in(path: Path, folders: tuple[Path, ...]) -> Path | None:
     return None
 
 
-def opened_in(path: Path, folders: tuple[Path, ...]) -> int | None:
-    """A descriptor of a regular file in one of the folders; None if there is none without a link on the way."""
+def open_in(path: Path, folders: tuple[Path, ...]) -> int | None:
+    """Open a regular file in one of the folders and return its descriptor; None if there is none, or via a link."""
     folder = _folder_of(path, folders)
     if folder is None or path == folder or ".." in path.parts:
         return None
     *between, last = path.relative_to(folder).parts
-    held: list[int] = []
+    opened: list[int] = []
     try:
-        held.append(os.open(folder, _FOLDER))
+        opened.append(os.open(folder, _FOLDER))
         for part in between:
-            held.append(os.open(part, _FOLDER, dir_fd=held[-1]))
-        file = os.open(last, _FILE, dir_fd=held[-1])
+            opened.append(os.open(part, _FOLDER, dir_fd=opened[-1]))
+        file = os.open(last, _FILE, dir_fd=opened[-1])
     except OSError:
         return None
     finally:
-        for each in held:
+        for each in opened:
             with suppress(OSError):
                 os.close(each)
     if stat.S_ISREG(os.fstat(file).st_mode):

@@ -1,7 +1,7 @@
 """The tables of the service's database, the same on SQLite and PostgreSQL.
 
-Times are seconds since 1970 in UTC: both databases compare them alike. What has parts is kept as JSON. No table holds a
-value of a record, a secret in the clear, or a key: passwords, sessions and tokens are kept as hashes, audit records as
+Times are Unix times in seconds, which both databases compare alike. Structured values are JSON. No table holds a value
+of a record, a plain-text secret, or a key: passwords, sessions and tokens are stored as hashes, audit records as
 encrypted files.
 """
 
@@ -26,13 +26,13 @@ from sqlalchemy import (
     false,
 )
 
-# What lists show of a result: its figures, without the tables behind them.
+# The summary of a result in lists: its figures without the underlying tables.
 
 _LONG = frozenset({"cells", "combinations"})
 
 
 def brief(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary as lists show it; the tables behind the figures are asked for one by one.
+    """Return a summary for lists, without the tables behind the figures.
 
     >>> brief({"made": 3, "scores": [{"measure": "n_rule", "value": 0.1, "detail": [1, 2]}], "cells": [[]]})
     {'made': 3, 'scores': [{'measure': 'n_rule', 'value': 0.1}]}
@@ -69,14 +69,14 @@ users = Table(
     Column("id", _ID, primary_key=True),
     Column("name", String(200), nullable=False, unique=True),
     Column("display_name", String(200), nullable=False, default=""),
-    Column("password_hash", String(200)),  # none: logs in through a provider or a proxy only
+    Column("password_hash", String(200)),  # null: login through provider or proxy only
     Column("role", String(20), nullable=False),  # viewer, analyst, officer, admin
     Column("active", Boolean, nullable=False, default=True),
     Column("created_at", Float, nullable=False),
     Column("version", Integer, nullable=False, default=1),
 )
 
-log_ins = Table(  # failed attempts, by whom they were made against and from where: what throttling counts
+log_ins = Table(  # failed logins by target and origin, for throttling
     "log_ins",
     metadata,
     Column("id", _ID, primary_key=True),
@@ -118,7 +118,7 @@ projects = Table(
     Column("state", String(20), nullable=False, default="empty"),  # empty, reading, ready, broken, deleted
     Column("tolerance", Integer, nullable=False, default=3),
     Column("file_name", String(255), nullable=False, default=""),
-    Column("data_version", Integer, nullable=False, default=0),  # counts what was read in: names its folder
+    Column("data_version", Integer, nullable=False, default=0),  # incremented by each read; names the data folder
     Column("records", Integer, nullable=False, default=0),
     Column("description", JSON),  # attributes, kinds, levels, frequencies with small counts hidden
     Column("recipe", JSON),  # the ARGUS steps in force, and those before and after (recipes.py)
@@ -149,7 +149,9 @@ jobs = Table(
     Column("most_attempts", Integer, nullable=False, default=3),
     Column("worker", String(100)),
     Column("lease_until", Float),
-    Column("fence", Integer, nullable=False, default=0),  # rises with every claim: an old holder is turned away
+    Column(
+        "fence", Integer, nullable=False, default=0
+    ),  # fencing token: incremented by every claim, refuses an old holder
     Column("progress", Float, nullable=False, default=0.0),
     Column("message", String(300), nullable=False, default=""),
     Column("cancel_requested", Boolean, nullable=False, default=False),
@@ -166,13 +168,13 @@ jobs = Table(
     Index(None, "created_by", "started_at"),
 )
 
-results = Table(  # what a job made: a masking, a study, a plot, …; its files lie in a folder of the project
+results = Table(  # results of jobs: maskings, studies, plots, …; files are in the project's folder
     "results",
     metadata,
     Column("id", _ID, primary_key=True),
     Column("project_id", _ID, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
     Column("kind", String(40), nullable=False),
-    Column("job_id", _ID, ForeignKey("jobs.id"), unique=True),  # one result a job, however often it was tried
+    Column("job_id", _ID, ForeignKey("jobs.id"), unique=True),  # one result per job, however many attempts
     Column("data_version", Integer, nullable=False),
     Column("spec", JSON, nullable=False),
     Column("summary", JSON, nullable=False),
@@ -199,21 +201,23 @@ releases = Table(
     Column("decided_by", _ID, ForeignKey("users.id")),
     Column("decided_at", Float),
     Column("reason", Text, nullable=False, default=""),
-    Column("single_user", Boolean, nullable=False, default=False, server_default=false()),  # nobody else was there
+    Column(
+        "single_user", Boolean, nullable=False, default=False, server_default=false()
+    ),  # approved in single-user mode
     Column("version", Integer, nullable=False, default=1),
     CheckConstraint("state <> 'approved' OR decided_by IS NOT NULL", name="decided"),
     CheckConstraint("state <> 'approved' OR decided_by <> requested_by OR single_user", name="four_eyes"),
 )
 
-ledger = Table(  # what has left; a project's deletion does not take its entries along
+ledger = Table(  # released content; survives the deletion of the project
     "ledger",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),  # the primary key refuses the same place twice
+    Column("number", Integer, primary_key=True, autoincrement=False),  # refuses the same position twice
     Column("release_id", _ID, nullable=False, unique=True),
     Column("project_id", _ID, nullable=False, default=""),
     Column("data_version", Integer, nullable=False, default=0),
     Column("manifest_hash", _HASH, nullable=False),
-    Column("content", LargeBinary),  # the sealed entry; none for a release from before the ledger of content
+    Column("content", LargeBinary),  # the sealed entry; null if the release predates the ledger of content
     Column("approved_by", _ID, nullable=False),
     Column("approved_at", Float, nullable=False),
     Column("override_reason", Text, nullable=False, default=""),
@@ -228,12 +232,12 @@ audit_log = Table(
     Column("action", String(60), nullable=False),
     Column("project_id", String(36), nullable=False, default=""),
     Column("subject", String(200), nullable=False, default=""),
-    Column("detail", Text, nullable=False, default="{}"),  # canonical JSON: what was hashed, byte for byte
+    Column("detail", Text, nullable=False, default="{}"),  # canonical JSON, exactly the hashed bytes
     Column("previous", _HASH, nullable=False),
     Column("hash", _HASH, nullable=False, unique=True),
 )
 
-replies = Table(  # answers kept for a client that repeats a request with the same idempotency key
+replies = Table(  # stored responses by idempotency key
     "replies",
     metadata,
     Column("user_id", _ID, primary_key=True),

@@ -1,4 +1,4 @@
-"""What must stay unreadable to whoever copies the store: records that undo a release, and the keys of projects."""
+"""Encryption of what a copy of the store must not reveal: audit records of releases, and the keys of projects."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
-# AES-GCM over streams: pieces that can be neither changed, swapped, repeated nor left out.
+# Streaming AES-GCM: chunks cannot be changed, reordered, repeated or dropped.
 #
-# Each sealed stream has a key of its own, derived from the secret, a random salt and a context (what the stream is: a
-# record of this release, the key of that project), so the counters that serve as nonces never meet one key twice, and
-# a sealed file put in the place of another does not open. Each piece is bound to its number and to whether it is the
-# last. (The construction is STREAM of Hoang, Reyhanitabar, Rogaway and Vizár 2015.)
+# Each sealed stream has its own key, derived from the secret, a random salt and a context (the record of this release,
+# the key of that project), so a counter nonce is never used twice with one key, and a sealed file in the place of
+# another does not open. Each chunk is bound to its number and to whether it is the last. (The construction is STREAM
+# of Hoang, Reyhanitabar, Rogaway and Vizár 2015.)
 
 MAGIC = b"safeswap-sealed-1\n"
 SALT_BYTES = 32
@@ -54,25 +54,25 @@ def seal_stream(source: BinaryIO, target: BinaryIO, *, secret: bytes, context: s
 
 
 def open_stream(source: BinaryIO, target: BinaryIO, *, secret: bytes, context: str) -> None:
-    """Decrypt ``source`` to ``target``; what was changed, cut or sealed for something else is refused.
+    """Decrypt ``source`` to ``target``; refuse a stream that was changed, truncated or sealed for another context.
 
-    A piece is checked before it is written, the end only at the end: keep ``target`` to yourself until then.
+    Chunks are verified before they are written, but truncation only at the end: do not use ``target`` before.
     """
     from cryptography.exceptions import InvalidTag
 
     head = source.read(len(MAGIC) + SALT_BYTES)
     if len(head) != len(MAGIC) + SALT_BYTES or not head.startswith(MAGIC):
-        raise not_sealed()
+        raise broken_seal()
     cipher = _cipher(secret, head[len(MAGIC) :], context)
     try:
         for number, piece, last in _pieces(source, PIECE_BYTES + _TAG_BYTES):
             target.write(cipher.decrypt(_nonce(number, last=last), piece, None))
     except InvalidTag:
-        raise not_sealed() from None
+        raise broken_seal() from None
 
 
-def not_sealed() -> InputError:
-    """The one thing that is said of whatever does not open: why would help nobody but a forger."""
+def broken_seal() -> InputError:
+    """Return the error for anything that does not open; a precise reason would only help a forger."""
     return InputError(
         "a sealed file does not open: it was changed, or sealed for something else, or with another master key",
         code="seal-broken",
@@ -94,7 +94,7 @@ def _nonce(number: int, *, last: bool) -> bytes:
 
 
 def _pieces(source: BinaryIO, size: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Numbered pieces, the last one marked; an empty stream is one empty piece."""
+    """Yield (number, chunk, is last); an empty stream is one empty chunk."""
     number, piece = 0, source.read(size)
     while True:
         following = source.read(size) if len(piece) == size else b""
@@ -110,7 +110,7 @@ _SUFFIX = ".sealed"
 
 @dataclass(frozen=True)
 class Vault:
-    """Seals and opens with the master key, which lies outside the store.
+    """Encrypts and decrypts with the master key, which is outside the store.
 
     ``context`` says what is sealed (``"release 0a1b"``); what was sealed for one thing does not open as another.
 
@@ -123,56 +123,56 @@ class Vault:
     store: Store
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Encrypted bytes."""
+        """Encrypt bytes."""
         sealed = io.BytesIO()
         seal_stream(io.BytesIO(content), sealed, secret=self.master_key.secret, context=context)
         return sealed.getvalue()
 
     def open(self, sealed: bytes, context: str) -> bytes:
-        """The bytes that were sealed; ``InputError`` if they were changed, or sealed for something else."""
+        """Decrypt bytes; raise ``InputError`` if they were changed, or sealed for another context."""
         opened = io.BytesIO()
         open_stream(io.BytesIO(sealed), opened, secret=self.master_key.secret, context=context)
         return opened.getvalue()
 
     def seal_file(self, source: Path, target: Path, context: str) -> None:
-        """Write an encrypted copy of a file, a piece at a time; it appears complete or not at all."""
+        """Write an encrypted copy of a file, streaming and atomic."""
         with atomic_write(target, force=True) as part, source.open("rb") as plain, part.open("wb") as sealed:
             seal_stream(plain, sealed, secret=self.master_key.secret, context=context)
 
     def open_file(self, source: Path, target: Path, context: str) -> None:
-        """Write the file that was sealed; if anything is wrong with it, no file appears."""
+        """Decrypt a file; on any error, no file appears."""
         with atomic_write(target, force=True) as part, source.open("rb") as sealed, part.open("wb") as plain:
             open_stream(sealed, plain, secret=self.master_key.secret, context=context)
 
     def seal_folder(self, source: Path, target: Path, context: str) -> None:
-        """Write a folder with an encrypted copy of each file of ``source``, subfolders included; all or nothing."""
+        """Write a folder with an encrypted copy of each file of ``source``, recursively; all or nothing."""
         with atomic_directory(target) as part:
-            for name in _files(source):
+            for name in _list_files(source):
                 to = part / (name + _SUFFIX)
                 to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self.seal_file(source / name, to, f"{context}/{name}")
 
     def open_folder(self, source: Path, target: Path, context: str) -> None:
-        """Write the folder that was sealed; all or nothing."""
+        """Decrypt a folder; all or nothing."""
         with atomic_directory(target) as part:
-            for sealed in _files(source):
+            for sealed in _list_files(source):
                 name = sealed.removesuffix(_SUFFIX)
                 to = part / name
                 to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self.open_file(source / sealed, to, f"{context}/{name}")
 
     def project_key(self, project_id: str) -> Key:
-        """The secret key of a project, from which all its randomness comes; made when first asked for."""
+        """Return the secret key of a project, the source of all its randomness; created on first use."""
         path = self.store.project(project_id) / _KEY_FILE
         context = f"key of project {project_id}"
         if not path.exists():
-            with suppress(OutputError), atomic_write(path) as part:  # another process may be first: then it is its key
+            with suppress(OutputError), atomic_write(path) as part:  # another process may create it first
                 part.write_bytes(self.seal(Key.generate().secret, context))
-        return Key(self.open(_content(path), context))
+        return Key(self.open(_read_key_file(path), context))
 
 
 def open_vault(settings: Settings) -> Vault:
-    """The vault of a service; refused if others can read the master key."""
+    """Open the vault of a service; refuse a master key that others can read."""
     if not settings.master_key_file.exists():
         raise InputError(
             f"there is no master key {settings.master_key_file.name!r}",
@@ -184,16 +184,16 @@ def open_vault(settings: Settings) -> Vault:
 
 
 def make_master_key(path: Path) -> None:
-    """Make the master key in a new file that only its owner can read. A lost one cannot be replaced: keep a copy."""
+    """Create the master key in a new private file. A lost key cannot be replaced: keep a copy."""
     keygen(path)
 
 
-def _files(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     found = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
-def _content(path: Path) -> bytes:
+def _read_key_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -1,8 +1,15 @@
-"""The people of the service: who they are, and how they prove it.
+"""Accounts, passwords and throttling of failed logins.
 
 Passwords are hashed with Argon2id (19 MiB, two passes, one lane: RFC 9106's lower memory setting as OWASP gives it). At
-most two are hashed at once: a flood of log-ins takes time, not memory. A name that nobody has takes as long to refuse
-as a wrong password.
+most two are hashed concurrently: a flood of logins costs time, not memory. An unknown name takes as long to refuse as a
+wrong password.
+
+After a few failures each further attempt has to wait, with exponential backoff. Failures are counted by name and by
+address. An attempt is counted before the password is checked and removed when it was right, so that a thousand
+concurrent attempts count as a thousand. Names and addresses are stored as keyed hashes.
+
+A browser with an earlier login is recognised by a cookie for that name. Its attempts are counted separately, so that
+guessing elsewhere does not lock the user out; the cookie alone grants nothing.
 """
 
 from __future__ import annotations
@@ -29,64 +36,55 @@ from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import log_ins, users
 from safeswap.service.state import Service
 
-# Guessing passwords takes long: after a few failures each further try has to wait, and longer each time.
-#
-# Failures are counted by the name that was tried and by the address they came from. An attempt is counted before the
-# password is looked at and taken back when it was right, so that a thousand attempts at the same moment count as a
-# thousand. Names and addresses are kept as keyed hashes.
-#
-# A browser in which somebody has logged in before is known by a cookie for that name. Its attempts are counted apart:
-# whoever guesses elsewhere does not lock her out, and the cookie alone opens nothing.
-
 REMEMBERED_SECONDS = 3600.0
 LONGEST_PAUSE = 900.0
-_LOCK = 0x5AFE7071  # the number by which two attempts on one PostgreSQL database find each other
+_LOCK = 0x5AFE7071  # PostgreSQL advisory lock of attempts
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How many failures are free; from then on the pause doubles with each."""
+class Backoff:
+    """Exponential backoff after ``free`` failures."""
 
     free: int
 
     def pause(self, failures: int) -> float:
-        """Seconds to wait after the last failure.
+        """Return the seconds to wait after the last failure.
 
-        >>> Patience(free=5).pause(4), Patience(free=5).pause(7)
+        >>> Backoff(free=5).pause(4), Backoff(free=5).pause(7)
         (0.0, 4.0)
         """
         return 0.0 if failures < self.free else min(2.0 ** min(failures - self.free, 20), LONGEST_PAUSE)
 
 
-BY_NAME = Patience(free=5)
-BY_ADDRESS = Patience(free=50)  # a whole office may come from one address
+BY_NAME = Backoff(free=5)
+BY_ADDRESS = Backoff(free=50)  # a whole office may come from one address
 
 
 def new_device(service: Service, name: str) -> str:
-    """What a browser keeps to be known as one in which this person has logged in."""
+    """Return the value of a device cookie for a user."""
     number = secrets.token_urlsafe(16)
     return f"{number}.{_subject(service, 'device of ' + name, number)}"
 
 
-def _is_known(service: Service, name: str, device: str) -> bool:
+def _is_known_device(service: Service, name: str, device: str) -> bool:
     number, _, seal = device.partition(".")
     return hmac.compare_digest(seal.encode(), _subject(service, "device of " + name, number).encode())
 
 
-def begin(service: Service, *, name: str, address: str, device: str = "") -> tuple[str, ...]:
-    """Count an attempt, or refuse it; gives the names of its rows, for :func:`forgive`."""
-    subjects: tuple[tuple[str, Patience], ...] = (
+def count_attempt(service: Service, *, name: str, address: str, device: str = "") -> tuple[str, ...]:
+    """Count a login attempt, or refuse it; return the ids of its rows, for :func:`clear_attempts`."""
+    subjects: tuple[tuple[str, Backoff], ...] = (
         (_subject(service, "name", name), BY_NAME),
         (_subject(service, "address", address), BY_ADDRESS),
     )
-    if device and _is_known(service, name, device):
+    if device and _is_known_device(service, name, device):
         subjects = ((_subject(service, "device", device), BY_NAME),)
     at = now()
     with service.database.write() as connection:
         if service.database.dialect == "postgresql":  # SQLite has taken its only lock already
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         connection.execute(delete(log_ins).where(log_ins.c.at < at - REMEMBERED_SECONDS))
-        wait = max(_wait(connection, subject, patience, at) for subject, patience in subjects)
+        wait = max(_seconds_to_wait(connection, subject, backoff, at) for subject, backoff in subjects)
         if wait > 0:
             raise TooMany(
                 "too many failed log-ins; wait before the next try", code="throttled", seconds=max(1, round(wait))
@@ -96,23 +94,23 @@ def begin(service: Service, *, name: str, address: str, device: str = "") -> tup
     return tuple(str(row["id"]) for row in rows)
 
 
-def forgive(connection: Connection, service: Service, attempt: tuple[str, ...], *, name: str, device: str = "") -> None:
-    """Take back an attempt that was right, and what was counted against the name or the device before."""
+def clear_attempts(
+    connection: Connection, service: Service, attempt: tuple[str, ...], *, name: str, device: str = ""
+) -> None:
+    """Remove a successful attempt, and earlier failures of the name or device."""
     mine = [_subject(service, "name", name), _subject(service, "device", device)]
     connection.execute(delete(log_ins).where(log_ins.c.id.in_(attempt) | log_ins.c.subject.in_(mine)))
 
 
-def _wait(connection: Connection, subject: str, patience: Patience, at: float) -> float:
+def _seconds_to_wait(connection: Connection, subject: str, backoff: Backoff, at: float) -> float:
     counted = select(func.count(), func.max(log_ins.c.at)).where(log_ins.c.subject == subject)
     failures, last = connection.execute(counted).one()
-    return float((last or 0.0) + patience.pause(failures) - at) if failures >= patience.free else 0.0
+    return float((last or 0.0) + backoff.pause(failures) - at) if failures >= backoff.free else 0.0
 
 
 def _subject(service: Service, kind: str, value: str) -> str:
     return hmac.digest(service.pepper, f"{kind}:{value}".encode(), hashlib.sha256).hex()
 
-
-# Passwords that everybody tries first: words and rows of keys, alone, repeated, or with digits and signs around.
 
 WORDS = frozenset(
     """
@@ -137,7 +135,7 @@ _FEWEST = 5  # different characters
 
 
 def is_common(password: str) -> bool:
-    """Whether a password is among the first that somebody would try.
+    """Return True for a common password: words or keyboard rows, also repeated or with digits and signs around.
 
     >>> is_common("P@ssw0rd2026!"), is_common("qwertyuiopas"), is_common("aaaaaaaaaaaa1"), is_common("three blind mice")
     (True, True, True, False)
@@ -145,15 +143,17 @@ def is_common(password: str) -> bool:
     plain = "".join(password.casefold().split())
     if len(set(plain)) < _FEWEST or any(plain in row * 3 or plain in row[::-1] * 3 for row in ROWS):
         return True
-    return any(_is_of_words(letters) for letters in (_letters(plain), _letters(plain.translate(_SPELLED))))
+    return any(
+        _is_common_words(letters) for letters in (_keep_letters(plain), _keep_letters(plain.translate(_SPELLED)))
+    )
 
 
-def _letters(text: str) -> str:
+def _keep_letters(text: str) -> str:
     return "".join(character for character in text if character.isalpha())
 
 
-def _is_of_words(letters: str) -> bool:
-    """Whether nothing but one or two common words is left of a password without digits and signs."""
+def _is_common_words(letters: str) -> bool:
+    """Return True if the letters are nothing but one or two common words."""
     if letters in WORDS or not letters:
         return True
     if any(letters.replace(word, "") == "" for word in WORDS):
@@ -163,16 +163,16 @@ def _is_of_words(letters: str) -> bool:
 
 SHORTEST, LONGEST = 12, 1000
 LOCAL_USER = "local"
-"""The one person of single-user mode."""
+"""Name of the only user of single-user mode."""
 
-_AT_ONCE = threading.BoundedSemaphore(2)
+_HASHING = threading.BoundedSemaphore(2)
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1, hash_len=32, salt_len=16, type=Type.ID)
 
 
-def plain_name(name: str) -> str:
-    """A name as it is compared: people do not have to remember capitals.
+def normalise_name(name: str) -> str:
+    """Normalise a user name for comparison, ignoring case.
 
-    >>> plain_name(" Ada.Lovelace ")
+    >>> normalise_name(" Ada.Lovelace ")
     'ada.lovelace'
     """
     plain = unicodedata.normalize("NFKC", name).strip().casefold()
@@ -182,8 +182,8 @@ def plain_name(name: str) -> str:
 
 
 def hash_password(password: str, *, name: str = "") -> str:
-    """What is kept of a password that is good enough; ``SpecError`` if it is not."""
-    if not SHORTEST <= len(password) <= LONGEST or (name and plain_name(name) in password.casefold()):
+    """Hash a password; raise ``SpecError`` if it is too weak."""
+    if not SHORTEST <= len(password) <= LONGEST or (name and normalise_name(name) in password.casefold()):
         raise SpecError(
             f"a password has at least {SHORTEST} characters and does not hold the name",
             code="weak-password",
@@ -195,34 +195,34 @@ def hash_password(password: str, *, name: str = "") -> str:
             code="common-password",
             hint="a sentence of a few words is easy to remember and hard to guess",
         )
-    with _AT_ONCE:
+    with _HASHING:
         return _HASHER.hash(password)
 
 
 def check_password(stored: str | None, password: str) -> bool:
-    """Whether a password is the right one; takes as long where there is none to compare with."""
-    with _AT_ONCE:
+    """Return True if a password is right; takes equally long if there is none to compare with."""
+    with _HASHING:
         try:
-            _HASHER.verify(stored or _nobodys_hash(), password[:LONGEST])
+            _HASHER.verify(stored or _dummy_hash(), password[:LONGEST])
         except (VerificationError, InvalidHashError):
             return False
     return stored is not None
 
 
 @cache
-def _nobodys_hash() -> str:
+def _dummy_hash() -> str:
     return _HASHER.hash(secrets.token_urlsafe(32))
 
 
 def add_user(
     connection: Connection, *, name: str, role: str, password_hash: str | None = None, display_name: str = ""
 ) -> str:
-    """Add a person; without a password she comes through a provider or a proxy.
+    """Add a user and return the id; without a password, login is through a provider or proxy.
 
-    ``password_hash`` comes from :func:`hash_password`, called before the transaction: others would wait for it.
+    Compute ``password_hash`` with :func:`hash_password` before the transaction, which would block others.
     """
     user_id = new_id()
-    values = {"id": user_id, "name": plain_name(name), "role": role, "created_at": now()}
+    values = {"id": user_id, "name": normalise_name(name), "role": role, "created_at": now()}
     values |= {"password_hash": password_hash}
     try:
         with connection.begin_nested():
@@ -233,15 +233,15 @@ def add_user(
 
 
 def user_by_name(connection: Connection, name: str) -> Row[Any] | None:
-    """The person of a name who may log in."""
-    return connection.execute(select(users).where(users.c.name == plain_name(name), users.c.active)).one_or_none()
+    """Return the active user of a name, or None."""
+    return connection.execute(select(users).where(users.c.name == normalise_name(name), users.c.active)).one_or_none()
 
 
 def log_in(service: Service, *, name: str, password: str, address: str, device: str = "") -> Row[Any]:
-    """The person who proves to be who she says; throttled, and the same refusal whatever was wrong."""
-    name = plain_name(name)
+    """Authenticate a user by password; throttled, with the same error whatever was wrong."""
+    name = normalise_name(name)
     METRICS.count("safeswap_log_ins_total", state="tried")
-    attempt = begin(service, name=name, address=address, device=device)
+    attempt = count_attempt(service, name=name, address=address, device=device)
     with service.database.read() as connection:
         user = user_by_name(connection, name)
     right = check_password(user.password_hash if user is not None else None, password)
@@ -249,12 +249,12 @@ def log_in(service: Service, *, name: str, password: str, address: str, device: 
         METRICS.count("safeswap_log_ins_total", state="refused")
         raise NotLoggedIn("name or password is wrong", code="wrong-password")
     with service.database.write() as connection:
-        forgive(connection, service, attempt, name=name, device=device)
+        clear_attempts(connection, service, attempt, name=name, device=device)
     return user
 
 
 def local_user(service: Service) -> Row[Any]:
-    """The one person of single-user mode, with the rights of an officer; made when first asked for."""
+    """Return the only user of single-user mode, an officer; created on first use."""
     with service.database.write() as connection:
         found = connection.execute(select(users).where(users.c.name == LOCAL_USER)).one_or_none()
         if found is None:

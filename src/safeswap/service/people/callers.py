@@ -1,4 +1,4 @@
-"""Who is asking: a person with a session cookie, or a program with a token."""
+"""Authentication of requests: a person with a session cookie, or a program with a token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CSRF_HEADER = "x-csrf-token"
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody who is known. ``scopes`` is None for a person who has logged in: she may do all that her role allows."""
+    """An authenticated caller. ``scopes`` is None for a logged-in person, who may do all that the role allows."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class Caller:
 
 
 def identify(request: Request) -> Caller | None:
-    """The person or program that sent a request, or None. A token comes before a cookie."""
+    """Return the caller of a request, or None. A token takes precedence over a cookie."""
     caller = _identify(request, service_of(request))
     request.scope["user_id"] = caller.id if caller is not None else ""  # for the log
     return caller
@@ -41,12 +41,12 @@ def identify(request: Request) -> Caller | None:
 def _identify(request: Request, service: Service) -> Caller | None:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme:
-        return _by_token(service, secret.strip()) if scheme.lower() == "bearer" else None
+        return _identify_by_token(service, secret.strip()) if scheme.lower() == "bearer" else None
     cookie = request.cookies.get(service.settings.cookie)
-    return _by_session(request, service, cookie) if cookie else None
+    return _identify_by_session(request, service, cookie) if cookie else None
 
 
-def _by_token(service: Service, secret: str) -> Caller | None:
+def _identify_by_token(service: Service, secret: str) -> Caller | None:
     row = tokens.find_token(service.database, secret)
     if row is None:
         return None
@@ -55,7 +55,7 @@ def _by_token(service: Service, secret: str) -> Caller | None:
     )
 
 
-def _by_session(request: Request, service: Service, secret: str) -> Caller | None:
+def _identify_by_session(request: Request, service: Service, secret: str) -> Caller | None:
     row = sessions.find(service.database, service.settings, secret)
     if row is None or not proxy.agrees(request, service.settings, row.name):
         return None
@@ -72,7 +72,7 @@ def _by_session(request: Request, service: Service, secret: str) -> Caller | Non
 
 
 def check_origin(request: Request) -> None:
-    """Refuse a change that a page of another origin asks for; programs send no origin and pass."""
+    """Refuse a cross-origin change; programs send no origin and pass."""
     origin = request.headers.get("origin")
     hosts = service_of(request).settings.hosts
     asked = request.headers.get("host", "").lower()

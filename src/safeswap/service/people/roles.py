@@ -1,20 +1,20 @@
-"""Who may do what: four roles, and a permission that every route has to declare.
+"""Authorisation: four roles, and a permission that every route must declare.
 
 ::
 
     permission   viewer  analyst  officer  admin   scope of a token
-    public       everybody, also without log-in
-    self           ·        ·        ·       ·      read; nothing is changed with a token
+    public       everyone, without login
+    self           ·        ·        ·       ·      read; no changes with a token
     read           ·        ·        ·              read
     work                    ·        ·              write
     decide                           ·              release
-    export                 (·)       ·              none       analysts: where the setting `analysts_export` says so
+    export                 (·)       ·              none       analysts: if the setting `analysts_export` is on
     administer                               ·      none
     people         ·        ·        ·       ·      read       of a project: its members, and administrators
-    invite                  ·        ·       ·      none       of a project: who made it, its officers, administrators
+    invite                  ·        ·       ·      none       of a project: its creator, its officers, administrators
 
-Routes of a project are for its members. To everybody else a project does not exist, except that administrators see who
-its members are. Administrators see no data.
+Routes of a project are for its members. To everyone else a project does not exist, except that administrators see its
+members. Administrators see no data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from safeswap.service.state import service_of
 
 
 class Role(StrEnum):
-    """What a person is there for."""
+    """The role of a user."""
 
     VIEWER = "viewer"
     ANALYST = "analyst"
@@ -47,23 +47,23 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Permission:
-    """Which roles have it, and which scope a token needs; no scope: not with a token."""
+    """The roles that have a permission, and the scope a token needs; None: not with a token."""
 
     roles: frozenset[str]
     scope: str | None
 
 
-_EVERYBODY = frozenset(Role)
+_EVERYONE = frozenset(Role)
 _DATA = frozenset({Role.VIEWER, Role.ANALYST, Role.OFFICER})
 
 PERMISSIONS = {
-    "self": Permission(_EVERYBODY, "read"),
+    "self": Permission(_EVERYONE, "read"),
     "read": Permission(_DATA, "read"),
     "work": Permission(frozenset({Role.ANALYST, Role.OFFICER}), "write"),
     "decide": Permission(frozenset({Role.OFFICER}), "release"),
     "export": Permission(frozenset({Role.OFFICER}), None),
     "administer": Permission(frozenset({Role.ADMIN}), None),
-    "people": Permission(_EVERYBODY, "read"),
+    "people": Permission(_EVERYONE, "read"),
     "invite": Permission(frozenset({Role.ANALYST, Role.OFFICER, Role.ADMIN}), None),
 }
 
@@ -72,59 +72,59 @@ Dependency = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True)
 class ProjectAccess:
-    """A project and the person who may do what she asks with it."""
+    """A project and the authorised caller."""
 
     row: Row[Any]
     user: Caller
 
     @property
     def id(self) -> str:
-        """Of the project."""
+        """The project's id."""
         return str(self.row.id)
 
 
 def allow(permission: str, *, once: bool = True) -> Dependency:
-    """Dependency of a route: who may use it. Gives the :class:`Caller`, or None where the route is public.
+    """Return a route dependency that requires a permission and yields the :class:`Caller` (None if public).
 
-    A ``POST`` with an ``Idempotency-Key`` is carried out once; ``once=False`` where the answer holds a secret that must
-    not be kept. What only reads may be repeated as it is: its answers are not kept, they tell about the data.
+    A ``POST`` with an ``Idempotency-Key`` is executed once; use ``once=False`` if the response holds a secret that must
+    not be stored. Read-only requests are simply repeated: their responses describe the data and are not stored.
     """
     once = once and permission != "read"
     if permission == "public":
-        return _marked(_nobody, permission)
+        return _mark(_allow_anyone, permission)
 
-    async def allowed(request: Request) -> Caller:
-        caller = await run_in_threadpool(_authorised, request, permission)
+    async def check(request: Request) -> Caller:
+        caller = await run_in_threadpool(_authorise, request, permission)
         if once:
-            await etags.begin(request, caller.id)
+            await etags.claim_key(request, caller.id)
         return caller
 
-    return _marked(allowed, permission)
+    return _mark(check, permission)
 
 
 def project(permission: str, *, once: bool = True) -> Dependency:
-    """Dependency of a route below ``/projects/{project_id}``. Gives the :class:`ProjectAccess`."""
+    """Return a dependency for routes below ``/projects/{project_id}`` that yields the :class:`ProjectAccess`."""
     once = once and permission != "read"
 
-    async def allowed(
+    async def check(
         request: Request, project_id: Annotated[str, Path(description="The project.", examples=["5f0c…"])]
     ) -> ProjectAccess:
         access = await run_in_threadpool(_project_access, request, project_id, permission)
         if once:
-            await etags.begin(request, access.user.id)
+            await etags.claim_key(request, access.user.id)
         return access
 
-    return _marked(allowed, permission)
+    return _mark(check, permission)
 
 
 def permissions_of(role: str, settings: Settings) -> list[str]:
-    """What a role allows here."""
+    """Return the permissions of a role."""
     more = {"export"} if role == Role.ANALYST and settings.analysts_export else set()
     return [name for name, permission in PERMISSIONS.items() if role in permission.roles or name in more]
 
 
 def check_permission(caller: Caller, permission: str, settings: Settings, *, unsafe: bool = False) -> None:
-    """Refuse what the role, or the scopes of the token, do not allow."""
+    """Refuse a permission that the role or the token's scopes do not include."""
     wanted = PERMISSIONS[permission]
     if permission not in permissions_of(caller.role, settings):
         raise Forbidden(f"the role {caller.role} does not allow this", code="role", role=caller.role)
@@ -137,7 +137,7 @@ def check_permission(caller: Caller, permission: str, settings: Settings, *, uns
 
 
 def project_access(request: Request, caller: Caller, project_id: str, permission: str) -> ProjectAccess:
-    """The project, if this person may do that with it; for routes that find the project by something else."""
+    """Authorise access to a project; for routes that find the project indirectly."""
     settings = service_of(request).settings
     check_permission(caller, permission, settings, unsafe=request.method not in {"GET", "HEAD"})
     is_member = select(members.c.user_id).where(members.c.project_id == projects.c.id, members.c.user_id == caller.id)
@@ -157,7 +157,7 @@ def _may_invite(row: Row[Any], caller: Caller) -> bool:
     return caller.role in {Role.ADMIN, Role.OFFICER} or row.created_by == caller.id
 
 
-def _authorised(request: Request, permission: str) -> Caller:
+def _authorise(request: Request, permission: str) -> Caller:
     caller = identify(request)
     if caller is None:
         raise NotLoggedIn(hint="POST /session, or send a token")
@@ -167,26 +167,26 @@ def _authorised(request: Request, permission: str) -> Caller:
 
 
 def _project_access(request: Request, project_id: str, permission: str) -> ProjectAccess:
-    return project_access(request, _authorised(request, permission), project_id, permission)
+    return project_access(request, _authorise(request, permission), project_id, permission)
 
 
-async def _nobody() -> None:
+async def _allow_anyone() -> None:
     return None
 
 
-def _marked(dependency: Dependency, permission: str) -> Dependency:
-    """A copy of the function that says what it asks for: the contract and its tests are made from that."""
+def _mark(dependency: Dependency, permission: str) -> Dependency:
+    """Attach the permission to a dependency, for the contract and its tests."""
 
     dependency.permission = permission  # type: ignore[attr-defined]
     return dependency
 
 
 def permission_of(route: Any) -> str | None:
-    """What a route asks for, or None where nobody has said."""
-    stated = [getattr(each.call, "permission", None) for each in _all(route.dependant)]
+    """Return the permission that a route declares, or None."""
+    stated = [getattr(each.call, "permission", None) for each in _all_dependencies(route.dependant)]
     found = [each for each in stated if each is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _all(dependant: Any) -> list[Any]:
-    return [each for child in dependant.dependencies for each in (child, *_all(child))]
+def _all_dependencies(dependant: Any) -> list[Any]:
+    return [each for child in dependant.dependencies for each in (child, *_all_dependencies(child))]

@@ -1,7 +1,7 @@
-"""Sessions of people in a browser: a secret in a cookie, its hash in the database, an end that comes by itself.
+"""Browser sessions and API tokens: a secret with the client, its hash in the database, and an expiry.
 
-The token against forged requests is derived from the secret: a page can ask for it again after it was loaded anew, and
-the database holds neither.
+The CSRF token is derived from the session's secret: a reloaded page can ask for it again, and the database holds
+neither. API tokens are shown once and limited to scopes.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from safeswap.service.keeping.tables import sessions, tokens, users
 from safeswap.service.settings import Settings
 
 _DEVICE_SECONDS = 180 * 86400
-_SEEN_EVERY = 30.0  # seconds between two notes that a session is in use
+_SEEN_EVERY = 30.0  # seconds between updates of last_seen_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewSession:
-    """A session just opened: the only time that its secret is at hand."""
+    """A session just opened: its secret is available only now."""
 
     secret: str = field(repr=False)
     expires_at: float
 
     @property
     def csrf_token(self) -> str:
-        """What changes have to carry in the header ``X-CSRF-Token``."""
+        """The token for the ``X-CSRF-Token`` header of changes."""
         return csrf_token_of(self.secret)
 
 
 def hash_of(secret: str) -> str:
-    """What the database holds of a random secret; random ones need no slow hash."""
+    """Return the stored hash of a random secret, which needs no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def csrf_token_of(secret: str) -> str:
-    """The token of a session, from which the session's secret cannot be told.
+    """Derive the CSRF token of a session, which does not reveal the session's secret.
 
     >>> len(csrf_token_of("secret"))
     64
@@ -54,7 +54,7 @@ def csrf_token_of(secret: str) -> str:
 def open_session(
     connection: Connection, settings: Settings, user_id: str, *, instead_of: str | None = None
 ) -> NewSession:
-    """Open a session; the one that the browser held before is ended, so that nobody can have planted it."""
+    """Open a session and end the browser's previous one, against session fixation."""
     at = now()
     if instead_of is not None:
         end(connection, instead_of)
@@ -78,7 +78,7 @@ def open_session(
 
 
 def find(database: Database, settings: Settings, secret: str) -> Row[Any] | None:
-    """The session and its person, if both are still good; that it is in use is noted now and then."""
+    """Return the session with its user, if both are valid; ``last_seen_at`` is updated now and then."""
     at = now()
     mine = sessions.c.secret_hash == hash_of(secret)
     statement = (
@@ -105,19 +105,19 @@ def end(connection: Connection, secret: str) -> None:
 
 
 def end_all(connection: Connection, user_id: str) -> None:
-    """End all sessions of a person: after a change of role or password nobody goes on with what was before."""
+    """End all sessions of a user, after a change of role or password."""
     connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
 
 
 def set_cookie(response: Response, settings: Settings, session: NewSession) -> None:
-    """Hand the secret to the browser; no script can read it, and no other site makes the browser send it."""
+    """Set the session cookie: invisible to scripts, and never sent from another site."""
     response.set_cookie(
         settings.cookie, session.secret, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/"
     )
 
 
 def set_device_cookie(response: Response, settings: Settings, device: str) -> None:
-    """Let the browser be known again when somebody else has had her name throttled; it opens nothing."""
+    """Set the cookie that exempts this browser from throttling of the name by others; it grants nothing."""
     response.set_cookie(
         settings.device_cookie,
         device,
@@ -130,11 +130,9 @@ def set_device_cookie(response: Response, settings: Settings, device: str) -> No
 
 
 def clear_cookie(response: Response, settings: Settings) -> None:
-    """Let the browser forget."""
+    """Delete the session cookie."""
     response.delete_cookie(settings.cookie, httponly=True, samesite="strict", secure=settings.secure_cookies, path="/")
 
-
-# Tokens for programs: shown once, kept as a hash, limited to scopes, and ending on a day that is known.
 
 PREFIX = "ssw_"
 SCOPES = ("read", "write", "release")
@@ -142,7 +140,7 @@ _USED_EVERY = 60.0
 
 
 def make(connection: Connection, *, user_id: str, name: str, scopes: Sequence[str], days: float) -> tuple[str, str]:
-    """A new token: its name in the database and the secret, which nobody can tell again."""
+    """Create an API token; return its id and its secret, which is not stored."""
     secret, token_id, at = PREFIX + secrets.token_urlsafe(32), new_id(), now()
     connection.execute(
         insert(tokens).values(
@@ -159,7 +157,7 @@ def make(connection: Connection, *, user_id: str, name: str, scopes: Sequence[st
 
 
 def find_token(database: Database, secret: str) -> Row[Any] | None:
-    """The token and its person, if both are still good."""
+    """Return the token with its user, if both are valid."""
     if not secret.startswith(PREFIX):
         return None
     at = now()
@@ -190,7 +188,7 @@ def find_token(database: Database, secret: str) -> Row[Any] | None:
 
 
 def revoke(connection: Connection, *, token_id: str, user_id: str) -> bool:
-    """End a token of a person; whether there was one."""
+    """Revoke a token of a user; False if there was none."""
     found = connection.execute(
         update(tokens)
         .where(tokens.c.id == token_id, tokens.c.user_id == user_id, tokens.c.revoked_at.is_(None))
@@ -200,7 +198,7 @@ def revoke(connection: Connection, *, token_id: str, user_id: str) -> bool:
 
 
 def revoke_all(connection: Connection, user_id: str) -> None:
-    """End all tokens of a person, because what they were given for has changed."""
+    """Revoke all tokens of a user, after a change of role or password."""
     connection.execute(
         update(tokens).where(tokens.c.user_id == user_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now())
     )

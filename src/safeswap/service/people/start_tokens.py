@@ -1,4 +1,4 @@
-"""What lets the one person of single-user mode in: a token for one use, within a minute."""
+"""One-time tokens that log in the only user of single-user mode, valid for a minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 60.0
 
 
 class StartTokens:
-    """Tokens that were issued and not yet used; kept in memory, as hashes.
+    """Issued, unused tokens; kept in memory, as hashes.
 
     >>> tokens = StartTokens()
     >>> token = tokens.issue()
@@ -26,7 +26,7 @@ class StartTokens:
         self._lock = threading.Lock()
 
     def issue(self) -> str:
-        """A new token."""
+        """Issue a new token."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._ends = {each: end for each, end in self._ends.items() if end > self._clock()}
@@ -34,7 +34,7 @@ class StartTokens:
         return token
 
     def redeem(self, token: str) -> bool:
-        """Use a token up; whether it was good."""
+        """Consume a token; True if it was valid."""
         with self._lock:
             return self._ends.pop(_hash(token), 0.0) > self._clock()
 

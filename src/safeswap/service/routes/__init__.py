@@ -1,4 +1,4 @@
-"""The addresses of the service, a file for each kind of thing."""
+"""The HTTP routes of the service, one module per resource."""
 
 from __future__ import annotations
 
@@ -22,16 +22,13 @@ from safeswap.service.routes import (
     studies,
     users,
 )
-from safeswap.service.routes import projects as members
-from safeswap.service.routes import session as provider
-from safeswap.service.routes import users as tokens
 
 ROUTERS: tuple[APIRouter, ...] = (
     session.router,
-    provider.provider_router,
+    session.provider_router,
     users.router,
-    tokens.tokens_router,
-    members.members_router,
+    users.tokens_router,
+    projects.members_router,
     library.router,
     projects.router,
     data.router,
@@ -47,7 +44,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     releases.router,
     logs.router,
 )
-"""What lies below ``/api/v1``."""
+"""Routers below ``/api/v1``."""
 
 ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router,)
-"""What monitoring expects at the root."""
+"""Routers at the root, for monitoring."""

@@ -1,4 +1,9 @@
-"""Risky combinations, the recipe that removes them step by step, and advice on the next step."""
+"""Risky combinations, the recipe that removes them, and advice on the next step.
+
+The project's row stores the recipe with its undo history. A change is anything that turns one recipe into another.
+Recipes of a history share most of their steps, so each step is stored once in a pool and a recipe is a list of
+indices.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from safeswap.errors import SafeswapError
 from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.model.combination import as_combinations
 from safeswap.model.microdata import Microdata
-from safeswap.service.http.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Conflict
 from safeswap.service.keeping import auditlog
@@ -33,26 +38,21 @@ from safeswap.service.schemas.library import (
 )
 from safeswap.service.schemas.projects import Job
 from safeswap.service.state import service_of
-from safeswap.service.tasks.library import told
-from safeswap.service.work.jobs import ask, recipe_of, require_data
-from safeswap.service.work.questions import Turn, refuse_long, tables_of, work_of
+from safeswap.service.tasks.library import summarise_risky
+from safeswap.service.work.jobs import recipe_of, require_data, submit
+from safeswap.service.work.questions import QuestionSlot, refuse_long, tables_of, work_of
 from safeswap.service.work.rare import rare_texts
 from safeswap.service.work.results import find_result, result_of, result_page
 
-# The recipe of a project with its history, as the project's row keeps it.
-#
-# A change is whatever makes another recipe of one: a step more, a step less, or another step in the middle. Recipes
-# of a history have most of their steps in common, so each step is kept once and a recipe is the places of its steps.
-
 MOST_CHANGES = 100
-"""So many changes can be taken back; older ones are forgotten."""
+"""Maximum number of changes that can be undone."""
 
 MOST_BYTES = 2**18
-"""A row is read with every request: of a history with long steps, fewer changes are kept."""
+"""Maximum size of the pool: the row is read with every request, so a history with long steps keeps fewer changes."""
 
 
 def history_of(kept: Mapping[str, Any] | None) -> History:
-    """The history that a row keeps. Where it keeps steps alone, they were added one after the other.
+    """Load the history from a row. If the row has only steps, they were added one by one.
 
     >>> drop = [{"step": "drop", "attributes": [name]} for name in "ab"]
     >>> history = history_of({"steps": drop, "undone": 1})
@@ -69,42 +69,42 @@ def history_of(kept: Mapping[str, Any] | None) -> History:
     present: Recipe = workflow.as_recipe(kept["steps"])
     try:
         pool = workflow.as_recipe(kept["pool"]).steps
-    except SafeswapError:  # a step that an earlier version knew and this one does not: the present is what counts
+    except SafeswapError:  # a step of an earlier version: keep the present only
         return History(present)
     past, future = (tuple(Recipe(tuple(pool[i] for i in places)) for places in kept[way]) for way in ("past", "future"))
     return History(present, past, future)
 
 
-def as_kept(history: History) -> dict[str, Any]:
-    """What a row keeps of a history: ``steps`` are those in force.
+def dump_history(history: History) -> dict[str, Any]:
+    """Serialise a history for the row; ``steps`` are the active ones.
 
     >>> history = History().do(Recipe.of({"step": "drop", "attributes": ["Name"]})).do(Recipe())
-    >>> history_of(as_kept(history)) == history
+    >>> history_of(dump_history(history)) == history
     True
     """
     past, future = history.past[-MOST_CHANGES:], history.future[:MOST_CHANGES]
-    kept = _pooled(history.present, past, future)
+    kept = _pool_steps(history.present, past, future)
     while (past or future) and len(json.dumps(kept["pool"])) > MOST_BYTES:
         past, future = past[len(past) // 2 + 1 :], future[: len(future) // 2]
-        kept = _pooled(history.present, past, future)
+        kept = _pool_steps(history.present, past, future)
     return kept
 
 
-def _pooled(present: Recipe, past: tuple[Recipe, ...], future: tuple[Recipe, ...]) -> dict[str, Any]:
+def _pool_steps(present: Recipe, past: tuple[Recipe, ...], future: tuple[Recipe, ...]) -> dict[str, Any]:
     places: dict[str, int] = {}
 
-    def placed(recipe: Recipe) -> list[int]:
+    def indices(recipe: Recipe) -> list[int]:
         texts = [json.dumps(step, sort_keys=True) for step in recipe.as_dicts()]
         return [places.setdefault(text, len(places)) for text in texts]
 
-    before, after = [placed(recipe) for recipe in past], [placed(recipe) for recipe in future]
+    before, after = [indices(recipe) for recipe in past], [indices(recipe) for recipe in future]
     pool = [json.loads(text) for text in places]
     return {"steps": present.as_dicts(), "pool": pool, "past": before, "future": after}
 
 
 router = APIRouter(tags=["risk"])
 
-_RECODES = 10  # as long as it takes to count the tables of so many, the recodes that suggest themselves take
+_RECODES = 10  # estimated cost of evaluating the candidate recodes, in multiples of counting the tables
 
 ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
@@ -112,8 +112,8 @@ Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
 
 @router.post("/projects/{project_id}/risky")
-def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Turn) -> RiskyAnswer:
-    """Which combinations of keys too few records share, now and after each step of the recipe. Totals only."""
+def find_risky(request: Request, access: Reader, body: RiskyRequest, _: QuestionSlot) -> RiskyAnswer:
+    """Count the unsafe combinations of keys, now and after each step of the recipe. Totals only."""
     require_data(access)
     steps = recipe_of(access) or []
     # Counted once for the file and once after each step.
@@ -122,62 +122,64 @@ def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Turn) ->
     plain = data_as(request, access, version=access.row.data_version, recipe=None)
     key = service_of(request).vault.project_key(access.id)
     session = workflow.argus_session(plain, body.combinations, recipe=steps, key=key)
-    return RiskyAnswer.model_validate(told(session))
+    return RiskyAnswer.model_validate(summarise_risky(session))
 
 
 @router.post("/projects/{project_id}/risky-lists", status_code=202)
 def ask_for_risky(request: Request, response: Response, access: Worker, body: RiskyRequest) -> Job:
-    """The same as a job, for a long list or a large file."""
-    as_combinations(body.combinations).stated()  # what is no list of combinations is refused before a job is made
+    """Count unsafe combinations as a job, for a long list or a large file."""
+    as_combinations(body.combinations).stated()  # refuse invalid combinations before submitting a job
     payload = {"combinations": body.combinations, "recipe": recipe_of(access)}
-    return ask(request, response, access, "risky", payload)
+    return submit(request, response, access, "risky", payload)
 
 
 @router.get("/projects/{project_id}/risky-lists")
 def list_risky(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """The lists that jobs have counted, newest first."""
+    """List the counted lists, newest first."""
     return result_page(request, access, "risky", paging)
 
 
 @router.get("/projects/{project_id}/risky-lists/{result_id}")
 def get_risky(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """One such list: totals, never values."""
+    """Get one counted list: totals, never values."""
     return result_of(find_result(request, access, result_id, "risky"))
 
 
 @router.get("/projects/{project_id}/recipe")
 def get_recipe(response: Response, access: Reader) -> RecipeAnswer:
-    """The steps of the project's recipe, as values, in words and as TOML."""
+    """Get the steps of the project's recipe, as values, in words and as TOML."""
     set_etag(response, access.row.version)
     return _answer(history_of(access.row.recipe), access.row.version)
 
 
 @router.put("/projects/{project_id}/recipe")
-def set_recipe(request: Request, response: Response, access: Worker, body: RecipeRequest, _: Turn) -> RecipeAnswer:
-    """Give the project other steps: all of them, in their order. They are tried on the data before they are kept."""
+def set_recipe(
+    request: Request, response: Response, access: Worker, body: RecipeRequest, _: QuestionSlot
+) -> RecipeAnswer:
+    """Replace the steps of the project's recipe. They are tried on the data before they are stored."""
     require_match(request, access.row.version)
     recipe: Recipe = workflow.as_recipe(list(body.steps))
     if len(recipe):
         require_data(access)
         data_as(request, access, version=access.row.data_version, recipe=recipe.as_dicts())
-    return _keep(request, response, access, history_of(access.row.recipe).do(recipe), "recipe.set")
+    return _store(request, response, access, history_of(access.row.recipe).do(recipe), "recipe.set")
 
 
 @router.post("/projects/{project_id}/recipe/{way}")
 def step_through_recipe(
     request: Request, response: Response, access: Worker, way: Annotated[Literal["undo", "redo"], Path()]
 ) -> RecipeAnswer:
-    """Take back the last change, whatever it was, or make again the one that was taken back last."""
+    """Undo the last change of the recipe, or redo the last one undone."""
     history = history_of(access.row.recipe)
     if not (history.can_undo if way == "undo" else history.can_redo):
         raise Conflict(f"there is nothing to {way}", code=f"nothing-to-{way}")
     changed = history.undo() if way == "undo" else history.redo()
-    return _keep(request, response, access, changed, f"recipe.{way}")
+    return _store(request, response, access, changed, f"recipe.{way}")
 
 
 @router.post("/projects/{project_id}/advice")
-def give_advice(request: Request, access: Reader, body: AdviceRequest, _: Turn) -> AdviceAnswer:
-    """Which single recode removes most unsafe combinations for the information it costs. Nothing is changed."""
+def give_advice(request: Request, access: Reader, body: AdviceRequest, _: QuestionSlot) -> AdviceAnswer:
+    """Rank single recodes by unsafe combinations removed per information lost. Nothing is changed."""
     require_data(access)
     _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
     data = data_of(request, access)
@@ -193,7 +195,7 @@ def _refuse_long(request: Request, access: ProjectAccess, *, tables: float, hint
 
 
 def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) -> bool:
-    """Whether a step would tell a level that fewer records have than may be shown."""
+    """Return True if a step names a level that too few records have."""
     grouped = [level for levels in step.get("groups", {}).values() for level in levels]
     bounds = [step[end] for end in ("top", "bottom") if step.get(end) is not None]
     if not (grouped or bounds):
@@ -202,12 +204,15 @@ def _names_rare_levels(step: dict[str, Any], data: Microdata, tolerance: int) ->
     return any(level in rare for level in (*grouped, *bounds))
 
 
-def _keep(request: Request, response: Response, access: ProjectAccess, history: History, action: str) -> RecipeAnswer:
+def _store(request: Request, response: Response, access: ProjectAccess, history: History, action: str) -> RecipeAnswer:
     version = access.row.version + 1
     with service_of(request).database.write() as connection:
         change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
-        if connection.execute(change.values(recipe=as_kept(history), version=version, used_at=now())).rowcount != 1:
-            raise changed_meanwhile()
+        if (
+            connection.execute(change.values(recipe=dump_history(history), version=version, used_at=now())).rowcount
+            != 1
+        ):
+            raise version_conflict()
         detail = {"steps": len(history.present)}
         auditlog.record(connection, actor=access.user.name, action=action, project_id=access.id, detail=detail)
     set_etag(response, version)

@@ -1,4 +1,4 @@
-"""The confidentiality plot of a masking: where each record stands between perturbation and neighbours."""
+"""The confidentiality plot of a masking: each record by perturbation and neighbours."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fastapi.responses import FileResponse
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import NotFound, Unprocessable
 from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import page
+from safeswap.service.routes.maskings import serve_page
 from safeswap.service.schemas.library import ConfidentialityRequest, ResultAnswer
 from safeswap.service.schemas.projects import Job
 from safeswap.service.state import service_of
 from safeswap.service.tasks.library import PAGE, PAYLOAD
-from safeswap.service.work.jobs import ask
+from safeswap.service.work.jobs import submit
 from safeswap.service.work.results import (
     NONE_YET,
     find_masking,
@@ -32,13 +32,13 @@ ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
-# What may be stated over HTTP; files on the server (archive, population) may not.
+# Options allowed over HTTP; not those that name server files (archive, population).
 OPTIONS = frozenset({"alpha", "scale", "distance", "policy", "weight", "sampling_fraction", "importance", "k"})
 
 
 @router.post("/projects/{project_id}/confidentiality", status_code=202)
 def ask_for_plot(request: Request, response: Response, access: Worker, body: ConfidentialityRequest) -> Job:
-    """Link every record of a masking to the original as an intruder would, and plot it."""
+    """Link every record of a masking to the original as an intruder would, and plot the result."""
     unknown = sorted(set(body.options) - OPTIONS)
     if unknown:
         raise Unprocessable(
@@ -54,18 +54,18 @@ def ask_for_plot(request: Request, response: Response, access: Worker, body: Con
         "linkage": body.linkage,
         "options": body.options,
     }
-    return ask(request, response, access, "confidentiality", payload)
+    return submit(request, response, access, "confidentiality", payload)
 
 
 @router.get("/projects/{project_id}/confidentiality")
 def list_plots(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """The plots of a project, newest first."""
+    """List the plots of a project, newest first."""
     return result_page(request, access, "confidentiality", paging)
 
 
 @router.get("/projects/{project_id}/confidentiality/{result_id}")
 def get_plot(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """One plot: what was asked for, and its totals."""
+    """Get one plot: the request and its totals."""
     return result_of(find_result(request, access, result_id, "confidentiality"))
 
 
@@ -73,7 +73,7 @@ def get_plot(request: Request, access: Reader, result_id: ResultId) -> ResultAns
     "/projects/{project_id}/confidentiality/{result_id}/plot", response_model=dict[str, Any], responses=NONE_YET
 )
 def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> Response:
-    """Everything that the plot shows, as its own script reads it: points or, of many, bins; `latest` is the newest."""
+    """Get the plot's data for its script: points, or bins if there are many; `latest` is the newest."""
     row = find_or_latest(request, access, result_id, "confidentiality")
     if row is None:
         return Response(status_code=204)
@@ -85,6 +85,6 @@ def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> R
 
 @router.get("/projects/{project_id}/confidentiality/{result_id}/plot.html", response_class=FileResponse)
 def get_plot_page(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
-    """The plot as a page of its own."""
+    """Get the plot as a standalone page."""
     row = find_result(request, access, result_id, "confidentiality")
-    return page(service_of(request).store.result(access.id, row.id) / PAGE)
+    return serve_page(service_of(request).store.result(access.id, row.id) / PAGE)

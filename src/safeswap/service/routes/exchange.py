@@ -1,4 +1,4 @@
-"""Projects as files: exported to be kept or moved, imported from our own archives or from WebSwap's files."""
+"""Export and import of projects, as safeswap archives or WebSwap files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import members, projects, results
 from safeswap.service.people.callers import Caller
 from safeswap.service.people.roles import ProjectAccess, allow, project, project_access
-from safeswap.service.routes.data import FileName, abandon, to_disk
+from safeswap.service.routes.data import FileName, abandon, write_upload
 from safeswap.service.routes.logs import log_text
 from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.schemas.projects import Job, Wire, example
 from safeswap.service.state import Service, service_of
 from safeswap.service.tasks.export import FILE
-from safeswap.service.work.jobs import ask, recipe_of
+from safeswap.service.work.jobs import recipe_of, submit
 from safeswap.service.work.results import find_result, result_page
 
 router = APIRouter(tags=["projects"])
@@ -34,7 +34,7 @@ Exporter = Annotated[ProjectAccess, Depends(project("export"))]
 
 
 class ExportRequest(Wire):
-    """Which kind of files: our own archive, or WebSwap's `.orig`, `.desc`, `.specs` and `.log`."""
+    """The format: a safeswap archive, or WebSwap's `.orig`, `.desc`, `.specs` and `.log`."""
 
     model_config = ConfigDict(json_schema_extra=example(form="safeswap"))
 
@@ -43,23 +43,23 @@ class ExportRequest(Wire):
 
 @router.post("/projects/{project_id}/exports", status_code=202)
 def ask_for_export(request: Request, response: Response, access: Exporter, body: ExportRequest) -> Job:
-    """Pack a project into one file. It holds the confidential data: it is for inside. Keys and audit records stay.
+    """Export a project to one archive with its confidential data, for internal use, without keys and audit records.
 
-    For officers, and for analysts where the administrator allows it; never with a token. It stands in the log.
+    For officers, and for analysts if the administrator allows it; never with a token. Exports are logged.
     """
     service = service_of(request)
     payload: dict[str, Any] = {"form": body.form, "log": log_text(service, access.id)}
     if body.form == "webswap":
-        payload["spec"] = _newest_swap(service, access)
+        payload["spec"] = _find_newest_swap(service, access)
     else:
         payload["facts"] = {
             "name": access.row.name,
             "tolerance": access.row.tolerance,
             "file_name": access.row.file_name,
             "recipe": recipe_of(access),
-            "results": _results(service, access),
+            "results": _list_results(service, access),
         }
-    job = ask(request, response, access, "export", payload)
+    job = submit(request, response, access, "export", payload)
     with service.database.write() as connection:
         auditlog.record(connection, access.user.name, "export.request", access.id, job.id, {"form": body.form})
     return job
@@ -67,13 +67,13 @@ def ask_for_export(request: Request, response: Response, access: Exporter, body:
 
 @router.get("/projects/{project_id}/exports")
 def list_exports(request: Request, access: Exporter, paging: Paged) -> Page[ResultAnswer]:
-    """The archives that were made of a project, newest first."""
+    """List the exports of a project, newest first."""
     return result_page(request, access, "export", paging)
 
 
 @router.get("/projects/{project_id}/exports/{result_id}/file", response_class=FileResponse)
 def get_export(request: Request, access: Exporter, result_id: ResultId) -> FileResponse:
-    """The archive. That it was fetched stands in the log."""
+    """Download an export. Downloads are logged."""
     row = find_result(request, access, result_id, "export")
     service = service_of(request)
     path = service.store.result(access.id, row.id) / FILE
@@ -86,7 +86,7 @@ def get_export(request: Request, access: Exporter, result_id: ResultId) -> FileR
 
 @router.get("/projects/{project_id}/specifications")
 def list_specifications(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """What came with the archive of which a project was made: specifications to be used again, and the old log."""
+    """List what was imported with a project's archive: specifications for reuse, and the old log."""
     return result_page(request, access, "specification", paging)
 
 
@@ -101,20 +101,20 @@ def list_specifications(request: Request, access: Reader, paging: Paged) -> Page
 async def import_project(
     request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], name: FileName
 ) -> Job:
-    """Make a project of an archive: one of ours, or the files of a WebSwap project packed into one."""
+    """Create a project from a safeswap archive, or from the zipped files of a WebSwap project."""
     service = service_of(request)
-    access = await run_in_threadpool(_new_project, request, service, caller, name)
+    access = await run_in_threadpool(_create_project, request, service, caller, name)
     stored = service.store.uploads(access.id) / new_id()
     try:
-        await to_disk(request, service, access, stored)
+        await write_upload(request, service, access, stored)
     except BaseException:
         await run_in_threadpool(abandon, service, access, stored)
         raise
     payload = {"upload": stored.name, "name": name}
-    return await run_in_threadpool(ask, request, response, access, "import_project", payload, data=False)
+    return await run_in_threadpool(submit, request, response, access, "import_project", payload, data=False)
 
 
-def _new_project(request: Request, service: Service, caller: Caller, name: str) -> ProjectAccess:
+def _create_project(request: Request, service: Service, caller: Caller, name: str) -> ProjectAccess:
     at, project_id = now(), new_id()
     row = {"id": project_id, "name": name.removesuffix(".zip")[:200], "created_by": caller.id, "state": "reading"}
     with service.database.write() as connection:
@@ -125,7 +125,7 @@ def _new_project(request: Request, service: Service, caller: Caller, name: str) 
     return project_access(request, caller, project_id, "work")
 
 
-def _newest_swap(service: Service, access: ProjectAccess) -> dict[str, Any]:
+def _find_newest_swap(service: Service, access: ProjectAccess) -> dict[str, Any]:
     newest = select(results.c.spec).where(results.c.project_id == access.id, results.c.kind == "masking")
     with service.database.read() as connection:
         for (asked,) in connection.execute(newest.order_by(results.c.created_at.desc())):
@@ -139,7 +139,7 @@ def _newest_swap(service: Service, access: ProjectAccess) -> dict[str, Any]:
     )
 
 
-def _results(service: Service, access: ProjectAccess) -> list[dict[str, Any]]:
+def _list_results(service: Service, access: ProjectAccess) -> list[dict[str, Any]]:
     kept = select(results.c.kind, results.c.spec, results.c.summary).where(results.c.project_id == access.id)
     with service.database.read() as connection:
         rows = connection.execute(kept.where(results.c.kind != "export").order_by(results.c.created_at)).all()

@@ -1,4 +1,4 @@
-"""Whether the service lives, whether it can work, and how busy it is; nothing about data or people."""
+"""Liveness, readiness and metrics; nothing about data or people."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from safeswap.service.state import Service, service_of
 
 router = APIRouter(tags=["health"])
 
-Everybody = Annotated[None, Depends(allow("public"))]
+Everyone = Annotated[None, Depends(allow("public"))]
 
 
 class Health(BaseModel):
-    """That the service answers."""
+    """The service responds."""
 
     status: Literal["ok"] = "ok"
 
 
 @router.get("/health/live")
-def live(_: Everybody) -> Health:
-    """Whether the process answers."""
+def live(_: Everyone) -> Health:
+    """Check that the process responds."""
     return Health()
 
 
 @router.get("/health/ready")
-def ready(_: Everybody, request: Request) -> Health:
-    """Whether the database is there and its tables are those of this version."""
+def ready(_: Everyone, request: Request) -> Health:
+    """Check that the database is reachable and has the schema of this version."""
     from safeswap.service.keeping.migrate import check
 
     check(service_of(request).database)
@@ -42,16 +42,16 @@ def ready(_: Everybody, request: Request) -> Health:
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-def metrics(_: Everybody, request: Request) -> Response:
-    """Counts and times for monitoring, in the text format of Prometheus, where the administrator shows them."""
+def metrics(_: Everyone, request: Request) -> Response:
+    """Get metrics in the Prometheus text format, if the administrator allows it."""
     if not service_of(request).settings.shows_metrics:
         raise NotFound("there is nothing here")
-    _measure(service_of(request))
+    _update_gauges(service_of(request))
     return Response(METRICS.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _measure(service: Service) -> None:
-    """What is not counted as it happens is looked up."""
+def _update_gauges(service: Service) -> None:
+    """Update the gauges that are not counted as events happen."""
     by_state = select(releases.c.state, func.count()).group_by(releases.c.state)
     with service.database.read() as connection:
         found: dict[tuple[str, ...], float] = {(row[0],): float(row[1]) for row in connection.execute(by_state)}

@@ -1,4 +1,4 @@
-"""Jobs: how far they are, and an end to them."""
+"""Jobs: list, poll and cancel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from safeswap.service.http.paging import Page, Paged, fitting, write_cursor
+from safeswap.service.http.paging import Page, Paged, check_cursor, write_cursor
 from safeswap.service.http.problems import NotFound
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.tables import jobs
@@ -27,8 +27,8 @@ def list_jobs(
     state: Annotated[list[State] | None, Query(description="Only jobs in one of these states.")] = None,
     kind: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Page[Job]:
-    """The jobs of a project, newest first."""
-    before = fitting(paging, (jobs.c.created_at, jobs.c.id)) if paging.after is not None else None
+    """List the jobs of a project, newest first."""
+    before = check_cursor(paging, (jobs.c.created_at, jobs.c.id)) if paging.after is not None else None
     rows = service_of(request).queue.list(
         project_id=access.id, states=state, kind=kind, limit=paging.limit + 1, before=before
     )
@@ -46,8 +46,8 @@ def get_job(
     caller: Annotated[Caller, Depends(allow("read"))],
     job_id: Annotated[str, Path(max_length=64)],
 ) -> Job:
-    """How far a job is, and what became of it."""
-    return job_of(_found(request, caller, job_id, "read"))
+    """Get the progress and result of a job."""
+    return job_of(_find_job(request, caller, job_id, "read"))
 
 
 @router.delete("/jobs/{job_id}")
@@ -56,18 +56,18 @@ def cancel_job(
     caller: Annotated[Caller, Depends(allow("work"))],
     job_id: Annotated[str, Path(max_length=64)],
 ) -> Job:
-    """Cancel a job: one that waits at once, one that runs at its next step. One that has ended stays as it is."""
-    row = _found(request, caller, job_id, "work")
+    """Cancel a job: at once if queued, at its next step if running. An ended job stays as it is."""
+    row = _find_job(request, caller, job_id, "work")
     service = service_of(request)
     if service.queue.cancel(job_id):
         with service.database.write() as connection:
             auditlog.record(
                 connection, actor=caller.name, action="job.cancel", project_id=row["project_id"], subject=job_id
             )
-    return job_of(_found(request, caller, job_id, "work"))
+    return job_of(_find_job(request, caller, job_id, "work"))
 
 
-def _found(request: Request, caller: Caller, job_id: str, permission: Literal["read", "work"]) -> JobRow:
+def _find_job(request: Request, caller: Caller, job_id: str, permission: Literal["read", "work"]) -> JobRow:
     row = service_of(request).queue.get(job_id)
     if row is None or row["project_id"] is None:
         raise NotFound("there is no such job", hint="see GET /projects/{project_id}/jobs")

@@ -1,4 +1,4 @@
-"""What the library can do: its methods with the schemas of their specifications, and its measures."""
+"""The library's methods, with the schemas of their specifications, and its measures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ router = APIRouter(tags=["library"])
 
 @router.get("/methods", dependencies=[Depends(allow("self"))])
 def list_methods() -> list[MethodAnswer]:
-    """All methods of masking, those of plug-ins included."""
+    """List the masking methods, including those of plug-ins."""
     return [_method_answer(method) for method in registry.methods().values()]
 
 
 @router.get("/methods/{name}", dependencies=[Depends(allow("self"))])
 def get_method(name: Annotated[str, Path(max_length=100, examples=["swap"])]) -> MethodAnswer:
-    """One method, with the schema of its specification."""
+    """Get one method, with the schema of its specification."""
     try:
         return _method_answer(registry.method(name))
     except SpecError:
@@ -35,14 +35,14 @@ def get_method(name: Annotated[str, Path(max_length=100, examples=["swap"])]) ->
 
 @router.get("/measures", dependencies=[Depends(allow("self"))])
 def list_measures() -> list[MeasureAnswer]:
-    """All measures of risk and of distortion, with their parameters."""
+    """List the measures of risk and distortion, with their parameters."""
     return [
         MeasureAnswer(
             name=measure.name,
             title=measure.title,
             axis=measure.axis.value,
             sources=measure.sources,
-            parameters=_plain(measure.parameters),
+            parameters=_to_json(measure.parameters),
             default_for=tuple(sorted(default_situations(measure))),
             signed=is_signed(measure),
             tells_the_rate=tells_the_rate(measure),
@@ -63,5 +63,5 @@ def _method_answer(method: Method) -> MethodAnswer:
     )
 
 
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+def _to_json(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in parameters.items()}

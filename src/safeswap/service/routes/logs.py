@@ -1,4 +1,4 @@
-"""The audit log: read, and compared with its own hashes."""
+"""The session log of a project, and the audit log with its verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sqlalchemy import Row, select
 
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.keeping import auditlog
-from safeswap.service.keeping import auditlog as log_check
 from safeswap.service.keeping.auditlog import Anchor
 from safeswap.service.keeping.tables import audit_log
 from safeswap.service.people.callers import Caller
@@ -22,15 +21,13 @@ from safeswap.service.schemas.people import EntryAnswer, VerdictAnswer
 from safeswap.service.schemas.projects import Wire, example, moment
 from safeswap.service.state import Service, service_of
 
-# The session log of a project: what was done when and by whom, to be read, added to and saved.
-
 session_log_router = APIRouter(tags=["session log"])
 
 NOTE = "note"
 
 
 class LogEntry(Wire):
-    """One line of the log."""
+    """An entry of the session log."""
 
     number: int
     at: datetime | None
@@ -41,18 +38,20 @@ class LogEntry(Wire):
 
 
 class Note(Wire):
-    """A line that a person adds."""
+    """A note added by a user."""
 
     model_config = ConfigDict(json_schema_extra=example(text="Rates above 5 % distort tenure too much."))
 
-    text: str = Field(min_length=1, max_length=2000, description="No values of records: the log is kept.")
+    text: str = Field(
+        min_length=1, max_length=2000, description="Must not contain values of records: the log is permanent."
+    )
 
 
 @session_log_router.get("/projects/{project_id}/log")
 def read_log(
     request: Request, access: Annotated[ProjectAccess, Depends(project("read"))], paging: Paged
 ) -> Page[LogEntry]:
-    """What was done with a project, newest first."""
+    """List the session log of a project, newest first."""
     statement = select(audit_log).where(audit_log.c.project_id == access.id)
     with service_of(request).database.read() as connection:
         return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_entry)
@@ -60,14 +59,14 @@ def read_log(
 
 @session_log_router.get("/projects/{project_id}/log.txt", response_class=PlainTextResponse)
 def save_log(request: Request, access: Annotated[ProjectAccess, Depends(project("read"))]) -> PlainTextResponse:
-    """The whole log as text, oldest first, to be saved."""
+    """Download the whole session log as text, oldest first."""
     text = log_text(service_of(request), access.id)
     return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="session.log"'})
 
 
 @session_log_router.post("/projects/{project_id}/log", status_code=201)
 def add_note(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))], body: Note) -> LogEntry:
-    """Add a line to the log. It cannot be changed or removed."""
+    """Add a note to the session log. It cannot be changed or removed."""
     with service_of(request).database.write() as connection:
         number = auditlog.record(
             connection, actor=access.user.name, action=NOTE, project_id=access.id, detail={"text": body.text}
@@ -76,10 +75,10 @@ def add_note(request: Request, access: Annotated[ProjectAccess, Depends(project(
 
 
 def log_text(service: Service, project_id: str) -> str:
-    """The whole log of a project, a line for each entry."""
+    """Return the session log of a project, one line per entry."""
     statement = select(audit_log).where(audit_log.c.project_id == project_id).order_by(audit_log.c.number)
     with service.database.read() as connection:
-        return "".join(_line(_entry(row)) for row in connection.execute(statement))
+        return "".join(_format_line(_entry(row)) for row in connection.execute(statement))
 
 
 def _entry(row: Row[Any]) -> LogEntry:
@@ -89,11 +88,11 @@ def _entry(row: Row[Any]) -> LogEntry:
     )
 
 
-def _line(entry: LogEntry) -> str:
+def _format_line(entry: LogEntry) -> str:
     at = "" if entry.at is None else entry.at.isoformat(timespec="seconds")
-    # A note is a text of its own: one line of the log stays one line.
-    told = " ".join((entry.note or entry.subject).split())
-    return f"{at}  {entry.actor}  {entry.action}  {told}\n"
+    # A note may have line breaks: keep one line per entry.
+    text = " ".join((entry.note or entry.subject).split())
+    return f"{at}  {entry.actor}  {entry.action}  {text}\n"
 
 
 router = APIRouter(tags=["audit log"])
@@ -104,24 +103,26 @@ Officer = Annotated[ProjectAccess, Depends(project("decide"))]
 
 @router.get("/audit-log")
 def list_entries(request: Request, _: Admin, paging: Paged) -> Page[EntryAnswer]:
-    """Everything that was done, newest first. What people noted about their data is left out: it is theirs."""
+    """List the audit log, newest first, without the text of users' notes about their data."""
     with service_of(request).database.read() as connection:
-        return page_of(connection, select(audit_log), order=(audit_log.c.number,), paging=paging, make=_without_notes)
+        return page_of(
+            connection, select(audit_log), order=(audit_log.c.number,), paging=paging, make=_entry_answer_without_note
+        )
 
 
 @router.get("/audit-log/verification")
 def verify_log(
     request: Request,
     _: Admin,
-    number: Annotated[int, Query(ge=0, le=2**31 - 1, description="Of an anchor that was kept elsewhere.")] = 0,
+    number: Annotated[int, Query(ge=0, le=2**31 - 1, description="Entry number of an anchor kept elsewhere.")] = 0,
     anchor_hash: Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{64})?$")] = "",
 ) -> VerdictAnswer:
-    """Whether the log is what was written, and reaches as far as an anchor that was kept elsewhere says."""
+    """Verify the audit log, and that it reaches an anchor kept elsewhere."""
     service = service_of(request)
     anchors = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
     if number and anchor_hash:
         anchors.append(Anchor(number=number, hash=anchor_hash))
-    found = log_check.check(service.database, anchors=anchors)
+    found = auditlog.check(service.database, anchors=anchors)
     return VerdictAnswer(
         entries=found.entries,
         ok=found.ok,
@@ -134,18 +135,18 @@ def verify_log(
 
 @router.get("/projects/{project_id}/audit-log")
 def list_project_entries(request: Request, access: Officer, paging: Paged) -> Page[EntryAnswer]:
-    """What was done in a project, newest first."""
+    """List the audit log of a project, newest first."""
     statement = select(audit_log).where(audit_log.c.project_id == access.id)
     with service_of(request).database.read() as connection:
-        return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_shown)
+        return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_entry_answer)
 
 
-def _without_notes(row: Row[Any]) -> EntryAnswer:
-    entry = _shown(row)
+def _entry_answer_without_note(row: Row[Any]) -> EntryAnswer:
+    entry = _entry_answer(row)
     return entry.model_copy(update={"detail": {}}) if entry.action == NOTE else entry
 
 
-def _shown(row: Row[Any]) -> EntryAnswer:
+def _entry_answer(row: Row[Any]) -> EntryAnswer:
     return EntryAnswer(
         number=row.number,
         at=moment(row.at),

@@ -1,4 +1,4 @@
-"""Plan, mask, assess: any registered method by its own specification."""
+"""Plan, mask and assess, by any registered method."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from safeswap.service.schemas.projects import Job
 from safeswap.service.schemas.studies import BeforeAfterAnswer
 from safeswap.service.state import service_of
 from safeswap.service.tasks.library import REPORT
-from safeswap.service.work.jobs import ask, recipe_of, require_data
-from safeswap.service.work.questions import Turn, refuse_large, refuse_long, work_of
+from safeswap.service.work.jobs import recipe_of, require_data, submit
+from safeswap.service.work.questions import QuestionSlot, refuse_large, refuse_long, work_of
 from safeswap.service.work.rare import before_after
 from safeswap.service.work.results import find_masking, find_result, result_of, result_page
 
@@ -35,32 +35,32 @@ router = APIRouter(tags=["masking"])
 ResultId = Annotated[str, Path(max_length=64)]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
-Tabulated = Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")]
+TableAttributes = Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")]
 
-MOST_RECORDS_AT_ONCE = 2_000_000  # a table of more records takes too long for somebody who waits
+MOST_RECORDS_AT_ONCE = 2_000_000  # larger files take too long for an interactive table
 MOST_SECONDS_AT_ONCE = 60.0
 _REPORT = "see the report"
 
 
 def data_of(request: Request, access: ProjectAccess) -> Microdata:
-    """The project's data as its recipe leaves them, for a question that is answered at once."""
+    """Return the project's data after its recipe, for an interactive query."""
     require_data(access)
     return data_as(request, access, version=access.row.data_version, recipe=recipe_of(access))
 
 
 def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
-    """The project's data as they were for an earlier result: that version, after that recipe."""
+    """Return a version of the project's data after a recipe, e.g. that of an earlier result."""
     service = service_of(request)
     refuse_large(service.settings.limits, access)
     refuse_long(service.settings.limits, records=access.row.records, tables=work_of(recipe or ()))
-    return service.data_cache.data(
+    return service.data_cache.get(
         service.store, project_id=access.id, version=version, recipe=recipe, key=service.vault.project_key(access.id)
     )
 
 
 @router.post("/projects/{project_id}/plan")
-def plan(request: Request, access: Reader, body: PlanRequest, _: Turn) -> PlanAnswer:
-    """What a specification would do to these data and whether it can, from counts alone. Nothing is changed."""
+def plan(request: Request, access: Reader, body: PlanRequest, _: QuestionSlot) -> PlanAnswer:
+    """Plan a specification: what it would do and whether it is feasible, from counts alone. Nothing is changed."""
     found = workflow.plan(data_of(request, access), body.spec)
     return PlanAnswer(
         method=found.method,
@@ -77,37 +77,37 @@ def plan(request: Request, access: Reader, body: PlanRequest, _: Turn) -> PlanAn
 
 @router.post("/projects/{project_id}/maskings", status_code=202)
 def ask_for_masking(request: Request, response: Response, access: Worker, body: MaskingRequest) -> Job:
-    """Mask the data by any method and measure the result; figures are kept, never masked records."""
-    payload = checked(body.spec, body.measures)
+    """Mask the data by any method and measure the result; figures are stored, never masked records."""
+    payload = check_request(body.spec, body.measures)
     payload |= {"replicate": body.replicate, "recipe": recipe_of(access) if body.use_recipe else None}
     payload["attributes"] = None if body.attributes is None else list(body.attributes)
-    return ask(request, response, access, "mask", payload)
+    return submit(request, response, access, "mask", payload)
 
 
 @router.get("/projects/{project_id}/maskings")
 def list_maskings(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """The maskings of a project, newest first."""
+    """List the maskings of a project, newest first."""
     return result_page(request, access, "masking", paging)
 
 
 @router.get("/projects/{project_id}/maskings/{result_id}")
 def get_masking(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """One masking: what was asked for, its plan, and its scores with the tables behind them."""
+    """Get one masking: the request, its plan, and its scores with the tables behind them."""
     return result_of(find_result(request, access, result_id, "masking"))
 
 
 @router.get("/projects/{project_id}/maskings/{result_id}/report.html", response_class=FileResponse)
 def get_masking_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
-    """The internal report of a masking."""
+    """Get the internal report of a masking."""
     row = find_result(request, access, result_id, "masking")
-    return page(service_of(request).store.result(access.id, row.id) / REPORT)
+    return serve_page(service_of(request).store.result(access.id, row.id) / REPORT)
 
 
 @router.get("/projects/{project_id}/maskings/{result_id}/table")
 def get_masking_table(
-    request: Request, access: Reader, result_id: ResultId, attributes: Tabulated, _: Turn
+    request: Request, access: Reader, result_id: ResultId, attributes: TableAttributes, _: QuestionSlot
 ) -> BeforeAfterAnswer:
-    """A table of the original and of the masked data, side by side; counts below the tolerance are not shown."""
+    """Get a table of the original and the masked data, side by side; counts below the tolerance are not shown."""
     row = find_result(request, access, result_id, "masking")
     _refuse_slow(request, row)
     return table_of(
@@ -116,7 +116,7 @@ def get_masking_table(
 
 
 def _refuse_slow(request: Request, row: Any) -> None:
-    """What took its job long takes as long again."""
+    """Refuse to repeat a masking whose job took long."""
     job = service_of(request).queue.get(row.job_id)
     took = (job["finished_at"] or 0.0) - (job["started_at"] or 0.0) if job is not None else 0.0
     if took > MOST_SECONDS_AT_ONCE:
@@ -126,7 +126,7 @@ def _refuse_slow(request: Request, row: Any) -> None:
 def table_of(
     request: Request, access: ProjectAccess, row: Any, spec: Any, *, replicate: int, attributes: list[str]
 ) -> BeforeAfterAnswer:
-    """Mask once more, for one table: masked records are kept nowhere."""
+    """Return a before-and-after table; masks again, since masked records are not stored."""
     data = data_as(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
     if len(data) > MOST_RECORDS_AT_ONCE:
         raise Conflict("the file is too large to be masked while you wait", code="too-large", hint=_REPORT)
@@ -137,35 +137,35 @@ def table_of(
 
 @router.post("/projects/{project_id}/assessments", status_code=202)
 def ask_for_assessment(request: Request, response: Response, access: Worker, body: AssessmentRequest) -> Job:
-    """Measure a masking again, by other measures or on other attributes."""
+    """Assess a masking by other measures or on other attributes."""
     row = find_masking(request, access, body.masking)
-    payload = checked(row.spec["spec"], body.measures)
+    payload = check_request(row.spec["spec"], body.measures)
     payload |= {"masking": row.id, "replicate": row.spec.get("replicate", 0), "recipe": row.spec.get("recipe")}
     payload["attributes"] = None if body.attributes is None else list(body.attributes)
-    return ask(request, response, access, "assess", payload)
+    return submit(request, response, access, "assess", payload)
 
 
 @router.get("/projects/{project_id}/assessments")
 def list_assessments(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """The assessments of a project, newest first."""
+    """List the assessments of a project, newest first."""
     return result_page(request, access, "assessment", paging)
 
 
 @router.get("/projects/{project_id}/assessments/{result_id}")
 def get_assessment(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """One assessment."""
+    """Get one assessment."""
     return result_of(find_result(request, access, result_id, "assessment"))
 
 
-def checked(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dict[str, Any]:
-    """A specification and measures that exist and make sense, before a job is made of them."""
+def check_request(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dict[str, Any]:
+    """Validate specification and measures before a job is submitted."""
     made = registry.make_spec(spec)
     named = None if measures is None else [registry.measure(text).text for text in measures]
     return {"spec": made.as_dict(), "measures": named}
 
 
-def page(path: Any) -> FileResponse:
-    """A page that a job has written, shown under its own strict policy."""
+def serve_page(path: Any) -> FileResponse:
+    """Return a page written by a job, under its own strict policy."""
     if not path.is_file():
         raise NotFound("there is no such page")
     headers = {"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"}

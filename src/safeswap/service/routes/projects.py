@@ -1,4 +1,4 @@
-"""Projects: a file, its description, and what is done with it."""
+"""Projects and their members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from safeswap.service.http.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
 from safeswap.service.keeping import auditlog
@@ -20,43 +20,43 @@ from safeswap.service.schemas.people import MemberAnswer, OverviewAnswer
 from safeswap.service.schemas.projects import ProjectAnswer, ProjectChange, ProjectRequest, moment
 from safeswap.service.state import service_of
 
-# Who belongs to a project: to everybody else it does not exist.
-
 members_router = APIRouter(tags=["people"])
 
 Member = Annotated[ProjectAccess, Depends(project("people"))]
-Host = Annotated[ProjectAccess, Depends(project("invite"))]
+Inviter = Annotated[ProjectAccess, Depends(project("invite"))]
 Admin = Annotated[Caller, Depends(allow("administer"))]
-UserName = Annotated[str, Path(max_length=200, description="The name with which she logs in.")]
+UserName = Annotated[str, Path(max_length=200, description="Login name of the user.")]
 
 
 @members_router.get("/projects/{project_id}/members")
 def list_members(request: Request, access: Member, paging: Paged) -> Page[MemberAnswer]:
-    """The members of a project, by name."""
-    statement = _members(access)
+    """List the members of a project, by name."""
+    statement = _select_members(access)
     with service_of(request).database.read() as connection:
-        return page_of(connection, statement, order=(users.c.name,), paging=paging, make=_shown, newest_first=False)
+        return page_of(
+            connection, statement, order=(users.c.name,), paging=paging, make=_member_answer, newest_first=False
+        )
 
 
 @members_router.put("/projects/{project_id}/members/{user_name}")
-def add_member(request: Request, access: Host, user_name: UserName) -> MemberAnswer:
-    """Let somebody see the project and, as far as her role goes, work on it."""
+def add_member(request: Request, access: Inviter, user_name: UserName) -> MemberAnswer:
+    """Add a member, who can see the project and work on it as far as their role allows."""
     with service_of(request).database.write() as connection:
-        user = _person(connection, user_name)
+        user = _find_user(connection, user_name)
         if user.role == Role.ADMIN:
             raise Conflict("administrators see no data", code="administrator", hint="add a person of another role")
         mine = members.c.project_id == access.id, members.c.user_id == user.id
         if connection.execute(select(members).where(*mine)).one_or_none() is None:
             connection.execute(insert(members).values(project_id=access.id, user_id=user.id, added_at=now()))
             auditlog.record(connection, access.user.name, "member.add", access.id, user.id)
-        return _shown(connection.execute(_members(access).where(users.c.id == user.id)).one())
+        return _member_answer(connection.execute(_select_members(access).where(users.c.id == user.id)).one())
 
 
 @members_router.delete("/projects/{project_id}/members/{user_name}", status_code=204)
-def remove_member(request: Request, access: Host, user_name: UserName) -> None:
-    """From now on the project does not exist for her."""
+def remove_member(request: Request, access: Inviter, user_name: UserName) -> None:
+    """Remove a member, for whom the project no longer exists."""
     with service_of(request).database.write() as connection:
-        user = _person(connection, user_name)
+        user = _find_user(connection, user_name)
         mine = members.c.project_id == access.id, members.c.user_id == user.id
         if connection.execute(delete(members).where(*mine)).rowcount == 0:
             raise NotFound("she is no member of this project", hint="see GET /projects/{project_id}/members")
@@ -65,7 +65,7 @@ def remove_member(request: Request, access: Host, user_name: UserName) -> None:
 
 @members_router.get("/administration/projects")
 def list_all_projects(request: Request, _: Admin, paging: Paged) -> Page[OverviewAnswer]:
-    """All projects as an administrator sees them: whose they are and whether they are used."""
+    """List all projects for an administrator: owner and last use, nothing about the data."""
     count = select(func.count()).where(members.c.project_id == projects.c.id).scalar_subquery()
     statement = (
         select(projects, users.c.name.label("owner"), count.label("count"))
@@ -74,11 +74,11 @@ def list_all_projects(request: Request, _: Admin, paging: Paged) -> Page[Overvie
     )
     with service_of(request).database.read() as connection:
         return page_of(
-            connection, statement, order=(projects.c.created_at, projects.c.id), paging=paging, make=_overview
+            connection, statement, order=(projects.c.created_at, projects.c.id), paging=paging, make=_overview_answer
         )
 
 
-def _members(access: ProjectAccess) -> Any:
+def _select_members(access: ProjectAccess) -> Any:
     return (
         select(users.c.name, users.c.display_name, users.c.role, members.c.added_at)
         .join(members, members.c.user_id == users.c.id)
@@ -86,18 +86,18 @@ def _members(access: ProjectAccess) -> Any:
     )
 
 
-def _person(connection: Connection, name: str) -> Row[Any]:
+def _find_user(connection: Connection, name: str) -> Row[Any]:
     user = accounts.user_by_name(connection, name)
     if user is None:
         raise NotFound("there is no such person", hint="an administrator lets people in")
     return user
 
 
-def _shown(row: Row[Any]) -> MemberAnswer:
+def _member_answer(row: Row[Any]) -> MemberAnswer:
     return MemberAnswer(name=row.name, display_name=row.display_name, role=row.role, added_at=moment(row.added_at))
 
 
-def _overview(row: Row[Any]) -> OverviewAnswer:
+def _overview_answer(row: Row[Any]) -> OverviewAnswer:
     return OverviewAnswer(
         id=row.id,
         name=row.name,
@@ -116,8 +116,8 @@ router = APIRouter(tags=["projects"])
 def list_projects(
     request: Request, caller: Annotated[Caller, Depends(allow("people"))], paging: Paged
 ) -> Page[ProjectAnswer]:
-    """The projects of which one is a member, newest first. Administrators see the names of all, and no more."""
-    statement = _statement().where(projects.c.state != "deleted")
+    """List the projects you are a member of, newest first. Administrators see the names of all, and no more."""
+    statement = _select_projects().where(projects.c.state != "deleted")
     if caller.role != Role.ADMIN:
         mine = select(members.c.project_id).where(members.c.user_id == caller.id)
         statement = statement.where(projects.c.id.in_(mine))
@@ -130,17 +130,17 @@ def list_projects(
 def make_project(
     request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], body: ProjectRequest
 ) -> ProjectAnswer:
-    """Make a project; who makes it is its first member."""
+    """Create a project; the creator is its first member."""
     at, project_id, floor = now(), new_id(), service_of(request).settings.tolerance
     tolerance = floor if body.tolerance is None else body.tolerance
-    _refuse_lower(caller, tolerance, floor)
+    _refuse_lower_tolerance(caller, tolerance, floor)
     row = {"id": project_id, "name": body.name, "tolerance": tolerance, "created_by": caller.id}
     with service_of(request).database.write() as connection:
         connection.execute(insert(projects).values(**row, state="empty", created_at=at, used_at=at))
         connection.execute(insert(members).values(project_id=project_id, user_id=caller.id, added_at=at))
         detail = {"tolerance": tolerance, "floor": floor} if tolerance < floor else {}
         auditlog.record(connection, actor=caller.name, action="project.make", project_id=project_id, detail=detail)
-        made = connection.execute(_statement().where(projects.c.id == project_id)).one()
+        made = connection.execute(_select_projects().where(projects.c.id == project_id)).one()
     response.headers["Location"] = request.url_for("get_project", project_id=project_id).path
     set_etag(response, made.version)
     return _answer(made, caller)
@@ -150,9 +150,9 @@ def make_project(
 def get_project(
     request: Request, response: Response, access: Annotated[ProjectAccess, Depends(project("people"))]
 ) -> ProjectAnswer:
-    """One project."""
+    """Get one project."""
     with service_of(request).database.read() as connection:
-        row = connection.execute(_statement().where(projects.c.id == access.id)).one()
+        row = connection.execute(_select_projects().where(projects.c.id == access.id)).one()
     set_etag(response, row.version)
     return _answer(row, access.user)
 
@@ -164,27 +164,27 @@ def change_project(
     access: Annotated[ProjectAccess, Depends(project("work"))],
     body: ProjectChange,
 ) -> ProjectAnswer:
-    """Change the name or the tolerance of a project. What was described before keeps its tolerance."""
+    """Change the name or the tolerance of a project. Existing descriptions keep their tolerance."""
     require_match(request, access.row.version)
     stated = {name: value for name, value in body.model_dump().items() if value is not None}
     floor = max(access.row.tolerance, service_of(request).settings.tolerance)
-    _refuse_lower(access.user, stated.get("tolerance", floor), floor)
+    _refuse_lower_tolerance(access.user, stated.get("tolerance", floor), floor)
     before = {"tolerance_before": access.row.tolerance} if "tolerance" in stated else {}
     with service_of(request).database.write() as connection:
         change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
         if connection.execute(change.values(**stated, version=access.row.version + 1, used_at=now())).rowcount != 1:
-            raise changed_meanwhile()
+            raise version_conflict()
         auditlog.record(
             connection, actor=access.user.name, action="project.change", project_id=access.id, detail=stated | before
         )
-        row = connection.execute(_statement().where(projects.c.id == access.id)).one()
+        row = connection.execute(_select_projects().where(projects.c.id == access.id)).one()
     set_etag(response, row.version)
     return _answer(row, access.user)
 
 
 @router.delete("/projects/{project_id}", status_code=204)
 def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))]) -> Response:
-    """Delete a project: its files are overwritten and removed. What has left stays in the ledger and in the log."""
+    """Delete a project: its files are overwritten and removed. Releases stay in the ledger and the audit log."""
     from safeswap.service.keeping.retention import delete_project as delete_everything
 
     if access.user.role != Role.OFFICER and access.row.created_by != access.user.id:
@@ -206,7 +206,7 @@ def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(pr
     return Response(status_code=204)
 
 
-def _refuse_lower(caller: Caller, tolerance: int, floor: int) -> None:
+def _refuse_lower_tolerance(caller: Caller, tolerance: int, floor: int) -> None:
     if tolerance < floor and caller.role != Role.OFFICER:
         raise Forbidden(
             f"counts below {floor} are shown only where an officer has said so",
@@ -216,7 +216,7 @@ def _refuse_lower(caller: Caller, tolerance: int, floor: int) -> None:
         )
 
 
-def _statement() -> Any:
+def _select_projects() -> Any:
     return select(projects, users.c.name.label("creator")).join(users, users.c.id == projects.c.created_by)
 
 

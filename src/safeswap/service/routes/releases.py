@@ -1,4 +1,4 @@
-"""Releases: asked for by one person, approved by another, then downloaded."""
+"""Releases: requested by one person, approved by another, then downloaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from sqlalchemy import Row, select
 
-from safeswap.service.http.archive import zipped
+from safeswap.service.http.archive import stream_zip
 from safeswap.service.http.etags import set_etag
 from safeswap.service.http.headers import REPORT_POLICY
 from safeswap.service.http.paging import Page, Paged, page_of
@@ -41,7 +41,7 @@ _TYPES = {"html": "text/html; charset=utf-8", "json": "application/json", "csv":
 
 @router.post("", status_code=202)
 def request_release(request: Request, response: Response, access: Worker, body: ReleaseRequest) -> ReleaseAnswer:
-    """Prepare a masking for release, and ask for it to be approved. A job writes and checks the bundle."""
+    """Request the release of a masking. A job prepares and checks the bundle, which then awaits approval."""
     service = service_of(request)
     with service.database.read() as connection:
         masking = releases.masking_of(connection, access, body.masking)
@@ -52,9 +52,9 @@ def request_release(request: Request, response: Response, access: Worker, body: 
 
 @router.get("")
 def list_releases(request: Request, access: Reader, paging: Paged) -> Page[ReleaseAnswer]:
-    """The releases of a project, newest first."""
+    """List the releases of a project, newest first."""
     service = service_of(request)
-    statement = _with_names().where(tables.releases.c.project_id == access.id)
+    statement = _select_releases().where(tables.releases.c.project_id == access.id)
     with service.database.read() as connection:
         mine = ledger.memberships(connection, access.user.id)
         return page_of(
@@ -62,13 +62,13 @@ def list_releases(request: Request, access: Reader, paging: Paged) -> Page[Relea
             statement,
             order=(tables.releases.c.requested_at, tables.releases.c.id),
             paging=paging,
-            make=lambda row: _shown(service, access, row, mine),
+            make=lambda row: _release_answer(service, access, row, mine),
         )
 
 
 @router.get("/{release_id}")
 def get_release(request: Request, response: Response, access: Reader, release_id: ReleaseId) -> ReleaseAnswer:
-    """One release: what would leave, what was verified, what comparing it with earlier ones would tell."""
+    """Get one release: its contents, verified properties, and overlap with earlier releases."""
     with service_of(request).database.read() as connection:
         row = releases.find(connection, access, release_id)
     set_etag(response, f"{row.version}-{access.user.id}")
@@ -77,7 +77,7 @@ def get_release(request: Request, response: Response, access: Reader, release_id
 
 @router.get("/{release_id}/documents/{name}", response_class=FileResponse)
 def get_document(request: Request, access: Reader, release_id: ReleaseId, name: Document) -> FileResponse:
-    """What would be published about the data: report, dictionary, manifest. For looking at before deciding."""
+    """Get a document of the bundle (report, dictionary or manifest), to review before deciding."""
     service = service_of(request)
     with service.database.read() as connection:
         row = releases.find(connection, access, release_id)
@@ -90,7 +90,7 @@ def get_document(request: Request, access: Reader, release_id: ReleaseId, name: 
 
 @router.post("/{release_id}/approval")
 def approve_release(request: Request, access: Officer, release_id: ReleaseId, body: Approval) -> ReleaseAnswer:
-    """Let exactly this bundle leave. Whoever asked for it cannot approve it."""
+    """Approve exactly this bundle. The requester cannot approve it."""
     service = service_of(request)
     releases.approve(
         service, access, release_id, manifest_hash=body.manifest_hash, override_reason=body.override_reason
@@ -100,7 +100,7 @@ def approve_release(request: Request, access: Officer, release_id: ReleaseId, bo
 
 @router.post("/{release_id}/rejection")
 def reject_release(request: Request, access: Officer, release_id: ReleaseId, body: Rejection) -> ReleaseAnswer:
-    """Do not let it leave."""
+    """Reject a release."""
     service = service_of(request)
     releases.reject(service, access, release_id, reason=body.reason)
     return _answer(service, access, release_id)
@@ -112,7 +112,7 @@ def reject_release(request: Request, access: Officer, release_id: ReleaseId, bod
     responses={200: {"content": {"application/zip": {}}, "description": "The bundle"}},
 )
 def download_bundle(request: Request, access: Reader, release_id: ReleaseId) -> StreamingResponse:
-    """The approved bundle, for who asked for it and for officers."""
+    """Download the approved bundle, for the requester and for officers."""
     service = service_of(request)
     with service.database.read() as connection:
         row = releases.find(connection, access, release_id)
@@ -126,10 +126,10 @@ def download_bundle(request: Request, access: Reader, release_id: ReleaseId) -> 
         auditlog.record(connection, access.user.name, "release.download", access.id, release_id)
     name = f"release-{row.manifest_hash[:16]}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.zip"'}
-    return StreamingResponse(zipped(folder, sums, root=name), media_type="application/zip", headers=headers)
+    return StreamingResponse(stream_zip(folder, sums, root=name), media_type="application/zip", headers=headers)
 
 
-def _with_names() -> Any:
+def _select_releases() -> Any:
     asked, decided = tables.users.alias("asked"), tables.users.alias("decided")
     return (
         select(tables.releases, asked.c.name.label("asked_by"), decided.c.name.label("decided_by_name"))
@@ -140,12 +140,12 @@ def _with_names() -> Any:
 
 def _answer(service: Service, access: ProjectAccess, release_id: str) -> ReleaseAnswer:
     with service.database.read() as connection:
-        row = connection.execute(_with_names().where(tables.releases.c.id == release_id)).one()
+        row = connection.execute(_select_releases().where(tables.releases.c.id == release_id)).one()
         mine = ledger.memberships(connection, access.user.id)
-    return _shown(service, access, row, mine)
+    return _release_answer(service, access, row, mine)
 
 
-def _shown(service: Service, access: ProjectAccess, row: Row[Any], mine: frozenset[str]) -> ReleaseAnswer:
+def _release_answer(service: Service, access: ProjectAccess, row: Row[Any], mine: frozenset[str]) -> ReleaseAnswer:
     checks, decides = row.checks or {}, access.user.role == Role.OFFICER
     return ReleaseAnswer(
         id=row.id,
@@ -161,19 +161,19 @@ def _shown(service: Service, access: ProjectAccess, row: Row[Any], mine: frozens
         remarks=checks.get("remarks", []),
         ledger=ledger.sentence(access.user, mine, row),
         needs_reason=decides and bool(ledger.alarms(row)),
-        differencing=[_finding(each) for each in ledger.visible(access.user, mine, row)],
+        differencing=[_differencing_answer(each) for each in ledger.visible_findings(access.user, mine, row)],
         requested_by=row.asked_by,
         requested_at=moment(row.requested_at),
         decided_by=row.decided_by_name or "",
         decided_at=moment(row.decided_at),
-        # The reason of an approval says that there was an alarm.
+        # The reason of an approval would reveal that there was an alarm.
         reason=row.reason if decides or row.state != "approved" else "",
         may_approve=releases.may_approve(service, access.user, row),
         may_download=releases.may_download(access.user, row),
     )
 
 
-def _finding(each: dict[str, Any]) -> DifferencingAnswer:
+def _differencing_answer(each: dict[str, Any]) -> DifferencingAnswer:
     return DifferencingAnswer(
         release_id=each["release_id"], alarm=each["alarm"], sentence=each["sentence"], differ=each["differ"]
     )

@@ -1,4 +1,4 @@
-"""Tables without small cells, and a check of tables that are to be published."""
+"""Safe tables without small cells, and checks of tables to be published."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from safeswap.model.microdata import Microdata
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import data_of, page
+from safeswap.service.routes.maskings import data_of, serve_page
 from safeswap.service.schemas.library import CheckAnswer, ResultAnswer, TablesRequest
 from safeswap.service.schemas.projects import Job
 from safeswap.service.state import service_of
 from safeswap.service.tasks.library import REPORT
-from safeswap.service.work.jobs import ask, recipe_of, require_data
-from safeswap.service.work.questions import Turn, can_look, refuse_long
+from safeswap.service.work.jobs import recipe_of, require_data, submit
+from safeswap.service.work.questions import QuestionSlot, can_answer, refuse_long
 from safeswap.service.work.results import find_result, result_of, result_page
 
 router = APIRouter(tags=["tables"])
@@ -33,29 +33,31 @@ MOST_CELLS_AT_ONCE = 200_000
 
 
 @router.post("/projects/{project_id}/table-checks")
-def check_tables(request: Request, access: Reader, body: TablesRequest, _: Turn) -> CheckAnswer:
-    """Which cells are below the tolerance, and how many of them the published figures give back. Totals only."""
+def check_tables(request: Request, access: Reader, body: TablesRequest, _: QuestionSlot) -> CheckAnswer:
+    """Count the cells below the tolerance, and how many can be derived from the published figures. Totals only."""
     data = data_of(request, access)
     refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
     _refuse_large(data, body)
-    found = workflow.check_tables(data, [list(names) for names in body.tables], _tolerance(access, body))
+    found = workflow.check_tables(data, [list(names) for names in body.tables], _check_tolerance(access, body))
     return CheckAnswer(sentence=found.sentence, **found.as_dict())
 
 
 @router.post("/projects/{project_id}/safe-tables", status_code=202)
-def ask_for_safe_tables(request: Request, response: Response, access: Worker, body: TablesRequest, _: Turn) -> Job:
-    """Change tables as little as possible so that every cell is 0 or large enough and the kept margins are exact."""
+def ask_for_safe_tables(
+    request: Request, response: Response, access: Worker, body: TablesRequest, _: QuestionSlot
+) -> Job:
+    """Find the nearest tables in which every cell is 0 or large enough and the kept margins are exact."""
     require_data(access)
-    if can_look(service_of(request).settings.limits, access, recipe_of(access)):
+    if can_answer(service_of(request).settings.limits, access, recipe_of(access)):
         data = data_of(request, access)
         for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
-            data.schema[name]  # an attribute that is not there is refused before a job is made
-    payload = {**body.model_dump(mode="json"), "tolerance": _tolerance(access, body), "recipe": recipe_of(access)}
-    return ask(request, response, access, "safe_tables", payload)
+            data.schema[name]  # refuse unknown attributes before submitting a job
+    payload = {**body.model_dump(mode="json"), "tolerance": _check_tolerance(access, body), "recipe": recipe_of(access)}
+    return submit(request, response, access, "safe_tables", payload)
 
 
-def _tolerance(access: ProjectAccess, body: TablesRequest) -> int:
-    """Not below the project's own: the numbers of cells below 2, 3, … would tell what each of them holds."""
+def _check_tolerance(access: ProjectAccess, body: TablesRequest) -> int:
+    """Return the tolerance, at least the project's: the numbers of cells below 2, 3, … would reveal their counts."""
     floor = max(2, int(access.row.tolerance))
     if body.tolerance is not None and body.tolerance < floor:
         raise Unprocessable(
@@ -68,7 +70,7 @@ def _tolerance(access: ProjectAccess, body: TablesRequest) -> int:
 
 
 def _refuse_large(data: Microdata, body: TablesRequest) -> None:
-    """Cells, empty ones too, are what a check takes its time and its memory for."""
+    """Refuse too many cells: time and memory of a check grow with them, empty ones included."""
     cells = sum(math.prod(data.coded(name).cardinality for name in names) for names in body.tables)
     if cells > MOST_CELLS_AT_ONCE:
         raise Unprocessable(
@@ -82,18 +84,18 @@ def _refuse_large(data: Microdata, body: TablesRequest) -> None:
 
 @router.get("/projects/{project_id}/safe-tables")
 def list_safe_tables(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """The tables that were made safe, newest first."""
+    """List the sets of safe tables, newest first."""
     return result_page(request, access, "safe_tables", paging)
 
 
 @router.get("/projects/{project_id}/safe-tables/{result_id}")
 def get_safe_tables(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """One set of safe tables, with their cells."""
+    """Get one set of safe tables, with their cells."""
     return result_of(find_result(request, access, result_id, "safe_tables"))
 
 
 @router.get("/projects/{project_id}/safe-tables/{result_id}/report.html", response_class=FileResponse)
 def get_safe_tables_report(request: Request, access: Officer, result_id: ResultId) -> FileResponse:
-    """The tables before and after, with small counts as they were: for officers."""
+    """Get the internal report with the tables before and after, including small counts, for officers."""
     row = find_result(request, access, result_id, "safe_tables")
-    return page(service_of(request).store.result(access.id, row.id) / REPORT)
+    return serve_page(service_of(request).store.result(access.id, row.id) / REPORT)

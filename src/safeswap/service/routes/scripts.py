@@ -1,4 +1,4 @@
-"""The Python that does what a screen shows: a person can take it home, run it, and get the same figures."""
+"""Python scripts that reproduce what a screen shows, with the same figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from safeswap.service.state import service_of
 
 
 class ScriptRequest(Wire):
-    """What the screen shows at the moment; what is left out is left out of the script."""
+    """The current state of the screen; omitted parts are omitted from the script."""
 
     model_config = ConfigDict(
         json_schema_extra=example(spec={"method": "swap", "swap": ["Race"], "rate": 0.05}, release=True)
@@ -41,7 +41,7 @@ class ScriptAnswer(Wire):
 
 
 def script_of(asked: ScriptRequest, *, file_name: str, schema: Schema | None, tolerance: int) -> str:
-    """The script, line by line in the order of the screens.
+    """Generate the script, in the order of the screens.
 
     >>> print(script_of(ScriptRequest(), file_name="survey.csv", schema=None, tolerance=3))
     import safeswap as ss
@@ -51,14 +51,14 @@ def script_of(asked: ScriptRequest, *, file_name: str, schema: Schema | None, to
     <BLANKLINE>
     """
     blocks = [
-        _opening(file_name, schema, tolerance),
-        _recipe(asked.recipe),
-        _risky(asked.risky),
-        _tables(asked.tables),
-        _study(asked.study, asked.objective),
-        _masking(asked),
-        _plot(asked.keys) if asked.spec else "",
-        _release() if asked.release else "",
+        _read_block(file_name, schema, tolerance),
+        _recipe_block(asked.recipe),
+        _risky_block(asked.risky),
+        _tables_block(asked.tables),
+        _study_block(asked.study, asked.objective),
+        _masking_block(asked),
+        _plot_block(asked.keys) if asked.spec else "",
+        _release_block() if asked.release else "",
     ]
     body = "\n".join(block for block in blocks if block)
     uses_verbs = "workflow." in body
@@ -68,39 +68,39 @@ def script_of(asked: ScriptRequest, *, file_name: str, schema: Schema | None, to
     return f"{head}{key}\n{body}"
 
 
-def _opening(file_name: str, schema: Schema | None, tolerance: int) -> str:
-    options = _reading(schema)
+def _read_block(file_name: str, schema: Schema | None, tolerance: int) -> str:
+    options = _read_options(schema)
     shown = "" if tolerance == 3 else f", tolerance={tolerance}"
     return f"data = ss.read({file_name or 'survey.csv'!r}{options})\nprint(ss.describe(data{shown}))\n"
 
 
-def _reading(schema: Schema | None) -> str:
+def _read_options(schema: Schema | None) -> str:
     if schema is None:
         return ""
     identifier = next((a.name for a in schema.attributes if a.kind.value == "identifier"), None)
     kinds = {a.name: a.kind.value for a in schema.attributes if a.name != identifier}
     stated = "" if identifier is None else f", identifier={identifier!r}"
-    indented = _value(kinds).replace("\n", "\n    ")
+    indented = _format_value(kinds).replace("\n", "\n    ")
     return f"{stated},\n    kinds={indented},\n" if kinds else stated
 
 
-def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
+def _recipe_block(steps: Sequence[Mapping[str, Any]]) -> str:
     if not steps:
         return ""
-    # A step that masks by a method of its own draws: it needs the key.
+    # A step that masks by a method draws at random: it needs the key.
     key = ", key=key" if any("method" in step for step in steps) else ""
-    listed = "".join(f"    {_value(dict(step))},\n" for step in steps)
+    listed = "".join(f"    {_format_value(dict(step))},\n" for step in steps)
     return f"recipe = [\n{listed}]\ndata = workflow.recode(data, recipe{key})\n"
 
 
-def _risky(asked: Mapping[str, Any] | None) -> str:
-    return "" if asked is None else f"print(workflow.risky(data, {_arguments(asked)}))\n"
+def _risky_block(asked: Mapping[str, Any] | None) -> str:
+    return "" if asked is None else f"print(workflow.risky(data, {_format_arguments(asked)}))\n"
 
 
-def _tables(asked: Mapping[str, Any] | None) -> str:
-    """Check tables, then make them safe.
+def _tables_block(asked: Mapping[str, Any] | None) -> str:
+    """Return the lines that check tables and make them safe.
 
-    >>> print(_tables({"tables": [["Race", "Sex"]], "tolerance": 5}), end="")
+    >>> print(_tables_block({"tables": [["Race", "Sex"]], "tolerance": 5}), end="")
     tables = [['Race', 'Sex']]
     print(workflow.check_tables(data, tables, tolerance=5))
     safe = workflow.safe_table(data, attributes=tables, tolerance=5)
@@ -109,38 +109,40 @@ def _tables(asked: Mapping[str, Any] | None) -> str:
     """
     if asked is None:
         return ""
-    tolerance = _arguments({"tolerance": asked.get("tolerance", 3)})
-    rest = _arguments({name: asked[name] for name in ("keep", "objective", "soft", "time_limit") if name in asked})
+    tolerance = _format_arguments({"tolerance": asked.get("tolerance", 3)})
+    rest = _format_arguments(
+        {name: asked[name] for name in ("keep", "objective", "soft", "time_limit") if name in asked}
+    )
     return (
-        f"tables = {_value(asked.get('tables', []))}\nprint(workflow.check_tables(data, tables, {tolerance}))\n"
+        f"tables = {_format_value(asked.get('tables', []))}\nprint(workflow.check_tables(data, tables, {tolerance}))\n"
         f"safe = workflow.safe_table(data, attributes=tables, {tolerance}{rest and ', '}{rest})\n"
         "print(safe)\nworkflow.safe_table_report(safe, 'tables.html')\n"
     )
 
 
-def _study(asked: Mapping[str, Any] | None, objective: str) -> str:
+def _study_block(asked: Mapping[str, Any] | None, objective: str) -> str:
     if asked is None:
         return ""
     rule = repr(objective) if objective else ""
     return (
-        f"study = ss.study(data, {_arguments({**asked, 'key': _Code('key')})})\n"
+        f"study = ss.study(data, {_format_arguments({**asked, 'key': _Code('key')})})\n"
         f"choice = study.choose({rule})\nprint(choice)\n"
         "workflow.save_study(study, 'study', choice=choice, data=data)  # study/report.html, study/map.html\n"
     )
 
 
-def _masking(asked: ScriptRequest) -> str:
+def _masking_block(asked: ScriptRequest) -> str:
     if asked.spec is None:
         return ""
     drawn = f", replicate={asked.replicate}" if asked.replicate else ""
     measures = f", measures={list(asked.measures)!r}" if asked.measures else ""
     return (
-        f"spec = {_value(asked.spec)}\nprint(ss.plan(data, spec).sentence)\n"
+        f"spec = {_format_value(asked.spec)}\nprint(ss.plan(data, spec).sentence)\n"
         f"masked = ss.mask(data, spec, key=key{drawn})\nprint(ss.assess(masked{measures}))\n"
     )
 
 
-def _plot(keys: Sequence[str]) -> str:
+def _plot_block(keys: Sequence[str]) -> str:
     if not keys:
         return ""
     return (
@@ -149,12 +151,12 @@ def _plot(keys: Sequence[str]) -> str:
     )
 
 
-def _release() -> str:
+def _release_block() -> str:
     return "published = ss.release(masked, 'public', audit='confidential', key=key)\nprint(ss.verify('public'))\n"
 
 
 class _Code(str):
-    """Text that stands in a script as it is."""
+    """Text inserted into a script verbatim."""
 
     __slots__ = ()
 
@@ -162,16 +164,14 @@ class _Code(str):
         return str(self)
 
 
-def _arguments(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_value(value)}" for name, value in values.items() if name.isidentifier())
+def _format_arguments(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_format_value(value)}" for name, value in values.items() if name.isidentifier())
 
 
-def _value(value: Any) -> str:
-    """A literal of Python: whatever a name holds, it stays text in the script."""
+def _format_value(value: Any) -> str:
+    """Format a value as a Python literal, so that no input can become code."""
     return pformat(value, width=100, sort_dicts=False, compact=True)
 
-
-# Show me the Python.
 
 router = APIRouter(tags=["library"])
 
@@ -180,7 +180,7 @@ router = APIRouter(tags=["library"])
 def make_script(
     request: Request, access: Annotated[ProjectAccess, Depends(project("read"))], body: ScriptRequest
 ) -> ScriptAnswer:
-    """The script in Python that does what a screen shows. Nothing is changed."""
+    """Generate the Python script for what a screen shows. Nothing is changed."""
     from safeswap.service.tasks.context import read_schema
 
     version = access.row.data_version

@@ -1,4 +1,4 @@
-"""Logging in, seeing who one is, and logging out."""
+"""Login, logout and the current session, also through an identity provider."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from safeswap.service.http import proxy
 from safeswap.service.http.problems import NotFound, NotLoggedIn, Unprocessable
 from safeswap.service.keeping import auditlog
 from safeswap.service.people import accounts, oidc, sessions
-from safeswap.service.people import accounts as throttle
 from safeswap.service.people.callers import Caller, check_origin
 from safeswap.service.people.roles import allow, permissions_of
 from safeswap.service.schemas.projects import Wire, example, moment
@@ -21,14 +20,14 @@ from safeswap.service.state import Service, service_of
 
 router = APIRouter(prefix="/session", tags=["session"])
 
-Everybody = Annotated[None, Depends(allow("public"))]
+Everyone = Annotated[None, Depends(allow("public"))]
 Self = Annotated[Caller, Depends(allow("self", once=False))]
 
 
 class LogIn(Wire):
-    """Name and password; or the token that the service printed when it was started for one person.
+    """Name and password, or the start token that the service printed in single-user mode.
 
-    Behind a trusted proxy that has asked for the name already, nothing.
+    Behind a trusted proxy that has authenticated the user, nothing.
     """
 
     model_config = ConfigDict(json_schema_extra=example(name="ada", password="…"))  # noqa: S106  (shows the form)
@@ -39,7 +38,7 @@ class LogIn(Wire):
 
 
 class Session(Wire):
-    """Who is logged in, what she may do, and the token that changes have to carry."""
+    """The logged-in user, their permissions, and the CSRF token."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -56,15 +55,15 @@ class Session(Wire):
     name: str
     display_name: str
     role: str
-    permissions: list[str] = Field(description="What the role allows.")
-    scopes: list[str] | None = Field(default=None, description="Of the token, where one was used.")
+    permissions: list[str] = Field(description="Permissions of the role.")
+    scopes: list[str] | None = Field(default=None, description="Scopes of the token, if one was used.")
     csrf_token: str = Field(default="", description="Send it as `X-CSRF-Token` with every change.")
-    expires_at: datetime | None = Field(default=None, description="When the session ends in any case.")
-    single_user: bool = Field(default=False, description="Whether there is nobody else.")
+    expires_at: datetime | None = Field(default=None, description="When the session expires at the latest.")
+    single_user: bool = Field(default=False, description="True in single-user mode.")
 
 
 class WaysIn(Wire):
-    """How one can log in here."""
+    """The available ways to log in."""
 
     model_config = ConfigDict(json_schema_extra=example(password=True, provider=False, proxy=False, single_user=False))
 
@@ -75,8 +74,8 @@ class WaysIn(Wire):
 
 
 @router.get("/ways")
-def ways_in(_: Everybody, request: Request) -> WaysIn:
-    """How one can log in here."""
+def ways_in(_: Everyone, request: Request) -> WaysIn:
+    """List the available ways to log in."""
     settings = service_of(request).settings
     return WaysIn(
         password=not settings.single_user,
@@ -87,20 +86,20 @@ def ways_in(_: Everybody, request: Request) -> WaysIn:
 
 
 @router.post("", status_code=201)
-def log_in(_: Everybody, request: Request, response: Response, body: LogIn) -> Session:
-    """Log in: sets the session cookie, ends the session that the browser had before."""
+def log_in(_: Everyone, request: Request, response: Response, body: LogIn) -> Session:
+    """Log in: set the session cookie and end the browser's previous session."""
     check_origin(request)
     service = service_of(request)
-    user = _who(service, request, body)
+    user = _authenticate(service, request, body)
     session = enter(service, request, response, user)
     if body.name:
-        sessions.set_device_cookie(response, service.settings, throttle.new_device(service, user.name))
+        sessions.set_device_cookie(response, service.settings, accounts.new_device(service, user.name))
     return session
 
 
 @router.get("")
 def who_am_i(request: Request, user: Self) -> Session:
-    """Who is logged in, and the token for changes."""
+    """Get the logged-in user and the CSRF token."""
     settings = service_of(request).settings
     csrf = sessions.csrf_token_of(user.session) if user.session else ""
     return Session(
@@ -127,16 +126,16 @@ def log_out(request: Request, response: Response, user: Self) -> None:
 
 
 @router.get("/start", status_code=303, response_class=Response)
-def start(_: Everybody, request: Request, token: Annotated[str, Query(max_length=200)]) -> Response:
-    """Open the workbench on one's own machine: the token of this start becomes a session."""
+def start(_: Everyone, request: Request, token: Annotated[str, Query(max_length=200)]) -> Response:
+    """Open the workbench in single-user mode: exchange the start token for a session."""
     service = service_of(request)
     response = Response(status_code=303, headers={"Location": "/"})
-    enter(service, request, response, _local(service, token))
+    enter(service, request, response, _redeem_start_token(service, token))
     return response
 
 
 def enter(service: Service, request: Request, response: Response, user: Row[Any]) -> Session:
-    """Open a session for somebody who has proved who she is."""
+    """Open a session for an authenticated user."""
     with service.database.write() as connection:
         new = sessions.open_session(
             connection, service.settings, user.id, instead_of=request.cookies.get(service.settings.cookie)
@@ -156,12 +155,12 @@ def enter(service: Service, request: Request, response: Response, user: Row[Any]
     )
 
 
-def _who(service: Service, request: Request, body: LogIn) -> Row[Any]:
-    told = proxy.name_from(request, service.settings)
-    if told is not None:
-        return known_person(service, told)
+def _authenticate(service: Service, request: Request, body: LogIn) -> Row[Any]:
+    proxied = proxy.name_from(request, service.settings)
+    if proxied is not None:
+        return find_account(service, proxied)
     if service.settings.single_user:
-        return _local(service, body.start_token.get_secret_value())
+        return _redeem_start_token(service, body.start_token.get_secret_value())
     if not body.name or not body.password.get_secret_value():
         raise Unprocessable("name and password are needed", code="no-password")
     address = proxy.address_of(request, service.settings)
@@ -174,8 +173,8 @@ def _who(service: Service, request: Request, body: LogIn) -> Row[Any]:
     )
 
 
-def known_person(service: Service, name: str) -> Row[Any]:
-    """Somebody for whom a proxy or a provider vouches, if an administrator has let her in."""
+def find_account(service: Service, name: str) -> Row[Any]:
+    """Return the account of a user authenticated by proxy or provider."""
     with service.database.read() as connection:
         user = accounts.user_by_name(connection, name)
     if user is None:
@@ -183,7 +182,7 @@ def known_person(service: Service, name: str) -> Row[Any]:
     return user
 
 
-def _local(service: Service, token: str) -> Row[Any]:
+def _redeem_start_token(service: Service, token: str) -> Row[Any]:
     if not service.settings.single_user or not service.start_tokens.redeem(token):
         raise NotLoggedIn(
             "the token has been used, or is older than a minute",
@@ -193,26 +192,24 @@ def _local(service: Service, token: str) -> Row[Any]:
     return accounts.local_user(service)
 
 
-# Log-in through the agency's identity provider: there and back.
-
 provider_router = APIRouter(prefix="/session/provider", tags=["session"])
 
 
-# A redirect would be followed without the new cookie, which is not sent on the way from another site.
+# A redirect coming from another site would be followed without the new SameSite=strict cookie.
 _HOME = '<!doctype html><html lang="en"><meta http-equiv="refresh" content="0;url=/"><title>safeswap</title></html>\n'
 
 
 @provider_router.get("", status_code=303, response_class=Response)
-def leave(_: Everybody, request: Request) -> Response:
-    """To the identity provider."""
+def leave(_: Everyone, request: Request) -> Response:
+    """Redirect to the identity provider."""
     service = service_of(request)
     scheme = "https" if service.settings.secure_cookies else "http"
     redirect_uri = f"{scheme}://{request.headers['host']}{request.url.path}/return"
-    address, departure = _provider(service).departure(redirect_uri=redirect_uri)
+    address, pending = _provider(service).begin(redirect_uri=redirect_uri)
     response = Response(status_code=303, headers={"Location": address})
     response.set_cookie(
         oidc.COOKIE,
-        departure.sealed(service.vault),
+        pending.seal(service.vault),
         max_age=oidc.MOST_SECONDS,
         path="/api/v1/session/provider",
         httponly=True,
@@ -224,20 +221,20 @@ def leave(_: Everybody, request: Request) -> Response:
 
 @provider_router.get("/return", response_class=Response, responses={200: {"content": {"text/html": {}}}})
 def come_back(
-    _: Everybody,
+    _: Everyone,
     request: Request,
     code: Annotated[str, Query(max_length=4000)] = "",
     state: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """Back from the identity provider with its proof."""
+    """Complete the login after the identity provider's redirect."""
     service = service_of(request)
     provider = _provider(service)
-    departure = oidc.opened(service.vault, request.cookies.get(oidc.COOKIE, ""))
+    pending = oidc.open_pending(service.vault, request.cookies.get(oidc.COOKIE, ""))
     if not code:
         raise NotLoggedIn("the provider did not let her in", code="provider")
-    name = provider.arrival(departure, code=code, state=state)
+    name = provider.complete(pending, code=code, state=state)
     response = Response(_HOME, media_type="text/html")
-    enter(service, request, response, known_person(service, name))
+    enter(service, request, response, find_account(service, name))
     response.delete_cookie(oidc.COOKIE, path="/api/v1/session/provider")
     return response
 

@@ -1,4 +1,4 @@
-"""Risk-utility studies: run one, look at its candidates, choose."""
+"""Risk-utility studies: run one, inspect its candidates, choose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from safeswap.model.study import StudySpec
 from safeswap.service.http.paging import Page, Paged, write_cursor
 from safeswap.service.http.problems import NotFound, Unprocessable
 from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import Tabulated, data_of, page, table_of
+from safeswap.service.routes.maskings import TableAttributes, data_of, serve_page, table_of
 from safeswap.service.schemas.library import ResultAnswer
 from safeswap.service.schemas.projects import Job
 from safeswap.service.schemas.studies import (
@@ -32,8 +32,8 @@ from safeswap.service.schemas.studies import (
 from safeswap.service.state import service_of
 from safeswap.service.tasks.context import read_schema
 from safeswap.service.tasks.library import STUDY
-from safeswap.service.work.jobs import ask, recipe_of, require_data
-from safeswap.service.work.questions import Turn, can_look
+from safeswap.service.work.jobs import recipe_of, require_data, submit
+from safeswap.service.work.questions import QuestionSlot, can_answer
 from safeswap.service.work.results import NONE_YET, find_or_latest, find_result, payload_of, result_of, result_page
 
 if TYPE_CHECKING:
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["studies"])
 
 ResultId = Annotated[str, Path(max_length=64)]
-Number = Annotated[int, Path(ge=0, le=2**31 - 1, description="Of the candidate.")]
+Number = Annotated[int, Path(ge=0, le=2**31 - 1, description="Number of the candidate.")]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
-# A page that can ask again holds every candidate it can draw; tables and texts come when somebody looks at one.
+# The map holds every candidate it can draw; tables and texts are fetched on demand.
 ROOM = Room(specifications=10_000, draws=30_000, tables=1_000_000, texts=500_000)
 
 
 @router.post("/projects/{project_id}/study-size")
-def study_size(request: Request, access: Reader, body: StudyRequest, _: Turn) -> StudySize:
-    """How many candidates a study would have; one that cannot be run is refused here already."""
-    return StudySize(candidates=_size(request, access, StudySpec(**body.spec)))
+def study_size(request: Request, access: Reader, body: StudyRequest, _: QuestionSlot) -> StudySize:
+    """Count the candidates of a study; refuse one that cannot be run."""
+    return StudySize(candidates=_count_candidates(request, access, StudySpec(**body.spec)))
 
 
 @router.post("/projects/{project_id}/studies", status_code=202)
-def ask_for_study(request: Request, response: Response, access: Worker, body: StudyRequest, _: Turn) -> Job:
-    """Run a study. What is finished is kept: it goes on where it was, whatever happens to the worker."""
+def ask_for_study(request: Request, response: Response, access: Worker, body: StudyRequest, _: QuestionSlot) -> Job:
+    """Run a study. Finished candidates are kept: it resumes if the worker dies."""
     spec = StudySpec(**body.spec)
     most = service_of(request).settings.limits.candidates
-    if (size := _size(request, access, spec)) > most:
+    if (size := _count_candidates(request, access, spec)) > most:
         raise Unprocessable(
             f"the study has {size:,} candidates, the most allowed here are {most:,}",
             code="too-many-candidates",
@@ -70,24 +70,24 @@ def ask_for_study(request: Request, response: Response, access: Worker, body: St
             most=most,
         )
     payload = {"spec": spec.model_dump(mode="json"), "recipe": recipe_of(access)}
-    return ask(request, response, access, "study", payload)
+    return submit(request, response, access, "study", payload)
 
 
 @router.get("/projects/{project_id}/studies")
 def list_studies(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """The studies of a project, newest first."""
+    """List the studies of a project, newest first."""
     return result_page(request, access, "study", paging)
 
 
 @router.get("/projects/{project_id}/studies/{result_id}")
 def get_study(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """One study: what was asked for, how many candidates, and the one its objective chooses."""
+    """Get one study: the request, the number of candidates, and the one chosen by its objective."""
     return result_of(find_result(request, access, result_id, "study"))
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/map", response_model=dict[str, Any], responses=NONE_YET)
 def get_map(request: Request, access: Reader, result_id: ResultId) -> Response:
-    """Everything that the risk-utility map shows, as the map's own script reads it; `latest` is the newest study's."""
+    """Get the risk-utility map's data for its script; `latest` is the newest study's."""
     row = find_or_latest(request, access, result_id, "study")
     if row is None:
         return Response(status_code=204)
@@ -97,26 +97,26 @@ def get_map(request: Request, access: Reader, result_id: ResultId) -> Response:
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates")
 def list_candidates(request: Request, access: Reader, result_id: ResultId, paging: Paged) -> Page[Candidate]:
-    """The candidates of a study by number."""
-    _, found = _study(request, access, result_id)
-    start = _start(paging.after)
+    """List the candidates of a study by number."""
+    _, found = _find_study(request, access, result_id)
+    start = _start_of_page(paging.after)
     on_frontier = {int(number) for number in found.frontier()}
     rows = found.table.slice(start, paging.limit).to_pylist()
-    items = [_candidate(found, row, on_frontier=row["candidate"] in on_frontier) for row in rows]
+    items = [_candidate_answer(found, row, on_frontier=row["candidate"] in on_frontier) for row in rows]
     end = start + len(rows)
     return Page[Candidate](items=items, next=write_cursor([end]) if rows and end < len(found) else None)
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates/{number}")
 def get_candidate(request: Request, access: Reader, result_id: ResultId, number: Number) -> CandidateAnswer:
-    """One candidate in detail: its specification, its scores and the distortion of every two-way table."""
+    """Get one candidate in detail: its specification, its scores and the distortion of every two-way table."""
     from safeswap.arrays.two_way import MEASURES
     from safeswap.charts import spec_text
 
-    _, found = _study(request, access, result_id)
-    row = _row(found, number)
+    _, found = _find_study(request, access, result_id)
+    row = _find_candidate(found, number)
     spec = found.specs[row["specification"]]
-    plain = _candidate(found, row, on_frontier=number in {int(each) for each in found.frontier()})
+    plain = _candidate_answer(found, row, on_frontier=number in {int(each) for each in found.frontier()})
     tables = {measure: found.distortion_table(number, measure) for measure in MEASURES}
     values = {measure: table.column(measure).to_pylist() for measure, table in tables.items() if table is not None}
     return CandidateAnswer(
@@ -139,46 +139,46 @@ def get_before_after(
     access: Reader,
     result_id: ResultId,
     number: Number,
-    attributes: Tabulated,
-    _: Turn,
+    attributes: TableAttributes,
+    _: QuestionSlot,
 ) -> BeforeAfterAnswer:
-    """A table of the original and of this candidate, side by side; counts below the tolerance are not shown."""
-    row, found = _study(request, access, result_id)
-    chosen = _row(found, number)
+    """Get a table of the original and this candidate, side by side; counts below the tolerance are not shown."""
+    row, found = _find_study(request, access, result_id)
+    chosen = _find_candidate(found, number)
     spec = found.specs[chosen["specification"]]
     return table_of(request, access, row, spec, replicate=chosen["replicate"], attributes=attributes)
 
 
 @router.post("/projects/{project_id}/studies/{result_id}/choice")
 def choose(request: Request, access: Reader, result_id: ResultId, body: ChoiceRequest) -> ChoiceAnswer:
-    """The candidate that an objective chooses, and why this one. Nothing is changed."""
-    _, found = _study(request, access, result_id)
+    """Choose a candidate by an objective, with the reason. Nothing is changed."""
+    _, found = _find_study(request, access, result_id)
     choice = found.choose(body.objective, risk=body.risk, distortion=body.distortion)
     number = found.table.column("specification")[choice.candidate].as_py()
-    told = {**choice.as_dict(), "rivals": tuple(_json_row(row) for row in choice.rivals.to_pylist())}
-    return ChoiceAnswer(specification=number, **told)
+    values = {**choice.as_dict(), "rivals": tuple(_json_row(row) for row in choice.rivals.to_pylist())}
+    return ChoiceAnswer(specification=number, **values)
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/report.html", response_class=FileResponse)
 def get_study_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
-    """The internal report of a study."""
+    """Get the internal report of a study."""
     row = find_result(request, access, result_id, "study")
-    return page(service_of(request).store.result(access.id, row.id) / STUDY / "report.html")
+    return serve_page(service_of(request).store.result(access.id, row.id) / STUDY / "report.html")
 
 
-def _size(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
+def _count_candidates(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
     service = service_of(request)
     require_data(access)
-    if can_look(service.settings.limits, access, recipe_of(access)):
+    if can_answer(service.settings.limits, access, recipe_of(access)):
         return workflow.number_of_candidates(data_of(request, access), spec)
-    # Too large to be looked at here: what cannot be run is refused by the job.
+    # Too large for the server: an invalid study is refused by the job.
     schema = read_schema(service.store, access.id, access.row.data_version)
     return spec.number_of_candidates(spec.attributes or schema.categorical)
 
 
-def _study(request: Request, access: ProjectAccess, result_id: str) -> tuple[Any, Study]:
+def _find_study(request: Request, access: ProjectAccess, result_id: str) -> tuple[Any, Study]:
     row = find_result(request, access, result_id, "study")
-    return row, _loaded(_folder(request, access, row.id))
+    return row, _load_study(_folder(request, access, row.id))
 
 
 def _folder(request: Request, access: ProjectAccess, result_id: str) -> str:
@@ -186,20 +186,20 @@ def _folder(request: Request, access: ProjectAccess, result_id: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _loaded(folder: str) -> Study:
-    # A study never changes once it is there; people look at the same one again and again.
+def _load_study(folder: str) -> Study:
+    # Studies are immutable and are requested repeatedly.
     return workflow.load_study(folder)
 
 
 @lru_cache(maxsize=8)
 def _map_text(folder: str, objective: str | None) -> bytes:
-    # As it is sent: to make it takes longer than everything else that a map waits for.
-    found = _loaded(folder)
+    # Serialised: making the payload dominates the request.
+    found = _load_study(folder)
     choice = found.choose(objective) if objective is not None else None
     return json.dumps(map_payload(found, choice=choice, room=ROOM), allow_nan=False, separators=(",", ":")).encode()
 
 
-def _start(after: tuple[Any, ...] | None) -> int:
+def _start_of_page(after: tuple[Any, ...] | None) -> int:
     if after is None:
         return 0
     if len(after) != 1 or not isinstance(after[0], int) or after[0] < 0:
@@ -209,14 +209,14 @@ def _start(after: tuple[Any, ...] | None) -> int:
     return after[0]
 
 
-def _row(found: Study, number: int) -> dict[str, Any]:
+def _find_candidate(found: Study, number: int) -> dict[str, Any]:
     if number >= len(found):
         raise NotFound("there is no such candidate", hint=f"candidates are numbered from 0 to {len(found) - 1:,}")
     row: dict[str, Any] = found.table.slice(number, 1).to_pylist()[0]
     return row
 
 
-def _candidate(found: Study, row: dict[str, Any], *, on_frontier: bool) -> Candidate:
+def _candidate_answer(found: Study, row: dict[str, Any], *, on_frontier: bool) -> Candidate:
     return Candidate(
         number=row["candidate"],
         specification=row["specification"],

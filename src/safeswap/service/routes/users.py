@@ -1,4 +1,4 @@
-"""People: administrators let them in, give them a role and end what they may do."""
+"""User accounts, managed by administrators, and users' own passwords and tokens."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, Row, func, select, update
 
 from safeswap.service.http import proxy
-from safeswap.service.http.etags import changed_meanwhile, require_match, set_etag
+from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
 from safeswap.service.keeping import auditlog, tables
 from safeswap.service.keeping.tables import users
 from safeswap.service.people import accounts, sessions
-from safeswap.service.people import accounts as throttle
-from safeswap.service.people import sessions as tokens
 from safeswap.service.people.callers import Caller
 from safeswap.service.people.roles import Role, allow
 from safeswap.service.schemas.people import (
@@ -30,44 +28,42 @@ from safeswap.service.schemas.people import (
 from safeswap.service.schemas.projects import moment
 from safeswap.service.state import service_of
 
-# One's own tokens, for programs.
-
 tokens_router = APIRouter(prefix="/tokens", tags=["session"])
 
-Self = Annotated[Caller, Depends(allow("self", once=False))]  # the answer holds a secret: it is not kept
+Self = Annotated[Caller, Depends(allow("self", once=False))]  # the response holds a secret and must not be stored
 
 
 @tokens_router.get("")
 def list_tokens(request: Request, user: Self, paging: Paged) -> Page[TokenAnswer]:
-    """One's own tokens, newest first, without their secrets."""
+    """List your API tokens, newest first, without their secrets."""
     mine = select(tables.tokens).where(tables.tokens.c.user_id == user.id)
     order = (tables.tokens.c.created_at, tables.tokens.c.id)
     with service_of(request).database.read() as connection:
-        return page_of(connection, mine, order=order, paging=paging, make=_show_token)
+        return page_of(connection, mine, order=order, paging=paging, make=_token_answer)
 
 
 @tokens_router.post("", status_code=201)
 def make_token(request: Request, user: Self, body: TokenRequest) -> TokenAnswer:
-    """A new token. Its secret is in this answer and nowhere else."""
+    """Create an API token. Its secret is shown only in this response."""
     with service_of(request).database.write() as connection:
         token_id, secret = sessions.make(
             connection, user_id=user.id, name=body.name, scopes=body.scopes, days=body.days
         )
         auditlog.record(connection, user.name, "token.make", "", token_id, {"scopes": list(body.scopes)})
         row = connection.execute(select(tables.tokens).where(tables.tokens.c.id == token_id)).one()
-    return _show_token(row).model_copy(update={"secret": secret})
+    return _token_answer(row).model_copy(update={"secret": secret})
 
 
 @tokens_router.delete("/{token_id}", status_code=204)
 def revoke_token(request: Request, user: Self, token_id: Annotated[str, Path(max_length=64)]) -> None:
-    """End a token of one's own."""
+    """Revoke one of your API tokens."""
     with service_of(request).database.write() as connection:
         if not sessions.revoke(connection, token_id=token_id, user_id=user.id):
             raise NotFound("there is no such token", hint="see GET /tokens")
         auditlog.record(connection, user.name, "token.revoke", "", token_id)
 
 
-def _show_token(row: Row[Any]) -> TokenAnswer:
+def _token_answer(row: Row[Any]) -> TokenAnswer:
     return TokenAnswer(
         id=row.id,
         name=row.name,
@@ -81,113 +77,115 @@ def _show_token(row: Row[Any]) -> TokenAnswer:
 
 router = APIRouter(tags=["people"])
 
-# Requests with a password are not kept for repetition, not even as a hash: it would be quick to guess from.
+# Requests with a password are not stored for retries, not even as a hash, which could be brute-forced.
 Admin = Annotated[Caller, Depends(allow("administer", once=False))]
 UserId = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/users")
 def list_users(request: Request, _: Admin, paging: Paged) -> Page[UserAnswer]:
-    """Everybody, by name."""
+    """List all users, by name."""
     with service_of(request).database.read() as connection:
-        return page_of(connection, select(users), order=(users.c.name,), paging=paging, make=_shown, newest_first=False)
+        return page_of(
+            connection, select(users), order=(users.c.name,), paging=paging, make=_user_answer, newest_first=False
+        )
 
 
 @router.post("/users", status_code=201)
 def add_user(request: Request, response: Response, admin: Admin, body: UserRequest) -> UserAnswer:
-    """Let somebody in."""
-    hashed = _hashed(body.password, body.name)
+    """Add a user."""
+    hashed = _hash_password(body.password, body.name)
     with service_of(request).database.write() as connection:
         user_id = accounts.add_user(
             connection, name=body.name, role=body.role, password_hash=hashed, display_name=body.display_name
         )
         auditlog.record(connection, admin.name, "user.add", "", user_id, {"role": body.role})
-        row = _found(connection, user_id)
+        row = _find_user(connection, user_id)
     response.headers["Location"] = f"{request.url.path}/{user_id}"
     set_etag(response, row.version)
-    return _shown(row)
+    return _user_answer(row)
 
 
 @router.get("/users/{user_id}")
 def get_user(request: Request, response: Response, _: Admin, user_id: UserId) -> UserAnswer:
-    """One person."""
+    """Get one user."""
     with service_of(request).database.read() as connection:
-        row = _found(connection, user_id)
+        row = _find_user(connection, user_id)
     set_etag(response, row.version)
-    return _shown(row)
+    return _user_answer(row)
 
 
 @router.patch("/users/{user_id}")
 def change_user(request: Request, response: Response, admin: Admin, user_id: UserId, body: UserChange) -> UserAnswer:
-    """Change a role, a name, a password, or whether somebody may come in at all."""
+    """Change a user's role, display name or password, or deactivate the account."""
     service = service_of(request)
     with service.database.read() as connection:
-        row = _found(connection, user_id)
+        row = _find_user(connection, user_id)
     require_match(request, row.version)
-    changes = _changes(row, body)
+    changes = _select_changes(row, body)
     with service.database.write() as connection:
-        _keep_an_administrator(connection, row, changes)
+        _refuse_last_administrator(connection, row, changes)
         _update(connection, row, changes)
         if {"role", "active", "password_hash"} & set(changes):
             sessions.end_all(connection, user_id)
         if {"role", "active"} & set(changes) or ("password_hash" in changes and body.revoke_tokens):
-            tokens.revoke_all(connection, user_id)
-        told = {name: value for name, value in changes.items() if name in {"role", "active"}}
+            sessions.revoke_all(connection, user_id)
+        logged = {name: value for name, value in changes.items() if name in {"role", "active"}}
         auditlog.record(
-            connection, admin.name, "user.change", "", user_id, {**told, "password": "password_hash" in changes}
+            connection, admin.name, "user.change", "", user_id, {**logged, "password": "password_hash" in changes}
         )
-        row = _found(connection, user_id)
+        row = _find_user(connection, user_id)
     set_etag(response, row.version)
-    return _shown(row)
+    return _user_answer(row)
 
 
 @router.put("/session/password", status_code=204)
 def change_password(request: Request, response: Response, user: Self, body: PasswordChange) -> None:
-    """A new password of one's own; all other sessions end, and all tokens unless stated; this one gets a new secret."""
+    """Change your password; ends all other sessions and, unless stated, all tokens; this session gets a new secret."""
     service = service_of(request)
     with service.database.read() as connection:
-        row = _found(connection, user.id)
-    # Whoever sits down at an open session guesses no faster here than at the door.
-    attempt = throttle.begin(service, name=user.name, address=proxy.address_of(request, service.settings))
+        row = _find_user(connection, user.id)
+    # Guessing in an open session is throttled like a login.
+    attempt = accounts.count_attempt(service, name=user.name, address=proxy.address_of(request, service.settings))
     if not accounts.check_password(row.password_hash, body.current.get_secret_value()):
         raise Forbidden("the current password is another one", code="wrong-password")
     hashed = accounts.hash_password(body.new.get_secret_value(), name=user.name)
     with service.database.write() as connection:
         connection.execute(update(users).where(users.c.id == user.id).values(password_hash=hashed))
-        throttle.forgive(connection, service, attempt, name=user.name)
+        accounts.clear_attempts(connection, service, attempt, name=user.name)
         sessions.end_all(connection, user.id)
         if body.revoke_tokens:
-            tokens.revoke_all(connection, user.id)
+            sessions.revoke_all(connection, user.id)
         new = sessions.open_session(connection, service.settings, user.id)
         detail = {"tokens_revoked": body.revoke_tokens}
         auditlog.record(connection, user.name, "user.password", "", user.id, detail)
     sessions.set_cookie(response, service.settings, new)
 
 
-def _found(connection: Connection, user_id: str) -> Row[Any]:
+def _find_user(connection: Connection, user_id: str) -> Row[Any]:
     row = connection.execute(select(users).where(users.c.id == user_id)).one_or_none()
     if row is None:
         raise NotFound("there is no such person", hint="see GET /users")
     return row
 
 
-def _changes(row: Row[Any], body: UserChange) -> dict[str, Any]:
-    """What is really to be changed."""
+def _select_changes(row: Row[Any], body: UserChange) -> dict[str, Any]:
+    """Return the values that differ from the current ones."""
     wanted = {"role": body.role, "display_name": body.display_name, "active": body.active}
     changes: dict[str, Any] = {
         name: value for name, value in wanted.items() if value is not None and value != row._mapping[name]
     }
     if body.password is not None:
-        changes["password_hash"] = _hashed(body.password, row.name)
+        changes["password_hash"] = _hash_password(body.password, row.name)
     return changes
 
 
-def _hashed(password: SecretStr | None, name: str) -> str | None:
+def _hash_password(password: SecretStr | None, name: str) -> str | None:
     return accounts.hash_password(password.get_secret_value(), name=name) if password is not None else None
 
 
-def _keep_an_administrator(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> None:
-    """The last administrator cannot go: nobody could let one in again."""
+def _refuse_last_administrator(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> None:
+    """Refuse to remove the last administrator: nobody could add another."""
     leaves = changes.get("active") is False or changes.get("role", Role.ADMIN) != Role.ADMIN
     if row.role != Role.ADMIN or not row.active or not leaves:
         return
@@ -199,10 +197,10 @@ def _keep_an_administrator(connection: Connection, row: Row[Any], changes: dict[
 def _update(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> None:
     same = (users.c.id == row.id) & (users.c.version == row.version)
     if connection.execute(update(users).where(same).values(**changes, version=row.version + 1)).rowcount != 1:
-        raise changed_meanwhile()
+        raise version_conflict()
 
 
-def _shown(row: Row[Any]) -> UserAnswer:
+def _user_answer(row: Row[Any]) -> UserAnswer:
     return UserAnswer(
         id=row.id,
         name=row.name,

@@ -1,1 +1,1 @@
-"""What goes over the wire: the types of requests and answers, from which the contract is made."""
+"""Request and response models, from which the API contract is generated."""

@@ -1,4 +1,4 @@
-"""Methods, measures, plans and maskings as the contract shows them."""
+"""API models: methods, measures, plans, maskings, risk and tables."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from safeswap.service.schemas.projects import Identifier, Wire, example
 Spec = dict[str, Any]
 Measures = Annotated[
     tuple[str, ...] | None,
-    Field(min_length=1, max_length=50, description="Those that apply to what was changed, where none are named."),
+    Field(min_length=1, max_length=50, description="Default: those that apply to what was changed."),
 ]
 
 
 class MethodAnswer(Wire):
-    """One way of masking: what it is, where it comes from, and what a specification of it looks like."""
+    """A masking method, with its sources and the schema of its specification."""
 
     name: str
     title: str
     sources: tuple[str, ...]
     description: str = ""
-    spec_schema: dict[str, Any] = Field(description="JSON schema of the specification, `method` left out.")
+    spec_schema: dict[str, Any] = Field(description="JSON schema of the specification, without `method`.")
 
 
 class MeasureAnswer(Wire):
-    """One figure of risk or of distortion, and its parameters with their defaults."""
+    """A measure of risk or distortion, and its parameters with defaults."""
 
     name: str
     title: str
@@ -36,14 +36,14 @@ class MeasureAnswer(Wire):
     parameters: dict[str, Any]
     default_for: tuple[str, ...] = Field(
         default=(),
-        description="Where it is used by default: `categories`, `numbers`, `recoding` or `study`.",
+        description="Situations in which it is a default: `categories`, `numbers`, `recoding` or `study`.",
     )
     signed: bool = Field(default=True, description="The sign is a direction: figures compare by magnitude.")
     tells_the_rate: bool = Field(default=True, description="The rate may follow from the figure: do not publish it.")
 
 
 class PlanRequest(Wire):
-    """What a specification would do."""
+    """A specification to plan."""
 
     model_config = ConfigDict(json_schema_extra=example(spec={"method": "swap", "swap": ["Race"], "rate": 0.05}))
 
@@ -59,7 +59,7 @@ class RelaxationAnswer(Wire):
 
 
 class PlanAnswer(Wire):
-    """How many pairs are asked for, how many the data allow, and what binds."""
+    """Pairs requested, pairs feasible, and the binding constraint."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -96,15 +96,17 @@ class MaskingRequest(Wire):
 
     spec: Spec
     measures: Measures = None
-    attributes: tuple[str, ...] | None = Field(default=None, description="Cells are formed from these; all by default.")
+    attributes: tuple[str, ...] | None = Field(
+        default=None, description="Attributes that form the cells; default: all."
+    )
     replicate: int = Field(default=0, ge=0, lt=1_000_000)
     use_recipe: bool = Field(
-        default=True, description="Mask what the recipe leaves; no: the data as they came, e.g. to recode by `spec`."
+        default=True, description="Mask the data after the recipe; false: the original data, e.g. to recode by `spec`."
     )
 
 
 class AssessmentRequest(Wire):
-    """Measure a masking again."""
+    """Assess a masking again."""
 
     model_config = ConfigDict(json_schema_extra=example(masking="6f1c2d9a", measures=["n_rule", "hellinger"]))
 
@@ -114,7 +116,7 @@ class AssessmentRequest(Wire):
 
 
 class ConfidentialityRequest(Wire):
-    """Place every record of a masking between perturbation and neighbours."""
+    """Compute the confidentiality plot of a masking."""
 
     model_config = ConfigDict(
         json_schema_extra=example(masking="6f1c2d9a", keys=["turnover", "employees"], linkage="auto", options={})
@@ -127,7 +129,7 @@ class ConfidentialityRequest(Wire):
 
 
 class ResultAnswer(Wire):
-    """What a job made: what was asked for, and the figures."""
+    """The result of a job: the request and the figures."""
 
     id: str
     kind: str
@@ -139,13 +141,10 @@ class ResultAnswer(Wire):
     created_at: datetime | None
 
 
-# Risky combinations, recipes and advice as the contract shows them.
-
-
 class RiskyRequest(Wire):
-    """Which combinations of keys are to be looked at; the parameters are those of `risky` in Python.
+    """Combinations of keys to examine; the parameters are those of `risky` in Python.
 
-    `keys` alone mean every combination of up to all of them.
+    `keys` alone means every combination of up to all of them.
     """
 
     model_config = ConfigDict(json_schema_extra=example(combinations={"keys": ["Age", "Edu", "Race"], "tolerance": 3}))
@@ -154,21 +153,21 @@ class RiskyRequest(Wire):
 
 
 class RiskyAnswer(Wire):
-    """How many combinations too few records share: totals, never the values."""
+    """Unsafe combinations, which too few records share: totals, never values."""
 
     sentence: str
-    protected: str = Field(default="", description="The combinations that were looked at, in words.")
+    protected: str = Field(default="", description="The examined combinations, in words.")
     records: int
     unsafe_records: int
     unsafe_combinations: int
     by_dimension: dict[str, int]
     keys: tuple[dict[str, Any], ...]
     combinations: tuple[dict[str, Any], ...]
-    stages: tuple[dict[str, Any], ...] = Field(description="What became of the list after each step of the recipe.")
+    stages: tuple[dict[str, Any], ...] = Field(description="The totals after each step of the recipe.")
 
 
 class RecipeRequest(Wire):
-    """The steps of the project's recipe, all of them."""
+    """All steps of the project's recipe."""
 
     model_config = ConfigDict(
         json_schema_extra=example(steps=[{"step": "truncate", "attribute": "NACE", "characters": 2}])
@@ -178,7 +177,7 @@ class RecipeRequest(Wire):
 
 
 class RecipeAnswer(Wire):
-    """The project's recipe: the steps in force, and whether the last change can be taken back or made again."""
+    """The project's recipe: the active steps, and whether changes can be undone or redone."""
 
     steps: tuple[dict[str, Any], ...]
     can_undo: bool
@@ -189,7 +188,7 @@ class RecipeAnswer(Wire):
 
 
 class AdviceRequest(Wire):
-    """Which recode would help most."""
+    """Combinations of keys for which to recommend recodes."""
 
     model_config = ConfigDict(
         json_schema_extra=example(combinations={"keys": ["region", "age", "sex"], "up_to": 3}, most=5)
@@ -200,22 +199,22 @@ class AdviceRequest(Wire):
 
 
 class AdviceAnswer(Wire):
-    """Single recodes, the best first, with what each removes and what it costs."""
+    """Single recodes, best first, with their effect and cost."""
 
     unsafe: int
     tried: int
     advice: tuple[dict[str, Any], ...]
-    hidden: int = Field(default=0, description="Recodes not shown: they would name levels that few records have.")
+    hidden: int = Field(default=0, description="Number of recodes not shown, since they would name rare levels.")
 
 
 class TablesRequest(Wire):
-    """Tables to be made safe, or to be checked."""
+    """Tables to make safe or to check."""
 
     model_config = ConfigDict(json_schema_extra=example(tables=[["Race", "Edu"], ["Race", "Sex"]], tolerance=3))
 
     tables: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=100)
     tolerance: int | None = Field(
-        default=None, ge=2, le=1_000_000, description="The project's own unless stated, and not below it."
+        default=None, ge=2, le=1_000_000, description="Default and minimum: the project's tolerance."
     )
     keep: tuple[tuple[str, ...], ...] | None = Field(default=None, description="Margins that stay exact.")
     objective: str = Field(default="total", pattern="^(total|largest)$")
@@ -224,7 +223,7 @@ class TablesRequest(Wire):
 
 
 class CheckAnswer(Wire):
-    """Which tables have small cells, and how many of them the published figures give back."""
+    """Small cells of tables, and how many can be derived from the published figures."""
 
     sentence: str
     is_safe: bool

@@ -1,4 +1,4 @@
-"""People, their tokens, the members of projects and the audit log as the contract shows them."""
+"""API models: users, tokens, members and the audit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scope = Literal["read", "write", "release"]
 
 
 class UserRequest(Wire):
-    """A new person."""
+    """A new user."""
 
     model_config = ConfigDict(json_schema_extra=example(name="ada", role="analyst", display_name="Ada Lovelace"))
 
@@ -22,12 +22,12 @@ class UserRequest(Wire):
     role: RoleName
     display_name: Text = Field(default="", max_length=200)
     password: SecretStr | None = Field(
-        default=None, max_length=1000, description="Left out: she logs in through a provider or a proxy."
+        default=None, max_length=1000, description="Omit for login through a provider or proxy."
     )
 
 
 class UserChange(Wire):
-    """What an administrator may change. A new role, a new password and an end of activity end all sessions."""
+    """Changes to a user. A new role, a new password or deactivation ends all sessions."""
 
     model_config = ConfigDict(json_schema_extra=example(role="officer"))
 
@@ -35,21 +35,21 @@ class UserChange(Wire):
     display_name: Text | None = Field(default=None, max_length=200)
     active: bool | None = None
     password: SecretStr | None = Field(default=None, max_length=1000)
-    revoke_tokens: bool = Field(default=True, description="Whether a new password ends the person's tokens.")
+    revoke_tokens: bool = Field(default=True, description="Whether a new password also revokes the user's tokens.")
 
 
 class PasswordChange(Wire):
-    """A new password of one's own."""
+    """A new password for the current user."""
 
     model_config = ConfigDict(json_schema_extra=example(current="…", new="…"))
 
     current: SecretStr = Field(max_length=1000)
     new: SecretStr = Field(max_length=1000)
-    revoke_tokens: bool = Field(default=True, description="Whether one's tokens end too.")
+    revoke_tokens: bool = Field(default=True, description="Whether to revoke your tokens too.")
 
 
 class UserAnswer(Wire):
-    """A person."""
+    """A user."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -81,11 +81,11 @@ class TokenRequest(Wire):
 
     name: Name
     scopes: tuple[Scope, ...] = Field(min_length=1, max_length=3)
-    days: int = Field(default=30, ge=1, le=366, description="After so many days the token ends.")
+    days: int = Field(default=30, ge=1, le=366, description="Days until the token expires.")
 
 
 class TokenAnswer(Wire):
-    """A token; its secret is told only when it is made."""
+    """An API token; its secret is shown only on creation."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -107,7 +107,7 @@ class TokenAnswer(Wire):
     expires_at: datetime | None
     last_used_at: datetime | None = None
     revoked: bool = False
-    secret: str | None = Field(default=None, description="Told once: keep it.")
+    secret: str | None = Field(default=None, description="Shown only once.")
 
 
 class MemberAnswer(Wire):
@@ -124,7 +124,7 @@ class MemberAnswer(Wire):
 
 
 class OverviewAnswer(Wire):
-    """A project as administrators see it: whose it is and whether it is used, nothing of its data."""
+    """A project as administrators see it: owner and last use, nothing about the data."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -176,7 +176,7 @@ class EntryAnswer(Wire):
 
 
 class VerdictAnswer(Wire):
-    """Whether the audit log is what was written, and its end, to be kept elsewhere."""
+    """Result of verifying the audit log, and its end, to be kept elsewhere as an anchor."""
 
     model_config = ConfigDict(
         json_schema_extra=example(entries=7, ok=True, number=7, hash="1" * 64, first_broken=None, problem="")
@@ -184,7 +184,7 @@ class VerdictAnswer(Wire):
 
     entries: int
     ok: bool
-    number: int = Field(description="Of the last entry that is as it was written.")
+    number: int = Field(description="Number of the last intact entry.")
     hash: str
     first_broken: int | None = None
     problem: str = ""

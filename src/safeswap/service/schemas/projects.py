@@ -1,4 +1,4 @@
-"""Projects and their data as the contract shows them."""
+"""API models: jobs, projects and their data; and the base of all models."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from safeswap.service.work.jobs import JobRow
 
 
-# What all requests and answers have in common.
-
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control characters, writing directions, ends of lines
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control characters, text direction, line ends
 
 
 def plain_text(text: str) -> str:
-    """A text that is what it looks like: no NUL, no end of a line, nothing that turns the direction of writing.
+    """Validate that a text is what it looks like: no control characters, line ends or direction marks.
 
     >>> plain_text("Étude 2026"), plain_text("family \U0001f469\u200d\U0001f467")
     ('Étude 2026', 'family 👩\u200d👧')
@@ -34,18 +32,18 @@ _JOINERS = "\u200c\u200d"  # letters of some scripts need them
 Text = Annotated[str, AfterValidator(plain_text)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(plain_text)]
 AttributeName = Annotated[str, Field(min_length=1, max_length=200)]
-"""As it stands in the file, whatever it is."""
+"""Exactly as in the file."""
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
 
 
 class Wire(BaseModel):
-    """A value that goes over the wire: nothing unknown is taken in silence."""
+    """Base of API models: frozen, and unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def moment(seconds: float | None) -> datetime | None:
-    """A time of the database as one of the contract.
+    """Convert a database time to a UTC datetime.
 
     >>> moment(0.0).isoformat()
     '1970-01-01T00:00:00+00:00'
@@ -54,24 +52,22 @@ def moment(seconds: float | None) -> datetime | None:
 
 
 def example(**values: Any) -> dict[str, Any]:
-    """An example for the contract, as pydantic wants it told."""
+    """Return an example for the JSON schema."""
     return {"examples": [values]}
 
-
-# Jobs as the contract shows them.
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 class ResultReference(Wire):
-    """What a job made, and where to ask for it."""
+    """Reference to the result of a job."""
 
     kind: str = Field(description="masking, assessment, study, confidentiality, …")
     id: str
 
 
 class Job(Wire):
-    """Something that takes long: what it is, how far it is, and what became of it."""
+    """A long-running operation: its kind, progress and result."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -107,7 +103,7 @@ class Job(Wire):
 
 
 def job_of(row: JobRow) -> Job:
-    """A row of the job table as the contract shows it."""
+    """Convert a row of the job table to its API model."""
     from safeswap.service.work.process import error_of
 
     made = row["result"] or {}
@@ -132,8 +128,8 @@ Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "househo
 
 
 _TOLERANCE = (
-    "Smallest count that is shown. Unless stated, the agency's own, which is the floor: an officer may go below it, or "
-    "lower what was stated before."
+    "Smallest count shown. The default is the agency's, which is also the floor: only an officer may go below it, or "
+    "lower an earlier value."
 )
 
 
@@ -147,7 +143,7 @@ class ProjectRequest(Wire):
 
 
 class ProjectChange(Wire):
-    """What may be changed of a project."""
+    """Changes to a project."""
 
     model_config = ConfigDict(json_schema_extra=example(tolerance=5))
 
@@ -156,7 +152,7 @@ class ProjectChange(Wire):
 
 
 class ProjectAnswer(Wire):
-    """A project: a file, its description, and what was done with it."""
+    """A project: a file, its description, and its results."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -186,22 +182,22 @@ class ProjectAnswer(Wire):
 
 
 class FolderRequest(Wire):
-    """Take a file from a folder on the server that the administrator allows."""
+    """A file in a server folder that the administrator allows."""
 
     model_config = ConfigDict(json_schema_extra=example(path="surveys/2026.csv", reading={"identifier": "id"}))
 
-    path: str = Field(min_length=1, max_length=4000, description="Below one of the allowed folders.")
+    path: str = Field(min_length=1, max_length=4000, description="Path below one of the allowed folders.")
     reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
 
 
 _LEVELS = (
-    "Levels in their order, for an ordinal one. Those that few records have need not be named, since they are not "
-    "shown: each stays behind the level that it stands behind, or comes last."
+    "Levels in order, for an ordinal attribute. Rare levels, which are not shown, may be omitted: each stays after its "
+    "old predecessor, or comes last."
 )
 
 
 class AttributeChange(Wire):
-    """What an attribute is to be from now on."""
+    """Changes to an attribute."""
 
     name: AttributeName
     kind: Kind | None = None
@@ -211,7 +207,7 @@ class AttributeChange(Wire):
 
 
 class DescriptionChange(Wire):
-    """Changes of the description; attributes that are not named stay as they are."""
+    """Changes to the description; attributes not named stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=example(attributes=[{"name": "age", "kind": "ordinal"}]))
 
@@ -219,7 +215,7 @@ class DescriptionChange(Wire):
 
 
 class DescriptionAnswer(Wire):
-    """What the file is like: attributes, levels, small cells, warnings. No record, no level that few records have."""
+    """Description of the data: attributes, levels, small cells, warnings. No records, and no rare levels."""
 
     name: str
     records: int

@@ -1,4 +1,4 @@
-"""Risk-utility studies as the contract shows them."""
+"""API models: studies and releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safeswap.service.schemas.projects import Identifier, Wire, example
 
 
 class StudyRequest(Wire):
-    """Try many candidates. The parameters are those of a study in Python."""
+    """A study of many candidates. The parameters are those of a study in Python."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -23,7 +23,7 @@ class StudyRequest(Wire):
 
 
 class StudySize(Wire):
-    """How many candidates a study would have."""
+    """The number of candidates of a study."""
 
     candidates: int
 
@@ -44,14 +44,14 @@ class Candidate(Wire):
 
 
 class DistortionTable(Wire):
-    """How much one two-way table was distorted, by each measure."""
+    """The distortion of one two-way table, by measure."""
 
     attributes: tuple[str, str]
     values: dict[str, float | None]
 
 
 class CandidateAnswer(Candidate):
-    """One candidate in detail: its specification in three languages, and the distortion of every two-way table."""
+    """One candidate in detail: its specification as Python, command and TOML, and all distorted two-way tables."""
 
     spec: dict[str, Any]
     python: str
@@ -63,7 +63,7 @@ class CandidateAnswer(Candidate):
 class Cell(Wire):
     """One cell of a table before and after.
 
-    Nothing is shown of a count below the tolerance, nor of those from which it could be worked out.
+    Counts below the tolerance are hidden, and so are those from which they could be derived.
     """
 
     levels: tuple[str, ...]
@@ -81,17 +81,17 @@ class BeforeAfterAnswer(Wire):
 
 
 class ChoiceRequest(Wire):
-    """How one candidate is to be chosen."""
+    """The objective for choosing a candidate."""
 
     model_config = ConfigDict(json_schema_extra=example(objective="linear:a=2"))
 
     objective: str = Field(max_length=500, description="linear:a=…, cap_risk:… or cap_distortion:…")
-    risk: str | None = Field(default=None, max_length=200, description="Measure of the upward axis.")
-    distortion: str | None = Field(default=None, max_length=200, description="Measure of the sideways axis.")
+    risk: str | None = Field(default=None, max_length=200, description="Measure on the vertical axis.")
+    distortion: str | None = Field(default=None, max_length=200, description="Measure on the horizontal axis.")
 
 
 class ChoiceAnswer(Wire):
-    """One candidate, and why this one."""
+    """The chosen candidate, and the reason."""
 
     candidate: int
     specification: int
@@ -106,26 +106,24 @@ class ChoiceAnswer(Wire):
     rivals: tuple[dict[str, Any], ...]
 
 
-# Releases as the contract shows them.
-
 State = Literal["preparing", "requested", "approved", "rejected", "failed"]
 _HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
 class ReleaseTerms(Wire):
-    """How the release is to look, and what is told about it."""
+    """Format and content of a release."""
 
     data_format: Literal["csv", "parquet", "dta", "sav"] = "csv"
-    identifiers: Literal["new", "none"] = Field(default="new", description="Number the records anew, or not at all.")
-    drop: tuple[str, ...] = Field(default=(), max_length=1000, description="Columns that do not leave.")
+    identifiers: Literal["new", "none"] = Field(default="new", description="New record numbers, or none.")
+    drop: tuple[str, ...] = Field(default=(), max_length=1000, description="Columns to leave out.")
     title: str = Field(default="", max_length=200)
     date: str = Field(default="", max_length=40)
-    publish_rate: bool = Field(default=False, description="Tell which share of the records took part.")
-    unmasked: bool = Field(default=False, description="Release the values although nothing was masked.")
+    publish_rate: bool = Field(default=False, description="Publish the share of records that were masked.")
+    unmasked: bool = Field(default=False, description="Release values although nothing was masked.")
 
 
 class ReleaseRequest(Wire):
-    """Prepare a masking for release, and ask for it to be approved."""
+    """Request the release of a masking."""
 
     model_config = ConfigDict(json_schema_extra=example(masking="5f0c1b", terms={"title": "Survey 2026"}))
 
@@ -134,20 +132,20 @@ class ReleaseRequest(Wire):
 
 
 class Approval(Wire):
-    """Let exactly this bundle leave."""
+    """Approval of exactly this bundle."""
 
     model_config = ConfigDict(json_schema_extra=example(manifest_hash=_HASH))
 
-    manifest_hash: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the manifest that was looked at.")
+    manifest_hash: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the reviewed manifest.")
     override_reason: str = Field(
         default="",
         max_length=2000,
-        description="Why these records are released again, although they have been released before.",
+        description="Reason to release these records although they have been released before.",
     )
 
 
 class Rejection(Wire):
-    """Do not let it leave."""
+    """Rejection of a release."""
 
     model_config = ConfigDict(json_schema_extra=example(reason="The occupation codes are too detailed."))
 
@@ -155,16 +153,16 @@ class Rejection(Wire):
 
 
 class DifferencingAnswer(Wire):
-    """An earlier release with the same records or identifiers, and what comparing the two would tell."""
+    """An earlier release with the same records or identifiers, and what a comparison would reveal."""
 
     release_id: str = Field(description="The earlier release.")
-    alarm: bool = Field(description="Whether it holds so many of the records that a reason is needed.")
+    alarm: bool = Field(description="True if it shares so many records that a reason is needed.")
     sentence: str
-    differ: int | None = Field(default=None, description="Records that differ, where that can be counted.")
+    differ: int | None = Field(default=None, description="Number of records that differ, if it can be counted.")
 
 
 class Check(Wire):
-    """A promise that was verified on the result."""
+    """A guarantee verified on the result."""
 
     sentence: str
     ok: bool
@@ -179,7 +177,7 @@ class BundleFile(Wire):
 
 
 class ReleaseAnswer(Wire):
-    """A release: what would leave, what was verified, who asked and who decided."""
+    """A release: its contents, verified guarantees, requester and decision."""
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -213,13 +211,13 @@ class ReleaseAnswer(Wire):
     job_id: str | None
     state: State
     terms: dict[str, Any]
-    manifest_hash: str = Field(description="What an approval has to name; empty until the bundle is prepared.")
+    manifest_hash: str = Field(description="Hash to state in an approval; empty until the bundle is prepared.")
     records: int
     files: list[BundleFile]
     checks: list[Check]
     remarks: list[str]
-    ledger: str = Field(description="Whether the records were released before, as far as who asks may know.")
-    needs_reason: bool = Field(description="Whether an approval needs override_reason; officers only.")
+    ledger: str = Field(description="Whether the records were released before, as far as the caller may know.")
+    needs_reason: bool = Field(description="True if an approval needs override_reason; officers only.")
     differencing: list[DifferencingAnswer] = Field(
         description="Earlier releases, for an officer who is a member of their projects."
     )
@@ -227,6 +225,6 @@ class ReleaseAnswer(Wire):
     requested_at: datetime | None
     decided_by: str
     decided_at: datetime | None
-    reason: str = Field(description="Of a rejection or a failure; of a second release, for officers.")
-    may_approve: bool = Field(description="Whether who asks may approve it now.")
-    may_download: bool = Field(description="Whether who asks may download it now.")
+    reason: str = Field(description="Reason of a rejection or failure; for officers, also of a repeated release.")
+    may_approve: bool = Field(description="True if the caller may approve it now.")
+    may_download: bool = Field(description="True if the caller may download it now.")

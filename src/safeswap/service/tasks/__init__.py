@@ -1,4 +1,4 @@
-"""The kinds of jobs, one file each: a module of this package with a ``TASK`` is found by its being here."""
+"""The kinds of jobs: every module of this package with a ``TASK`` or ``TASKS`` is discovered."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PACKAGES = ("safeswap.service.tasks",)
 
 
 def find(kind: str, packages: Sequence[str] = PACKAGES) -> Task:
-    """The task of that kind.
+    """Return the task of a kind.
 
     >>> find("ingest").limits
     'parse'
     """
-    found = _tasks(tuple(packages))
+    found = _discover(tuple(packages))
     if kind not in found:
         raise InternalError(
             f"this worker does not know jobs of the kind {kind!r}",
@@ -31,20 +31,20 @@ def find(kind: str, packages: Sequence[str] = PACKAGES) -> Task:
 
 
 def kinds(packages: Sequence[str] = PACKAGES) -> tuple[str, ...]:
-    """What a worker can do, in alphabetical order."""
-    return tuple(sorted(_tasks(tuple(packages))))
+    """Return the kinds of jobs, sorted."""
+    return tuple(sorted(_discover(tuple(packages))))
 
 
 @cache
-def _tasks(packages: tuple[str, ...]) -> dict[str, Task]:
-    modules = [module for package in packages for module in _modules(import_module(package))]
+def _discover(packages: tuple[str, ...]) -> dict[str, Task]:
+    modules = [module for package in packages for module in _import_modules(import_module(package))]
     found: list[Task] = []
     for module in modules:
         found += [module.TASK] if hasattr(module, "TASK") else getattr(module, "TASKS", ())
     return {task.name: task for task in found}
 
 
-def _modules(package: ModuleType) -> list[ModuleType]:
+def _import_modules(package: ModuleType) -> list[ModuleType]:
     if not hasattr(package, "__path__"):
         return [package]
     return [import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__)]

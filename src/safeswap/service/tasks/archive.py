@@ -1,4 +1,4 @@
-"""A project as files: what goes into an archive, and what may come out of one that a stranger has made."""
+"""Project archives: packing, and safe unpacking of untrusted ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DEEPEST = 50
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """All files of a folder in one archive; none of them in a folder of its own."""
+    """Pack all files of a flat folder into one archive."""
     with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=4) as packed:
         for file in sorted(folder.iterdir()):
             packed.write(file, file.name)
 
 
 def unpack(archive: Path, folder: Path, *, most_bytes: int) -> None:
-    """The files of an archive in a folder; refused if they are too many, too large, or want to lie elsewhere."""
+    """Unpack an archive into a folder; refuse too many, too large or misplaced files."""
     try:
         with zipfile.ZipFile(archive) as packed:
             entries = [entry for entry in packed.infolist() if not entry.is_dir()]
@@ -51,7 +51,7 @@ def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
 
 
 def _copy(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, left: int) -> int:
-    """Counts what really comes out: what an archive says about itself need not be true."""
+    """Copy an entry and count the actual bytes, since an archive may lie about sizes."""
     written = 0
     with packed.open(entry) as source, target.open("xb") as file:
         while chunk := source.read(2**20):
@@ -63,7 +63,7 @@ def _copy(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, left: i
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """What the archive of a project says about it."""
+    """Read the project's metadata from an archive."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError):
@@ -74,16 +74,16 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether values are nested deeper than any that we write; what goes through them later would not come back."""
+    """Return True if values are nested deeper than any we write, which could exhaust the stack later."""
     level = [value]
     for _ in range(_DEEPEST):
-        level = [each for one in level for each in _inside(one)]
+        level = [each for one in level for each in _children(one)]
         if not level:
             return False
     return True
 
 
-def _inside(value: Any) -> list[Any]:
+def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

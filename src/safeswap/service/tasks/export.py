@@ -1,4 +1,4 @@
-"""The job that packs a project into one file: to move it to another service, or to WebSwap's own files."""
+"""The job that exports a project to one archive, in safeswap's or WebSwap's format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LOG = "session.log"
 
 
 def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Pack data, description, recipe, specifications, figures and log. Keys and audit records stay."""
+    """Export data, description, recipe, specifications, figures and log, but no keys and audit records."""
     folder = context.scratch / "export"
     folder.mkdir(mode=0o700)
     context.progress(0.1, "gathering the files")
-    (_webswap if payload["form"] == "webswap" else _whole)(context, payload, folder)
+    (_write_webswap if payload["form"] == "webswap" else _write_safeswap)(context, payload, folder)
     context.progress(0.5, "packing")
     pack(folder, context.result_folder / FILE)
     size = (context.result_folder / FILE).stat().st_size
@@ -27,7 +27,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "export", "id": context.save_result("export", {"form": payload["form"]}, summary)}
 
 
-def _whole(context: Context, payload: dict[str, Any], folder: Any) -> None:
+def _write_safeswap(context: Context, payload: dict[str, Any], folder: Any) -> None:
     source = context.store.data(context.project_id, context.project["data_version"])
     for name in (DATA, SCHEMA):
         shutil.copyfile(source / name, folder / name)
@@ -36,7 +36,7 @@ def _whole(context: Context, payload: dict[str, Any], folder: Any) -> None:
     (folder / LOG).write_text(payload["log"], encoding="utf-8")
 
 
-def _webswap(context: Context, payload: dict[str, Any], folder: Any) -> None:
+def _write_webswap(context: Context, payload: dict[str, Any], folder: Any) -> None:
     spec = payload["spec"]
     new_project(
         context.data(),

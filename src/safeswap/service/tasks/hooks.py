@@ -1,4 +1,4 @@
-"""What happens in the database when a job has ended: rows of the task's own, in the transaction that ends the job."""
+"""Database hooks of tasks, run by the worker before a job starts and in the transaction that ends it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from safeswap.service.work.jobs import Claim, JobRow
 
 
-def prepare(connection: Connection, claim: Claim, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
-    """Let the task lay out what a job of its kind needs of the database."""
+def run_prepare(connection: Connection, claim: Claim, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
+    """Run the task's ``prepare`` hook, which exports what the job needs from the database."""
     hook = find(claim.kind, packages).prepare
     if hook is not None:
         hook(connection, claim, Store(settings))
 
 
-def failed(connection: Connection, job: JobRow, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
-    """Let the task know that a job of its kind has failed or was cancelled for good."""
+def run_failed(connection: Connection, job: JobRow, settings: Settings, packages: Sequence[str] = PACKAGES) -> None:
+    """Run the task's ``failed`` hook after a job has finally failed or was cancelled."""
     if job["kind"] not in kinds(packages):
         return
     hook = find(job["kind"], packages).failed
@@ -36,7 +36,7 @@ def failed(connection: Connection, job: JobRow, settings: Settings, packages: Se
         hook(connection, job, dict(job["error"] or {}), Store(settings))
 
 
-def finished(
+def run_finish(
     connection: Connection,
     claim: Claim,
     outcome: dict[str, Any],
@@ -45,7 +45,7 @@ def finished(
     settings: Settings,
     packages: Sequence[str] = PACKAGES,
 ) -> dict[str, Any] | None:
-    """Make the result of a job visible, and let the task change rows of its own; what is kept as the job's result."""
+    """Insert the job's result, run the task's ``finish`` hook, and return the job's result reference."""
     job = connection.execute(select(jobs).where(jobs.c.id == claim.id)).mappings().one()
     for result in saved:
         _save(connection, job, result)

@@ -1,4 +1,4 @@
-"""The job that reads a file somebody sent: parsed inside the limits, kept in one form, described without a record."""
+"""The job that reads an uploaded file: parse it within limits, store it in the canonical form, describe it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from safeswap.errors import InputError, InternalError
 from safeswap.model.schema import Schema
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.erase import erase, sync_folder
-from safeswap.service.keeping.store import attempt_name, opened_in
+from safeswap.service.keeping.store import attempt_name, open_in
 from safeswap.service.keeping.tables import projects
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
 from safeswap.service.work.rare import with_rare_levels
@@ -32,14 +32,14 @@ _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
 
 
 def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Read the file (``upload``, ``path`` or ``from_version``), keep the data, describe them."""
+    """Read the file (``upload``, ``path`` or ``from_version``), store the data, describe them."""
     context.progress(0.05, "reading the file")
-    data = _data(context, payload)
-    return keep(context, data, file_name=str(payload.get("name", "")))
+    data = _read_data(context, payload)
+    return store_data(context, data, file_name=str(payload.get("name", "")))
 
 
-def keep(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]:
-    """Keep data in the one form in which the service has them, and tell what the project is to know of them."""
+def store_data(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]:
+    """Store data in the canonical form, and return what the project needs to know about them."""
     context.progress(0.6, "keeping the data")
     folder = context.store.data(context.project_id, 0) / attempt_name(context.job.id, context.job.fence)
     erase(folder)
@@ -57,7 +57,7 @@ def keep(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]
 
 
 def safe_name(name: str) -> str:
-    """The last part of a file's name as its owner calls it, without anything that means something elsewhere.
+    """Return the last part of a file name, without special characters.
 
     >>> safe_name("../../etc/<b>survey 2024.csv"), safe_name("C:\\\\data\\\\a.dta"), safe_name("..")
     ('_b_survey 2024.csv', 'a.dta', 'data')
@@ -66,25 +66,25 @@ def safe_name(name: str) -> str:
     return _AWKWARD.sub("_", last).lstrip(". ")[-120:] or "data"
 
 
-def _data(context: Context, payload: Mapping[str, Any]) -> Microdata:
+def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     if "from_version" in payload:
         plain = context.data(int(payload["from_version"]))
         changed = Schema.model_validate(payload["schema"])
         return workflow.read(plain.table, schema=with_rare_levels(changed, plain, int(context.project["tolerance"])))
-    # Read under the name by which its owner knows it, so that an error speaks of that name.
+    # Read under its original name, so that errors mention that name.
     link = context.scratch / safe_name(str(payload.get("name") or "data"))
-    link.symlink_to(_source(context, payload))
+    link.symlink_to(_find_source(context, payload))
     stated = {name: value for name, value in dict(payload.get("reading") or {}).items() if name in OPTIONS}
     if isinstance(stated.get("schema"), Mapping):
         stated["schema"] = Schema.model_validate(stated["schema"])
     return workflow.read(link, **stated)
 
 
-def _source(context: Context, payload: Mapping[str, Any]) -> Path:
+def _find_source(context: Context, payload: Mapping[str, Any]) -> Path:
     if "upload" in payload:
         source = context.store.upload(context.project_id, str(payload["upload"]))
     else:
-        source = _taken(Path(str(payload["path"])), context.settings.folders)
+        source = _open_from_folder(Path(str(payload["path"])), context.settings.folders)
     if not source.is_file():
         raise InputError("the file to be read is not there any more", code="missing-file", hint="send it again")
     size, limit = source.stat().st_size, context.settings.limits.upload_bytes
@@ -99,24 +99,24 @@ def _source(context: Context, payload: Mapping[str, Any]) -> Path:
     return source
 
 
-def _taken(path: Path, folders: tuple[Path, ...]) -> Path:
-    """A file from a folder on the server, as this process holds it open: whatever its name leads to by then."""
-    descriptor = opened_in(path, folders)
+def _open_from_folder(path: Path, folders: tuple[Path, ...]) -> Path:
+    """Open a file from a server folder and return the path of its descriptor, immune to later renames."""
+    descriptor = open_in(path, folders)
     if descriptor is None:
         raise InputError(
             "files may not be taken from there",
             code="folder-not-allowed",
             hint="put the file into a folder that the administrator has named",
         )
-    held = Path(f"/proc/self/fd/{descriptor}")
-    if held.exists():
-        return held  # stays open as long as this process is there: it does this one job
+    opened = Path(f"/proc/self/fd/{descriptor}")
+    if opened.exists():
+        return opened  # stays open for the life of this process, which runs only this job
     os.close(descriptor)
     return path
 
 
 def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], store: Store) -> dict[str, Any]:
-    """Give the data their number, and the project what was found in them."""
+    """Move the data to their final version, and update the project."""
     mine = projects.c.id == job["project_id"]
     there = select(projects.c.data_version).where(mine, projects.c.state != "deleted")
     version = connection.scalar(there.with_for_update())
@@ -124,7 +124,7 @@ def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], store: 
         raise InternalError("the project is not there any more", code="no-project")
     number = version + 1
     target = store.data(job["project_id"], number)
-    erase(target)  # of an attempt that came this far and was killed before it could be known
+    erase(target)  # left by an attempt that was killed just before its commit
     (store.data(job["project_id"], 0) / outcome["part"]).rename(target)
     found = {name: outcome[name] for name in ("records", "description")}
     if outcome["file_name"] and "from_version" not in job["payload"]:
@@ -138,7 +138,7 @@ def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], store: 
 
 
 def failed(connection: Connection, job: JobRow, error: dict[str, Any], store: Store) -> None:
-    """A project that had data keeps them; one without is broken, or empty again if reading was cancelled."""
+    """Reset the project's state: ready if it had data, else broken, or empty if reading was cancelled."""
     before = "broken" if error else "empty"
     for state, has_data in (("ready", projects.c.data_version > 0), (before, projects.c.data_version == 0)):
         reading = (projects.c.id == job["project_id"], projects.c.state == "reading", has_data)
@@ -146,7 +146,7 @@ def failed(connection: Connection, job: JobRow, error: dict[str, Any], store: St
 
 
 def clean(job: Claim, store: Store) -> None:
-    """Erase the file as it came: its data are kept, or it could not be read."""
+    """Erase the upload: its data are stored, or it could not be read."""
     if job.project_id is not None and "upload" in job.payload:
         erase(store.upload(job.project_id, str(job.payload["upload"])))
 

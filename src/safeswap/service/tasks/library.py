@@ -1,4 +1,7 @@
-"""The job that places every record between perturbation and neighbours: the confidentiality plot."""
+"""Jobs that run the library: mask, assess, count risky combinations, safe tables, studies, confidentiality plots.
+
+Results hold figures, never masked records.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,8 @@ if TYPE_CHECKING:
     from safeswap.workflow.session import ArgusSession
 
 
-# What the tasks of the library share: the data as the project's recipe leaves them, masked as the payload says.
-
-
 def plain_data(context: Context, payload: dict[str, Any]) -> Microdata:
-    """The project's data, if they are still those for which the job was asked."""
+    """Return the project's data; refuse if they changed since the job was submitted."""
     asked_for = payload.get("data_version", context.project["data_version"])
     if asked_for != context.project["data_version"]:
         raise InputError(
@@ -36,7 +36,7 @@ def plain_data(context: Context, payload: dict[str, Any]) -> Microdata:
 
 
 def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
-    """The project's data after the recodes that stood in its recipe when the job was asked for."""
+    """Return the project's data after the recipe stored with the job."""
     data = plain_data(context, payload)
     recipe = payload.get("recipe")
     return workflow.recode(data, recipe, key=context.key()) if recipe else data
@@ -45,16 +45,16 @@ def prepared_data(context: Context, payload: dict[str, Any]) -> Microdata:
 def masked_data(context: Context, payload: dict[str, Any]) -> Masked:
     """Mask the project's data.
 
-    A masking is a pure function of data, specification and key, so nothing confidential lies about between masking and
-    release: whoever needs the masked records makes the same ones again.
+    Masking is a pure function of data, specification and key, so masked records are never stored between masking and
+    release: they are recomputed when needed.
     """
     return workflow.mask(
         prepared_data(context, payload), payload["spec"], key=context.key(), replicate=payload.get("replicate", 0)
     )
 
 
-def summary_of(masked: Masked, assessment: Assessment) -> dict[str, Any]:
-    """What may be shown of a masking inside the building: totals and figures, no record."""
+def summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
+    """Summarise a masking for internal use: totals and figures, no record."""
     return {
         **masked.as_dict(),
         "plan": masked.plan.sentence,
@@ -63,28 +63,23 @@ def summary_of(masked: Masked, assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def asked(payload: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The part of a payload that says what was asked for, as it is kept with the result."""
+def request_of(payload: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the part of a payload that is stored with the result."""
     return {name: payload[name] for name in ("spec", "recipe", *names) if payload.get(name) is not None}
 
 
-# The job that measures a masking again, by other measures or on other attributes.
-
-
 def run_assess(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Make the same masked records again and assess them."""
+    """Mask again and assess by other measures or attributes."""
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
     context.progress(0.5, "measuring risk and distortion")
     assessment = workflow.assess(masked, measures=payload.get("measures"), attributes=payload.get("attributes"))
-    spec = asked(payload, "masking", "measures", "attributes", "replicate")
-    return {"kind": "assessment", "id": context.save_result("assessment", spec, summary_of(masked, assessment))}
+    spec = request_of(payload, "masking", "measures", "attributes", "replicate")
+    return {"kind": "assessment", "id": context.save_result("assessment", spec, summarise(masked, assessment))}
 
 
 ASSESS_TASK = Task("assess", run_assess)
 
-
-# The job that masks the project's data and measures what that did. Figures are kept, never the masked records.
 
 REPORT = "report.html"
 
@@ -97,18 +92,15 @@ def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     assessment = workflow.assess(masked, measures=payload.get("measures"), attributes=payload.get("attributes"))
     context.progress(0.8, "writing the report")
     workflow.report(masked, context.result_folder / REPORT, assessment=assessment)
-    spec = asked(payload, "measures", "attributes", "replicate")
-    return {"kind": "masking", "id": context.save_result("masking", spec, summary_of(masked, assessment))}
+    spec = request_of(payload, "measures", "attributes", "replicate")
+    return {"kind": "masking", "id": context.save_result("masking", spec, summarise(masked, assessment))}
 
 
 MASK_TASK = Task("mask", run_mask)
 
 
-# The job that counts unsafe combinations where that takes too long for somebody who waits.
-
-
-def told(session: ArgusSession) -> dict[str, Any]:
-    """What is told of a list of unsafe combinations, now and after each step of the recipe: totals, never values."""
+def summarise_risky(session: ArgusSession) -> dict[str, Any]:
+    """Summarise the unsafe combinations, now and after each step of the recipe: totals, never values."""
     found = session.now.risky
     stages = [stage.as_dict() for stage in session.stages]
     if found is not None:
@@ -119,13 +111,13 @@ def told(session: ArgusSession) -> dict[str, Any]:
 
 
 def run_risky(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Count, and keep the totals."""
+    """Count the unsafe combinations and store the totals."""
     context.progress(0.05, "counting the combinations")
     recipe = payload.get("recipe") or []
     session = workflow.argus_session(
         plain_data(context, payload), payload["combinations"], recipe=recipe, key=context.key()
     )
-    summary = told(session)
+    summary = summarise_risky(session)
     spec = {"combinations": payload["combinations"], "recipe": recipe}
     return {"kind": "risky", "id": context.save_result("risky", spec, summary)}
 
@@ -133,13 +125,11 @@ def run_risky(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 RISKY_TASK = Task("risky", run_risky)
 
 
-# The job that makes tables of the project's data safe: every cell 0 or large enough, the kept margins exact.
-
 MOST_CELLS = 5_000
 
 
 def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Solve, write the internal report, and keep the cells that may be shown."""
+    """Find the nearest safe tables, write the internal report, and store the cells that may be shown."""
     context.progress(0.05, "counting the tables")
     data = prepared_data(context, payload)
     asked = payload["tables"]
@@ -164,7 +154,7 @@ def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]
 
 
 def _cells(changed: Any, hidden: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
-    """The safe table: what may be published. How it was before, and which levels are rare, is in the report."""
+    """Return the publishable cells of a safe table. The original counts and rare levels are only in the report."""
     names = changed.before.names
     rows = [
         row
@@ -184,26 +174,24 @@ def _cells(changed: Any, hidden: Mapping[str, frozenset[str]]) -> list[dict[str,
 SAFE_TABLES_TASK = Task("safe_tables", run_safe_tables)
 
 
-# The job that runs a risk-utility study, and goes on where it was when a worker dies.
-
 STUDY = "study"
 
 
 def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Evaluate every candidate; what is finished outlives the worker, since the job keeps a checkpoint."""
+    """Run a risk-utility study; a checkpoint lets the next attempt resume if the worker dies."""
     context.progress(0.01, "reading the data")
     data = prepared_data(context, payload)
     spec = StudySpec(**payload["spec"])
 
-    def done(finished: int, total: int) -> None:
+    def report(finished: int, total: int) -> None:
         context.progress(0.05 + 0.85 * finished / max(total, 1), f"{finished:,} of {total:,} candidates")
 
-    found = workflow.study(data, spec, key=context.key(), progress=done, checkpoint=context.checkpoint)
+    found = workflow.study(data, spec, key=context.key(), progress=report, checkpoint=context.checkpoint)
     context.progress(0.92, "choosing, and writing the report")
     try:
         choice = found.choose(spec.objective)
     except InfeasibleError:
-        choice = None  # no candidate meets the objective: the map is still worth looking at
+        choice = None  # no candidate meets the objective: the map is still useful
     workflow.save_study(found, context.result_folder / STUDY, choice=choice, data=data)
     summary = {
         "candidates": len(found),
@@ -225,7 +213,7 @@ PAYLOAD = "plot.json"
 
 
 def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Mask, link each record to the release as an intruder would, and keep the plot."""
+    """Mask, link each record to the release as an intruder would, and store the plot."""
     from safeswap.charts.confidentiality import default_second, plot_payload
 
     context.progress(0.05, "masking")
@@ -235,7 +223,7 @@ def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, 
     plot = workflow.confidentiality(
         masked, keys=payload["keys"], linkage=payload.get("linkage", "auto"), key=context.key(), **options
     )
-    # Identifiers are values of records: over the wire a record is known by its place.
+    # Identifiers are values of records: the API identifies records by position.
     plot = plot.numbered()
     context.progress(0.9, "writing the plot")
     workflow.write_confidentiality(plot, context.result_folder / PAGE)
@@ -249,7 +237,7 @@ def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, 
         "correct_link_share": None if plot.kind == "categorical" else plot.correct_link_share,
         "sentence": plot.sentence,
     }
-    spec = asked(payload, "masking", "keys", "linkage", "options")
+    spec = request_of(payload, "masking", "keys", "linkage", "options")
     return {"kind": "confidentiality", "id": context.save_result("confidentiality", spec, summary)}
 
 

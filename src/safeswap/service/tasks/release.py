@@ -1,4 +1,4 @@
-"""The job that prepares a release: the bundle that may leave, locked until it is approved, and its sealed record."""
+"""The job that prepares a release: the bundle, locked until approved, and its sealed audit record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     context.progress(0.9, "sealing the confidential record")
     context.vault.seal_folder(published.audit, folder / AUDIT, record_context(payload["release_id"]))
     (folder / ENTRY).write_bytes(ledger.seal_entry(context.vault, payload["release_id"], entry))
-    sync_folder(folder)  # before anybody is told of it
+    sync_folder(folder)  # before the release is announced
     sums = read_manifest(published.public).files
     return {
         "kind": "release",
@@ -67,8 +67,8 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
             "records": published.records,
             "verified": [{"sentence": each.sentence, "ok": each.ok} for each in published.findings],
             "remarks": [
-                *_lowered(context, payload),
-                *_prepared(payload),
+                *_remark_on_tolerance(context, payload),
+                *_remark_on_recipe(payload),
                 *(remark.message for remark in published.remarks),
             ],
             "files": [{"name": name, "size": size, "sha256": sha} for name, (size, sha) in sorted(sums.items())],
@@ -77,27 +77,27 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lowered(context: Context, payload: dict[str, Any]) -> list[str]:
-    """That counts are shown which the agency does not show elsewhere."""
+def _remark_on_tolerance(context: Context, payload: dict[str, Any]) -> list[str]:
+    """Remark that smaller counts are shown than the agency's floor."""
     tolerance, floor = int(payload["tolerance"]), context.settings.tolerance
     if tolerance >= floor:
         return []
     return [f"The tolerance of this project is {tolerance}; the agency's floor is {floor}. An officer has lowered it."]
 
 
-def _prepared(payload: dict[str, Any]) -> list[str]:
-    """That what was verified was verified against the file as the project's recipe had left it."""
+def _remark_on_recipe(payload: dict[str, Any]) -> list[str]:
+    """Remark that the verification refers to the file after the project's recipe."""
     steps = workflow.as_recipe(payload.get("recipe") or ()).sentences
     if not steps:
         return []
-    told = "Before masking, the recipe was applied, and what is verified holds for the file as it left it: "
-    return [told + "; ".join(steps) + "."]
+    intro = "Before masking, the recipe was applied, and what is verified holds for the file as it left it: "
+    return [intro + "; ".join(steps) + "."]
 
 
 def _new_folder(parent: Path, fence: int) -> Path:
-    """For this attempt; what earlier attempts have left is erased: nobody will be told of it.
+    """Create the folder of this attempt and erase those of earlier ones.
 
-    What a later one has made is left alone: this attempt may have been held up and overtaken.
+    A later attempt's folder is left alone: this attempt may have been delayed and overtaken.
     """
     for left in parent.iterdir():
         if left.name in {f"attempt-{number}" for number in range(fence + 1)}:
@@ -108,31 +108,31 @@ def _new_folder(parent: Path, fence: int) -> Path:
 
 
 def record_context(release_id: str) -> str:
-    """What the confidential record of a release is sealed for."""
+    """Return the context for sealing a release's audit record."""
     return f"release {release_id}"
 
 
 def _find_alike(
     context: Context, payload: dict[str, Any], entry: Entry, masked: Masked
 ) -> tuple[int, list[dict[str, Any]]]:
-    """The number of the last entry that was compared, and the earlier releases that have records in common."""
+    """Return the number of the last entry compared, and the earlier releases with records in common."""
     last, found = 0, []
     known = {each["id"]: each for each in payload["comparable"]}
     file, alarm_share = (context.project_id, payload["data_version"]), context.settings.ledger_alarm
-    for earlier in ledger.laid_out(context.scratch, context.vault):
+    for earlier in ledger.read_entries(context.scratch, context.vault):
         last = earlier.number
         alike = ledger.find_alike(entry, earlier, file=file, alarm_share=alarm_share)
         if alike is not None:
-            told = _describe(context, known.get(earlier.release_id), alike, earlier.entry, masked)
-            told |= {"release_id": earlier.release_id, "project_id": earlier.project_id, "alarm": alike.alarm}
-            found.append(told)
+            finding = _describe(context, known.get(earlier.release_id), alike, earlier.entry, masked)
+            finding |= {"release_id": earlier.release_id, "project_id": earlier.project_id, "alarm": alike.alarm}
+            found.append(finding)
     return last, found
 
 
 def _describe(
     context: Context, known: dict[str, str] | None, alike: Likeness, earlier: Entry | None, masked: Masked
 ) -> dict[str, Any]:
-    """The words and figures for an officer of both projects; where there is none, nothing is computed."""
+    """Return sentence and figures for an officer of both projects; without one, nothing is computed."""
     if known is None or earlier is None or not alike.alarm:
         return {"sentence": alike.sentence, "differ": None}
     sealed = _find_record(context, known)
@@ -146,7 +146,7 @@ def _describe(
 
 
 def _find_record(context: Context, known: dict[str, str]) -> Path | None:
-    """The sealed record of an earlier release; None where it is not there any more."""
+    """Return the sealed record of an earlier release; None if it no longer exists."""
     if not known["folder"] or not context.store.exists(known["project_id"]):
         return None
     folder = context.store.release(known["project_id"], known["id"]) / known["folder"] / AUDIT
@@ -154,8 +154,8 @@ def _find_record(context: Context, known: dict[str, str]) -> Path | None:
 
 
 def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], _store: Store) -> dict[str, Any]:
-    """The bundle is there: the release waits for somebody to decide."""
-    _settle(
+    """Mark the release as requested: the bundle awaits a decision."""
+    _update_preparing(
         connection,
         outcome["id"],
         state="requested",
@@ -169,16 +169,16 @@ def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], _store:
 
 
 def failed(connection: Connection, job: JobRow, error: dict[str, Any], _store: Store) -> None:
-    """There is no bundle, and the release says why."""
+    """Mark the release as failed, with the reason."""
     release_id = job["payload"]["release_id"]
-    _settle(connection, release_id, state="failed", reason=str(error.get("message", "the job was cancelled")))
+    _update_preparing(connection, release_id, state="failed", reason=str(error.get("message", "the job was cancelled")))
     detail = {"code": str(error.get("code", ""))}
     auditlog.record(connection, "worker", "release.failed", job["project_id"], release_id, detail)
 
 
-def _settle(connection: Connection, release_id: str, **values: Any) -> None:
+def _update_preparing(connection: Connection, release_id: str, **values: Any) -> None:
     waiting = (releases.c.id == release_id) & (releases.c.state == "preparing")
     connection.execute(update(releases).where(waiting).values(**values, version=releases.c.version + 1))
 
 
-TASK = Task("release", run, prepare=ledger.lay_out, finish=finish, failed=failed)
+TASK = Task("release", run, prepare=ledger.export_entries, finish=finish, failed=failed)

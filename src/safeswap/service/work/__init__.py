@@ -1,1 +1,1 @@
-"""Jobs: the queue, the workers, and the processes that do the work."""
+"""Jobs: the queue, the workers, and the child processes that run jobs."""

@@ -1,7 +1,7 @@
-"""The process that does one job: started by a worker, walled in, gone when the job is done.
+"""The child process of a worker that runs one job in a sandbox, then exits.
 
-It reads one line of JSON from its input (settings, job, project) and writes lines of JSON to a pipe of its own: how far
-it is, and at last what came of it. What libraries print goes nowhere: it might quote a record.
+It reads one line of JSON from stdin (settings, job, project) and writes lines of JSON to a pipe: progress, and finally
+the outcome. Output of libraries is discarded: it might quote a record.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Wall this process in, load what jobs need, wait for the job, do it."""
+    """Confine this process, import libraries, wait for the job and run it."""
     parent, pipe = int(sys.argv[1]), int(sys.argv[2])
-    confine.die_with(parent)
-    confine.step_back()
-    network = confine.without_network()
+    confine.die_with_parent(parent)
+    confine.lower_priority()
+    network = confine.cut_network()
     with os.fdopen(pipe, "w", encoding="utf-8", buffering=1) as answers:
         stop = _Stop()
         signal.signal(signal.SIGTERM, stop)
-        _load()
-        _tell(answers, ready=True, network=sorted(network))
+        _import_libraries()
+        _send(answers, ready=True, network=sorted(network))
         if line := sys.stdin.readline():
-            _do(json.loads(line), answers, stop)
+            _run(json.loads(line), answers, stop)
 
 
 class _Stop:
-    """Whether the worker has asked this process to stop; the job hears of it when it next tells how far it is."""
+    """SIGTERM handler; the job is cancelled when it next reports progress."""
 
     asked = False
 
@@ -46,8 +46,8 @@ class _Stop:
         self.asked = True
 
 
-def _load() -> None:
-    """Import what nearly every job needs, so that it is there when the job comes."""
+def _import_libraries() -> None:
+    """Import what nearly every job needs, before the job arrives."""
     import pyarrow.parquet
 
     import safeswap.methods
@@ -56,7 +56,7 @@ def _load() -> None:
     pyarrow.set_cpu_count(os.cpu_count() or 1)
 
 
-def _do(asked: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
+def _run(order: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
     from safeswap.errors import SafeswapError
     from safeswap.service.keeping.erase import sync_folder
     from safeswap.service.settings import Settings
@@ -67,27 +67,27 @@ def _do(asked: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
     def report(fraction: float, message: str) -> None:
         if stop.asked:
             raise Cancelled
-        _tell(answers, progress=float(fraction), message=message)
+        _send(answers, progress=float(fraction), message=message)
 
-    settings, job = Settings.model_validate(asked["settings"]), Claim(**asked["job"])
-    context = Context(settings=settings, job=job, project=asked["project"], report=report)
+    settings, job = Settings.model_validate(order["settings"]), Claim(**order["job"])
+    context = Context(settings=settings, job=job, project=order["project"], report=report)
     try:
-        task = find(job.kind, asked["packages"])
+        task = find(job.kind, order["packages"])
         _use_scratch(context.scratch)
-        confine.limited(settings.limits, task.limits)
+        confine.set_limits(settings.limits, task.limits)
         result = task.run(context, dict(job.payload))
         if context.saved:
-            sync_folder(context.result_folder)  # before anybody is told of it
-        _tell(answers, outcome=result, saved=context.saved)
+            sync_folder(context.result_folder)  # before the result is announced
+        _send(answers, outcome=result, saved=context.saved)
     except Cancelled:
-        _tell(answers, cancelled=True)
+        _send(answers, cancelled=True)
     except SafeswapError as error:
-        _tell(answers, error=error.as_dict())
-    except Exception as error:  # noqa: BLE001  (its words may quote a record: only what it is goes further)
-        _tell(answers, error=_as_ours(error, job.kind).as_dict())
+        _send(answers, error=error.as_dict())
+    except Exception as error:  # noqa: BLE001  (its message may quote a record: only its type is passed on)
+        _send(answers, error=_wrap(error, job.kind).as_dict())
 
 
-def _as_ours(error: Exception, kind: str) -> SafeswapError:
+def _wrap(error: Exception, kind: str) -> SafeswapError:
     from safeswap.errors import InputError, InternalError, OutputError
 
     if isinstance(error, MemoryError):
@@ -108,12 +108,12 @@ def _as_ours(error: Exception, kind: str) -> SafeswapError:
         hint="please report it, with the kind of the job and the name of the error",
         kind=kind,
         exception=type(error).__name__,
-        place=_place(error),
+        place=_locate(error),
     )
 
 
-def _place(error: BaseException) -> str:
-    """The module and line of ours in which it happened, which says nothing of the data."""
+def _locate(error: BaseException) -> str:
+    """Return the innermost safeswap module and line of an error, which reveal nothing about the data."""
     place, trace = "", error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
@@ -124,7 +124,7 @@ def _place(error: BaseException) -> str:
 
 
 def _use_scratch(folder: Path) -> None:
-    """Let every library put its temporary files into the job's own folder."""
+    """Make every library put temporary files into the job's own folder."""
     for name in ("TMPDIR", "TMP", "TEMP"):
         os.environ[name] = str(folder)
     tempfile.tempdir = None
@@ -132,10 +132,10 @@ def _use_scratch(folder: Path) -> None:
     os.umask(0o077)
 
 
-def _tell(answers: TextIO, **told: Any) -> None:
+def _send(answers: TextIO, **message: Any) -> None:
     from safeswap.service.work.process import as_json
 
-    answers.write(as_json(told) + "\n")
+    answers.write(as_json(message) + "\n")
     answers.flush()
 
 

@@ -1,7 +1,7 @@
-"""Walls around the process that does a job: memory, processor time, file size, no network, no life after the worker.
+"""Sandbox of a job process: limits on memory, processor time and file size, no network, no life after the worker.
 
-The walls are the operating system's, so they hold whatever library reads the file. They are put up by the process
-itself before it looks at anything foreign, and cannot be taken down again.
+The operating system enforces the limits, so they hold for every library. The process sets them before it reads any
+untrusted input, and cannot lift them again.
 """
 
 from __future__ import annotations
@@ -25,43 +25,42 @@ _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
 _FILTER = 2
 _NICE = 15
-# By machine: the name of its architecture, and its numbers of socket and io_uring_setup, which can make sockets too.
+# Per machine: the audit architecture, and the numbers of socket and io_uring_setup, which can create sockets too.
 _MACHINES = {"x86_64": (0xC000003E, (41, 425)), "aarch64": (0xC00000B7, (198, 425))}
 _NETWORK_EVENTS = ("socket.__new__", "socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo")
 
 
-def die_with(parent: int) -> None:
-    """See to it that this process is killed when its parent ends, however that ends."""
+def die_with_parent(parent: int) -> None:
+    """Have this process killed when its parent ends, however that happens."""
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        # No memory of this process in a core file, nor for others who trace it: it holds records.
+        # No core dumps and no tracing: the memory holds records.
         _libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we had said so
+    if os.getppid() != parent:  # it ended before prctl
         os._exit(1)
 
 
-def step_back() -> None:
-    """Let everything else on the machine go first: people who browse are not to wait for a job."""
+def lower_priority() -> None:
+    """Lower the scheduling priority, so that interactive requests do not wait for jobs."""
     with suppress(OSError):
         os.nice(_NICE)
-    with suppress(AttributeError, OSError):  # where there is such a thing: a job interrupts nobody when it wakes up
+    with suppress(AttributeError, OSError):  # where supported: batch jobs do not preempt on wake-up
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def without_network() -> frozenset[str]:
-    """Cut this process off from every network and every socket; by which means.
+def cut_network() -> frozenset[str]:
+    """Cut this process off from all networks and sockets; return the mechanisms in effect.
 
-    In a network namespace of its own there is nothing to connect to, not even the machine itself. A filter in the
-    kernel refuses to make sockets at all, also to a database on this machine. Where the system allows neither, sockets
-    are refused inside the interpreter: that stops every Python library, though not native code that a forged file
-    might have taken over.
+    An own network namespace leaves nothing to connect to, not even loopback. A seccomp filter refuses to create sockets
+    at all, including those to a local database. Where the system allows neither, an audit hook refuses sockets in the
+    interpreter: that stops every Python library, though not native code exploited by a malicious file.
     """
-    means = {"namespace": _own_namespace(), "filter": _filtered(), "hook": True}
+    means = {"namespace": _enter_network_namespace(), "filter": _install_filter(), "hook": True}
     sys.addaudithook(_refuse_sockets)
     return frozenset(name for name, there in means.items() if there)
 
 
-def _own_namespace() -> bool:
+def _enter_network_namespace() -> bool:
     if sys.platform != "linux":
         return False
     libc = _libc()
@@ -71,38 +70,38 @@ def _own_namespace() -> bool:
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return False
     for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        # Without it files seem to belong to nobody, but can be used: some systems do not allow it.
+        # Without the mapping, files appear to be owned by nobody but are usable: some systems do not allow it.
         with suppress(OSError), open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
             file.write(line)
     return True
 
 
-def _filtered() -> bool:
-    """Let the kernel refuse this process, and all that it starts, the system calls that make sockets (seccomp)."""
+def _install_filter() -> bool:
+    """Install a seccomp filter that refuses socket system calls to this process and its children."""
     machine = _MACHINES.get(os.uname().machine) if sys.platform == "linux" else None
     if machine is None:
         return False
     architecture, calls = machine
-    program = _program(architecture, calls)
+    program = _build_filter(architecture, calls)
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     filters = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     libc = _libc()
-    # A filter of one's own is allowed to whoever gives up ever getting more rights.
+    # An unprivileged process may install a filter only after giving up new privileges.
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return False
     return bool(libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.create_string_buffer(filters), 0, 0) == 0)
 
 
-def _program(architecture: int, calls: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
-    """Steps for the kernel's little machine: (what to do, steps to leap if so, if not, operand)."""
+def _build_filter(architecture: int, calls: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """Return the BPF program as (code, jump if true, jump if false, operand)."""
     load, is_equal, is_at_least, answer = 0x20, 0x15, 0x35, 0x06
     refused, killed, allowed = 0x00050000 | errno.EACCES, 0x80000000, 0x7FFF0000
     steps = [
-        (load, 0, 0, 4),  # of which architecture is the call?
+        (load, 0, 0, 4),  # architecture of the call
         (is_equal, 1, 0, architecture),
         (answer, 0, 0, killed),
-        (load, 0, 0, 0),  # which call is it?
-        (is_at_least, len(calls) + 1, 0, 0x40000000),  # by numbers of another kind: refused
+        (load, 0, 0, 0),  # number of the call
+        (is_at_least, len(calls) + 1, 0, 0x40000000),  # x32 numbers: refused
     ]
     steps += [(is_equal, len(calls) - at, 0, call) for at, call in enumerate(calls)]
     return [*steps, (answer, 0, 0, allowed), (answer, 0, 0, refused)]
@@ -113,8 +112,8 @@ def _refuse_sockets(event: str, arguments: tuple[Any, ...]) -> None:
         raise PermissionError("a job has no network")
 
 
-def limited(limits: Limits, which: str) -> None:
-    """Put limits on memory, processor time and the size of any one file."""
+def set_limits(limits: Limits, which: str) -> None:
+    """Limit memory, processor time and the size of any one file."""
     import resource
 
     parse = which == "parse"
@@ -122,16 +121,16 @@ def limited(limits: Limits, which: str) -> None:
     seconds = limits.parse_seconds if parse else limits.job_seconds
     for kind, soft, hard in (
         (resource.RLIMIT_AS, memory, memory),
-        # The first is a signal that says why; who ignores it is killed five seconds later.
+        # The soft limit sends SIGXCPU, which tells the reason; the hard limit kills five seconds later.
         (resource.RLIMIT_CPU, seconds, seconds + 5),
         (resource.RLIMIT_FSIZE, limits.project_bytes, limits.project_bytes),
         (resource.RLIMIT_CORE, 0, 0),
     ):
-        _lower(resource, kind, soft, hard)
+        _lower_limit(resource, kind, soft, hard)
 
 
-def _lower(resource: Any, kind: int, soft: int, hard: int) -> None:
-    """A limit that is stricter already stays."""
+def _lower_limit(resource: Any, kind: int, soft: int, hard: int) -> None:
+    """Lower a limit; a stricter one stays."""
     _, now_hard = resource.getrlimit(kind)
     if now_hard != resource.RLIM_INFINITY:
         soft, hard = min(soft, now_hard), min(hard, now_hard)

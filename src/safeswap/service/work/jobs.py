@@ -1,8 +1,8 @@
-"""What is to be done: a queue of jobs in the database that survives whatever happens to those who do them.
+"""A durable job queue in the database, with leases and fencing tokens.
 
-A worker claims a job for the length of a lease and renews it while it works. If it falls silent, the job is given to
-another. Each claim raises the job's fence, and every word about a job is heard only from the worker and with the fence
-of its last claim: one that was given up for dead and comes back is turned away. A job is claimed by a single statement.
+A worker claims a job for the length of a lease and renews the lease by heartbeats. When the lease expires, the job goes
+to another worker. Each claim increments the job's fence, and updates are accepted only from the worker and fence of the
+last claim, so that a worker presumed dead cannot interfere. A job is claimed by a single statement.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from safeswap.service.settings import Settings
 from safeswap.service.state import service_of
 
 JobRow: TypeAlias = RowMapping
-"""A row of the table of jobs, by column name."""
+"""A row of the job table, by column name."""
 
 Also: TypeAlias = "Callable[[Connection], Mapping[str, Any] | None]"
-"""What else is to happen in the same transaction, or not at all; what it gives is kept as the job's result."""
+"""Runs in the same transaction; its return value, if any, becomes the job's result."""
 
-Ended: TypeAlias = Callable[[Connection, JobRow], None]
-"""What happens, in the same transaction, when a job has failed or was cancelled for good."""
+OnEnd: TypeAlias = Callable[[Connection, JobRow], None]
+"""Called, in the same transaction, when a job has finally failed or was cancelled."""
 
-_PAUSE = 2.0  # seconds before a job that broke is tried again, times the number of attempts so far
+_PAUSE = 2.0  # seconds before a retry, times the attempts so far
 _LONGEST_MESSAGE = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """The right to do a job, until the lease runs out."""
+    """The right to run a job until the lease expires."""
 
     id: str
     kind: str
@@ -87,14 +87,14 @@ class Queue:
         settings: Settings,
         *,
         clock: Callable[[], float] = now,
-        ended: Ended | None = None,
+        on_end: OnEnd | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._lease = settings.lease_seconds
         self._most_running = settings.running_jobs_each
         self._clock = clock
-        self._ended = ended or self._task_failed
+        self._on_end = on_end or self._run_failed_hook
 
     def enqueue(
         self,
@@ -107,7 +107,7 @@ class Queue:
         delay: float = 0.0,
         connection: Connection | None = None,
     ) -> str:
-        """Put a job at the end of the queue; its id. With ``connection`` in a transaction of the caller's."""
+        """Add a job to the queue and return its id; in the caller's transaction if ``connection`` is given."""
         at = self._clock()
         row = {
             "id": new_id(),
@@ -128,10 +128,10 @@ class Queue:
         return str(row["id"])
 
     def claim(self, worker: str, kinds: Collection[str] | None = None) -> Claim | None:
-        """Take the next job that waits, if any, in one statement: no two workers ever get the same one.
+        """Claim the next queued job, if any, in one statement: two workers never get the same one.
 
-        People take turns: whoever has the fewest jobs running comes first, then whoever has waited longest since a job
-        of hers was begun. Nobody has more running than ``running_jobs`` allows.
+        Scheduling is fair per person: first whoever has the fewest running jobs, then whoever has waited longest since
+        their last job started. Nobody has more running than ``running_jobs`` allows.
         """
         at = self._clock()
         waiting = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.available_at <= at)
@@ -141,7 +141,7 @@ class Queue:
         waiting = waiting.join(people, jobs.c.created_by.is_not_distinct_from(people.c.person))
         waiting = waiting.where(or_(people.c.person.is_(None), people.c.running < self._most_running))
         order = (jobs.c.priority.desc(), people.c.running, people.c.last, jobs.c.available_at, jobs.c.id)
-        # PostgreSQL passes over rows that another claim holds; SQLite has taken its only lock already.
+        # PostgreSQL skips rows locked by other claims; SQLite already holds its only lock.
         first = waiting.order_by(*order).limit(1).with_for_update(of=jobs, skip_locked=True)
         statement = (
             update(jobs)
@@ -163,49 +163,49 @@ class Queue:
         return None if row is None else _claim(row)
 
     def heartbeat(self, claim: Claim, progress: float | None = None, message: str | None = None) -> bool:
-        """Renew the lease and tell how far the job is; False: the job is lost or cancelled, stop."""
-        told: dict[str, Any] = {"lease_until": self._clock() + self._lease}
+        """Renew the lease and report progress; False: the job is lost or cancelled, stop."""
+        values: dict[str, Any] = {"lease_until": self._clock() + self._lease}
         if progress is not None:
-            told["progress"] = min(1.0, max(0.0, progress))
+            values["progress"] = min(1.0, max(0.0, progress))
         if message is not None:
-            told["message"] = message[:_LONGEST_MESSAGE]
+            values["message"] = message[:_LONGEST_MESSAGE]
         with self._database.write() as connection:
-            return connection.execute(update(jobs).where(_held(claim), _wanted()).values(told)).rowcount == 1
+            return connection.execute(update(jobs).where(_is_held(claim), _is_wanted()).values(values)).rowcount == 1
 
     def succeed(self, claim: Claim, result: Mapping[str, Any] | None, also: Also | None = None) -> bool:
-        """Finish a job, together with ``also``; False if the job is no longer this worker's, or was cancelled.
+        """Mark a job as succeeded, together with ``also``; False if it is no longer this worker's, or was cancelled.
 
-        It may be said twice: a worker that did not hear the answer asks again.
+        Idempotent: a worker that got no response may retry.
         """
         end = {"state": "succeeded", "progress": 1.0, "finished_at": self._clock(), "lease_until": null()}
         end["result"] = null() if result is None else dict(result)
         with self._database.write() as connection:
-            done = connection.execute(update(jobs).where(_held(claim), _wanted()).values(end))
+            done = connection.execute(update(jobs).where(_is_held(claim), _is_wanted()).values(end))
             if done.rowcount == 1:
                 kept = None if also is None else also(connection)
                 if kept is not None:
-                    connection.execute(update(jobs).where(_of(claim)).values(result=dict(kept)))
+                    connection.execute(update(jobs).where(_is_claimed(claim)).values(result=dict(kept)))
                 return True
-            again = select(jobs.c.id).where(_of(claim), jobs.c.state == "succeeded")
+            again = select(jobs.c.id).where(_is_claimed(claim), jobs.c.state == "succeeded")
             return connection.execute(again).one_or_none() is not None
 
     def fail(self, claim: Claim, error: SafeswapError, *, retry: bool = False) -> bool:
-        """Say that a job cannot be done; with ``retry`` it waits for another attempt if it has one left.
+        """Mark a job as failed; with ``retry`` it is queued again if it has attempts left.
 
         A job that was cancelled meanwhile ends as cancelled.
         """
-        end = _end(error, self._clock(), again=_has_attempts() if retry else false())
+        end = _end_values(error, self._clock(), again=_has_attempts() if retry else false())
         with self._database.write() as connection:
-            return bool(self._stop(connection, _held(claim), end))
+            return bool(self._stop(connection, _is_held(claim), end))
 
-    def give_back(self, claim: Claim) -> bool:
-        """Put back a job that was begun in good health by a worker that has to stop; no attempt is lost."""
+    def requeue(self, claim: Claim) -> bool:
+        """Return a job to the queue because its worker has to stop; the attempt does not count."""
         again = {"state": "queued", "attempts": jobs.c.attempts - 1, "lease_until": null(), "progress": 0.0}
         with self._database.write() as connection:
-            return connection.execute(update(jobs).where(_held(claim), _wanted()).values(again)).rowcount == 1
+            return connection.execute(update(jobs).where(_is_held(claim), _is_wanted()).values(again)).rowcount == 1
 
     def cancel(self, job_id: str) -> bool:
-        """Stop a job: at once if it waits, at the next heartbeat if it runs. False if it had ended already."""
+        """Cancel a job: at once if queued, at the next heartbeat if running. False if it has ended."""
         this, end = jobs.c.id == job_id, {"state": "cancelled", "finished_at": self._clock(), "cancel_requested": True}
         with self._database.write() as connection:
             if self._stop(connection, and_(this, jobs.c.state == "queued"), end):
@@ -214,7 +214,7 @@ class Queue:
             return connection.execute(running).rowcount == 1
 
     def expire(self) -> int:
-        """Take jobs from workers that fell silent: to be tried again, or failed for good; how many."""
+        """Requeue or fail the jobs whose lease has expired; return how many."""
         lost = InternalError(
             "the worker that did this job stopped, and so did those that tried again",
             code="worker-lost",
@@ -223,22 +223,22 @@ class Queue:
         at = self._clock()
         late = and_(jobs.c.state == "running", jobs.c.lease_until < at)
         with self._database.write() as connection:
-            return len(self._stop(connection, late, _end(lost, at, again=_has_attempts())))
+            return len(self._stop(connection, late, _end_values(lost, at, again=_has_attempts())))
 
     def _stop(self, connection: Connection, which: ColumnElement[bool], end: Mapping[str, Any]) -> list[JobRow]:
         rows = connection.execute(update(jobs).where(which).values(end).returning(jobs)).mappings().all()
         for row in rows:
             if row["state"] != "queued":
-                self._ended(connection, row)
+                self._on_end(connection, row)
         return [*rows]
 
-    def _task_failed(self, connection: Connection, job: JobRow) -> None:
-        from safeswap.service.tasks.hooks import failed
+    def _run_failed_hook(self, connection: Connection, job: JobRow) -> None:
+        from safeswap.service.tasks.hooks import run_failed
 
-        failed(connection, job, self._settings)
+        run_failed(connection, job, self._settings)
 
     def get(self, job_id: str) -> JobRow | None:
-        """One job."""
+        """Return one job, or None."""
         with self._database.read() as connection:
             return connection.execute(select(jobs).where(jobs.c.id == job_id)).mappings().one_or_none()
 
@@ -251,7 +251,7 @@ class Queue:
         limit: int = 50,
         before: tuple[float, str] | None = None,
     ) -> list[JobRow]:
-        """The newest jobs first; ``before`` is the time and the id of the last one seen."""
+        """Return jobs, newest first; ``before`` is the time and id of the last one seen."""
         wanted = {jobs.c.project_id: project_id, jobs.c.kind: kind}
         query = select(jobs).where(*(column == value for column, value in wanted.items() if value is not None))
         if states:
@@ -264,14 +264,14 @@ class Queue:
             return [*found.mappings()]
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """How many jobs there are of each kind in each state."""
+        """Count the jobs by kind and state."""
         query = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
         with self._database.read() as connection:
             return {(kind, state): number for kind, state, number in connection.execute(query)}
 
 
 def _people_waiting() -> Subquery:
-    """Whoever has a job waiting: how many of hers are running, and when the last one was begun."""
+    """Select the people with queued jobs, their number of running jobs, and the start of their last one."""
     waiting = select(jobs.c.created_by.label("person")).where(jobs.c.state == "queued").distinct().subquery()
     own = jobs.alias()
     mine = own.c.created_by.is_not_distinct_from(waiting.c.person)
@@ -285,15 +285,15 @@ def _claim(row: RowMapping) -> Claim:
     return Claim(**{name: row[name] for name in names})
 
 
-def _of(claim: Claim) -> ColumnElement[bool]:
+def _is_claimed(claim: Claim) -> ColumnElement[bool]:
     return and_(jobs.c.id == claim.id, jobs.c.fence == claim.fence, jobs.c.worker == claim.worker)
 
 
-def _held(claim: Claim) -> ColumnElement[bool]:
-    return and_(_of(claim), jobs.c.state == "running")
+def _is_held(claim: Claim) -> ColumnElement[bool]:
+    return and_(_is_claimed(claim), jobs.c.state == "running")
 
 
-def _wanted() -> ColumnElement[bool]:
+def _is_wanted() -> ColumnElement[bool]:
     return jobs.c.cancel_requested.is_(False)
 
 
@@ -301,8 +301,8 @@ def _has_attempts() -> ColumnElement[bool]:
     return jobs.c.attempts < jobs.c.most_attempts
 
 
-def _end(error: SafeswapError, at: float, *, again: ColumnElement[bool]) -> dict[str, Any]:
-    """What becomes of a job that stopped: cancelled if that was asked for, else tried again or failed."""
+def _end_values(error: SafeswapError, at: float, *, again: ColumnElement[bool]) -> dict[str, Any]:
+    """Return the new values of a stopped job: cancelled if that was requested, else queued again or failed."""
     cancelled = jobs.c.cancel_requested.is_(True)
     retried = and_(again, ~cancelled)
     return {
@@ -314,10 +314,7 @@ def _end(error: SafeswapError, at: float, *, again: ColumnElement[bool]) -> dict
     }
 
 
-# Asking for a job: one transaction that writes the job, the audit log and the session log's line.
-
-
-def ask(
+def submit(
     request: Request,
     response: Response,
     access: ProjectAccess,
@@ -326,7 +323,10 @@ def ask(
     *,
     data: bool = True,
 ) -> Job:
-    """Enqueue a job of this project and answer 202 with its address. ``data``: the job needs the project's data."""
+    """Enqueue a job of this project and respond 202 with its address. ``data``: the job needs the project's data.
+
+    Job, audit log entry and the project's last use are written in one transaction.
+    """
     if data:
         require_data(access)
         payload = {**payload, "data_version": access.row.data_version}
@@ -345,14 +345,14 @@ def ask(
 
 
 def touch(connection: Connection, project_id: str) -> None:
-    """Note that a project is in use: retention counts from here. Refused if it was deleted while somebody asked."""
+    """Update a project's last use, from which retention counts. Refused if it was deleted meanwhile."""
     there = update(projects).where(projects.c.id == project_id, projects.c.state != "deleted")
     if connection.execute(there.values(used_at=now())).rowcount != 1:
         raise NotFound("there is no such project", hint="see GET /projects")
 
 
 def require_data(access: ProjectAccess) -> None:
-    """Refuse what needs data while the project has none."""
+    """Refuse a request that needs data if the project has none."""
     if access.row.data_version == 0:
         raise Conflict(
             "the project has no data yet" if access.row.state != "reading" else "the data are still being read",
@@ -362,7 +362,7 @@ def require_data(access: ProjectAccess) -> None:
 
 
 def recipe_of(access: ProjectAccess) -> list[dict[str, Any]] | None:
-    """The steps of the project's recipe that are in force, as they are kept with every job."""
+    """Return the active steps of the project's recipe, as stored with every job."""
     recipe = access.row.recipe or {}
     steps: list[dict[str, Any]] = list(recipe.get("steps", []))
     return steps[: len(steps) - int(recipe.get("undone", 0))] or None

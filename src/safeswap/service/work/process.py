@@ -1,4 +1,4 @@
-"""A worker's hold on the process that does a job: start it, hand it the job, listen, stop it."""
+"""The worker's side of a job process: start it, send the job, read its messages, stop it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from typing import Any
 
 from safeswap.errors import ERROR_CLASSES, EngineError, InputError, InternalError, SafeswapError
 
-# What goes from one process to another, or into a column of JSON: plain values, whatever they were computed as.
+_CRASHED = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+_PIECE = 1 << 16
+_LONGEST = 1 << 28  # bytes of one message
 
 
-def plain(value: Any) -> Any:
-    """Plain values: arrays as lists, paths as the name of the file only, what is not finite as None.
+def to_plain(value: Any) -> Any:
+    """Convert to JSON values: arrays to lists, paths to file names, non-finite numbers to None.
 
     >>> import numpy as np
-    >>> plain({"file": Path("/srv/store/a.csv"), "shares": np.array([0.5, np.nan]), 3: {1}})
+    >>> to_plain({"file": Path("/srv/store/a.csv"), "shares": np.array([0.5, np.nan]), 3: {1}})
     {'file': 'a.csv', 'shares': [0.5, None], '3': [1]}
     """
     if value is None or isinstance(value, bool | int | str):
@@ -32,49 +35,45 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): to_plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
+        return [to_plain(each) for each in value]
     if isinstance(value, Path):
         return value.name
     for convert in ("tolist", "isoformat"):
         if hasattr(value, convert):
-            return plain(getattr(value, convert)())
+            return to_plain(getattr(value, convert)())
     raise TypeError(f"{type(value).__name__} is not plain")
 
 
 def as_json(value: Any) -> str:
-    """One line of JSON that every reader of JSON takes."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    """Serialise to one line of strict JSON."""
+    return json.dumps(to_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def public_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """An error as it may be shown to whoever asked for the job: paths of the server become names of files.
+    """Return an error as shown to users: server paths become file names.
 
     >>> public_error({"error": "InputError", "code": "x", "message": "", "hint": "", "fields": {"file": "/srv/a.csv"}})
     {'error': 'InputError', 'code': 'x', 'message': '', 'hint': '', 'fields': {'file': 'a.csv'}}
     """
-    fields = {name: _name(each) if name == "file" else plain(each) for name, each in error.get("fields", {}).items()}
+    fields = {
+        name: _file_name(each) if name == "file" else to_plain(each) for name, each in error.get("fields", {}).items()
+    }
     return {**{name: str(error.get(name, "")) for name in ("error", "code", "message", "hint")}, "fields": fields}
 
 
-def _name(path: Any) -> str:
+def _file_name(path: Any) -> str:
     return Path(str(path)).name
 
 
-_CRASHED = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
-_GRACE = 5.0  # seconds between asking a process to stop and stopping it
-_PIECE = 1 << 16
-_LONGEST = 1 << 28  # bytes of one answer
-
-
 class JobProcess:
-    """A process that waits for a job, walled in before it has one."""
+    """A child process that waits for a job, confined before it gets one."""
 
     def __init__(self) -> None:
         ours, theirs = os.pipe()
         try:
-            # What it prints is thrown away: a library that complains may quote the file that it complains of.
+            # Output is discarded: a warning of a library may quote the file.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "safeswap.service.work.child", str(os.getpid()), str(theirs)],
                 env=_environment(),
@@ -82,7 +81,7 @@ class JobProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs,),
-                start_new_session=True,  # an interrupt at the terminal is for the worker to pass on
+                start_new_session=True,  # an interrupt at the terminal goes to the worker only
             )
         except BaseException:
             os.close(ours)
@@ -95,19 +94,19 @@ class JobProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
-    def begin(self, order: Mapping[str, Any]) -> None:
-        """Hand over the job. A process that has died meanwhile says so when it is listened to."""
+    def send_job(self, order: Mapping[str, Any]) -> None:
+        """Send the job. If the process has died, reading its messages will show it."""
         with suppress(BrokenPipeError):
             stdin = self._process.stdin
-            assert stdin is not None  # noqa: S101  (it was asked for)
+            assert stdin is not None  # noqa: S101  (opened with PIPE)
             stdin.write(as_json(order).encode() + b"\n")
             stdin.close()
 
-    def answers(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """What the process has said by now, after waiting for at most ``seconds``."""
+    def read_messages(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """Yield the messages received so far, after waiting for at most ``seconds``."""
         ready, _, _ = select.select([self._answers], [], [], seconds) if self._open else ((), (), ())
         if ready:
             piece = os.read(self._answers, _PIECE)
@@ -120,11 +119,11 @@ class JobProcess:
 
     @property
     def is_over(self) -> bool:
-        """Whether the process will say nothing more."""
+        """True if the process will send no more messages."""
         return not self._open
 
     def stop(self) -> None:
-        """Ask the process to stop, then make it."""
+        """Terminate the process, then kill it."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -132,7 +131,7 @@ class JobProcess:
         self.kill()
 
     def kill(self) -> int:
-        """Make sure that the process is gone; how it ended."""
+        """Kill the process and return its exit code."""
         with suppress(ProcessLookupError):
             self._process.kill()
         code = self._process.wait()
@@ -144,8 +143,8 @@ class JobProcess:
                 self._process.stdin.close()
         return code
 
-    def ended(self) -> int:
-        """How the process ended, once it has said its last word."""
+    def wait(self) -> int:
+        """Wait for the process to exit after its last message, and return its exit code."""
         deadline = time.monotonic() + _GRACE
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -153,27 +152,27 @@ class JobProcess:
 
 
 def _environment() -> dict[str, str]:
-    """What the process may know of the worker's environment: not how to reach the database."""
+    """Return the worker's environment without access to the database."""
     known = {name: value for name, value in os.environ.items() if not name.startswith(("SAFESWAP_", "PG"))}
-    # Each arena of the allocator reserves room that counts against the limit on memory, eight of them per processor.
+    # Each malloc arena reserves address space that counts against the memory limit, eight per processor by default.
     return {"MALLOC_ARENA_MAX": "4", **known}
 
 
-def error_of(told: Mapping[str, Any]) -> SafeswapError:
-    """The error that a process told of, as one of ours.
+def error_of(reported: Mapping[str, Any]) -> SafeswapError:
+    """Convert an error reported by a process to a safeswap error.
 
-    >>> told = {"error": "InputError", "code": "bad-line", "message": "line 3", "hint": "", "fields": {"line": 3}}
-    >>> type(error_of(told)).__name__, error_of(told).fields["line"]
+    >>> reported = {"error": "InputError", "code": "bad-line", "message": "line 3", "hint": "", "fields": {"line": 3}}
+    >>> type(error_of(reported)).__name__, error_of(reported).fields["line"]
     ('InputError', 3)
     """
-    clean = public_error(told)
+    clean = public_error(reported)
     kinds = {kind.__name__: kind for kind in ERROR_CLASSES}
     fields = {name: value for name, value in clean["fields"].items() if name not in {"message", "code", "hint", "self"}}
     return kinds.get(clean["error"], InternalError)(clean["message"], code=clean["code"], hint=clean["hint"], **fields)
 
 
 def reason_of(code: int) -> tuple[SafeswapError, bool]:
-    """Why a process ended without a word, from how it ended; and whether trying again may help.
+    """Return why a process ended without a result, from its exit code, and whether a retry may help.
 
     >>> reason_of(-signal.SIGXCPU)[0].code, reason_of(-signal.SIGKILL)[1]
     ('too-much-time', True)

@@ -1,7 +1,7 @@
-"""Questions that somebody waits for are answered in the server: a few at once, and none that would take minutes.
+"""Admission control for interactive queries, which run in the server: a few at a time, and none that takes minutes.
 
-What they need is estimated before it is begun, from records and tables to be counted: a thread that has begun cannot be
-stopped. Whoever waits for her turn holds no thread, so that everything else goes on as if nobody asked.
+Their cost is estimated in advance, from records × tables to count: a running thread cannot be stopped. Waiting for a
+slot holds no thread, so other requests are not delayed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from safeswap.service.people.roles import ProjectAccess
 from safeswap.service.settings import Limits
 from safeswap.service.state import service_of
 
-_BYTES_A_VALUE = 8  # a code of four bytes, and about as much again while it is worked with
+_BYTES_PER_VALUE = 8  # a four-byte code, and about the same again for work space
 
 
-async def _turn(request: Request) -> AsyncIterator[None]:
-    # The permission stands first, and has found out who asks.
-    async with service_of(request).turns.taken(request.scope.get("user_id", "")):
+async def _hold_slot(request: Request) -> AsyncIterator[None]:
+    # The permission dependency comes first and has identified the caller.
+    async with service_of(request).question_slots.hold(request.scope.get("user_id", "")):
         yield
 
 
-Turn = Annotated[None, Depends(_turn)]
-"""Of a route whose work is done while somebody waits; stands after the permission."""
+QuestionSlot = Annotated[None, Depends(_hold_slot)]
+"""Dependency of routes that compute while the caller waits; comes after the permission."""
 
 
 def tables_of(combinations: Any) -> int:
-    """How many tables have to be counted for a list of combinations.
+    """Return the number of tables to count for a list of combinations.
 
     >>> tables_of({"keys": ["Age", "Sex", "Town"], "up_to": 2})
     6
@@ -44,7 +44,7 @@ def tables_of(combinations: Any) -> int:
 
 
 def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") -> None:
-    """Refuse a question for which so many tables of so many records would have to be counted.
+    """Refuse a query that would have to count too many tables × records.
 
     >>> refuse_long(Limits(question_work=1000), records=100, tables=20)
     Traceback (most recent call last):
@@ -63,35 +63,35 @@ def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") 
 
 
 def work_of(steps: Iterable[Mapping[str, Any]]) -> float:
-    """How many tables have to be counted to make the steps of a recipe; a recode looks at one column.
+    """Return the cost of a recipe in tables to count; a recode reads one column.
 
     >>> work_of([{"step": "drop", "attributes": ["Name"]}])
     1.0
     """
     from safeswap.workflow import as_recipe
 
-    return float(sum(_work(step) for step in as_recipe(list(steps)).steps))
+    return float(sum(_work_of_step(step) for step in as_recipe(list(steps)).steps))
 
 
-def _work(step: RecipeStep) -> int:
+def _work_of_step(step: RecipeStep) -> int:
     if isinstance(step, SuppressSpec):
         return 10 * tables_of(step)
     return 50 if isinstance(step, MaskSpec) else 1
 
 
-def can_look(limits: Limits, access: ProjectAccess, recipe: Iterable[Mapping[str, Any]] | None) -> bool:
-    """Whether the data of a project, as a recipe leaves them, can be looked at in the server."""
-    return _fits(limits, access) and access.row.records * work_of(recipe or ()) <= limits.question_work
+def can_answer(limits: Limits, access: ProjectAccess, recipe: Iterable[Mapping[str, Any]] | None) -> bool:
+    """Return True if the server can load a project's data and apply a recipe while the caller waits."""
+    return _fits_cache(limits, access) and access.row.records * work_of(recipe or ()) <= limits.question_work
 
 
-def _fits(limits: Limits, access: ProjectAccess) -> bool:
+def _fits_cache(limits: Limits, access: ProjectAccess) -> bool:
     columns = len((access.row.description or {}).get("attributes", ()))
-    return bool(access.row.records * columns * _BYTES_A_VALUE <= limits.cached_bytes)
+    return bool(access.row.records * columns * _BYTES_PER_VALUE <= limits.cached_bytes)
 
 
 def refuse_large(limits: Limits, access: ProjectAccess) -> None:
-    """Refuse data that have no room in the server's memory; jobs take them."""
-    if not _fits(limits, access):
+    """Refuse data that do not fit in the server's cache; jobs can handle them."""
+    if not _fits_cache(limits, access):
         raise Conflict(
             "the file is too large to be looked at while you wait",
             code="too-large",

@@ -1,7 +1,4 @@
-"""Levels that fewer records have than may be shown: they are not named, whatever is told about them.
-
-Nor can somebody name them who puts the others into an order: their places are found here.
-"""
+"""Rare levels, which too few records have to be named: hide them in texts, tables and the order of levels."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ MISSING = "(missing)"
 
 
 def shown_texts(data: Microdata, name: str, tolerance: int) -> list[str]:
-    """The levels of an attribute by code, missing last; a common word in place of those that are rare.
+    """Return the levels of an attribute by code, missing last, with rare ones replaced by a common label.
 
     >>> import pyarrow as pa
     >>> from safeswap import read
@@ -40,13 +37,13 @@ def shown_texts(data: Microdata, name: str, tolerance: int) -> list[str]:
 
 
 def rare_texts(data: Microdata, name: str, tolerance: int) -> frozenset[str]:
-    """The levels of an attribute that are not to be named."""
+    """Return the levels of an attribute that must not be named."""
     named = zip(level_texts(data.coded(name).levels), shown_texts(data, name, tolerance), strict=False)
-    return frozenset(text for text, told in named if told == RARE)
+    return frozenset(text for text, shown in named if shown == RARE)
 
 
 def hidden_texts(data: Microdata, name: str, tolerance: int) -> frozenset[str]:
-    """The levels that are named but not counted: their counts would give those of the rare ones away."""
+    """Return the levels that are named but not counted, since their counts would reveal those of rare ones."""
     _, hidden = _hide(data, name, tolerance)
     named = zip(level_texts(data.coded(name).levels), hidden, strict=True)
     return frozenset(text for text, is_hidden in named if is_hidden)
@@ -60,9 +57,9 @@ def _hide(data: Microdata, name: str, tolerance: int) -> tuple[Flags, Flags]:
 
 
 def with_rare_levels(schema: Schema, data: Microdata, tolerance: int) -> Schema:
-    """A schema in which somebody has put levels into an order, with those that she was not shown.
+    """Add the hidden levels to a schema whose levels were reordered by someone who was not shown them.
 
-    ``data`` have the schema of before. A level that was shown and is left out stays left out: an error tells of it.
+    ``data`` have the old schema. A visible level that was left out stays left out and is reported as an error later.
     """
     changed = [a for a in schema.attributes if a.levels and a.levels != data.schema[a.name].levels]
     return schema.replace(*(a.model_copy(update={"levels": _all_levels(a, data, tolerance)}) for a in changed))
@@ -73,14 +70,14 @@ def _all_levels(attribute: Attribute, data: Microdata, tolerance: int) -> tuple[
     occurring = [text for text in level_texts(data.coded(attribute.name).levels) if text not in attribute.missing]
     rare = rare_texts(data, attribute.name, tolerance)
     shown = set(occurring) - rare
-    unshown = {*rare, *before} - shown - set(attribute.missing)  # a level of the schema that no record has is not shown
-    return placed_among(attribute.levels, before or order_of_levels(occurring), unshown=unshown)
+    unshown = {*rare, *before} - shown - set(attribute.missing)  # levels without records are not shown
+    return insert_hidden(attribute.levels, before or order_of_levels(occurring), unshown=unshown)
 
 
-def placed_among(stated: Sequence[str], order: Sequence[str], *, unshown: Set[str]) -> tuple[str, ...]:
-    """Levels in a new order with the others: each behind the level that it stood behind, or last if it had no place.
+def insert_hidden(stated: Sequence[str], order: Sequence[str], *, unshown: Set[str]) -> tuple[str, ...]:
+    """Insert hidden levels into a new order: each after its old predecessor, or last if it had none.
 
-    >>> placed_among(["3", "1"], ["0", "1", "2", "3"], unshown={"0", "2", "other"})
+    >>> insert_hidden(["3", "1"], ["0", "1", "2", "3"], unshown={"0", "2", "other"})
     ('0', '3', '1', '2', 'other')
     """
     placed, behind = list(stated), 0
@@ -92,17 +89,15 @@ def placed_among(stated: Sequence[str], order: Sequence[str], *, unshown: Set[st
     return (*placed, *sorted(unshown - set(placed)))
 
 
-# A table before and after masking for people who look at a candidate closely; small counts cannot be worked out.
-
 MOST_CELLS = 20_000
 _MOST_PLACES = 10**6
-_MOST_WORK = 10**9  # places looked at for boxes
+_MOST_WORK = 10**9  # cells examined by complementary suppression
 
 
 def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int) -> BeforeAfterAnswer:
-    """The table of some attributes before and after, without counts below ``tolerance`` and those that give them away.
+    """Return a table before and after masking, without counts below ``tolerance`` and those that would reveal them.
 
-    Levels that fewer records have go together under one name.
+    Rare levels are combined under one label.
 
     >>> import safeswap
     >>> masked = safeswap.swap(safeswap.datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1)
@@ -119,7 +114,7 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int)
     before, after = (count_cells(data, attributes, axes, rare) for data in (masked.original, masked.data))
     if int(((before > 0) | (after > 0)).sum()) > MOST_CELLS:
         raise _too_large()
-    hidden = _hide_cells([before, after], axes, _unshown(masked.original, attributes, tolerance), tolerance)
+    hidden = _hide_cells([before, after], axes, _hidden_levels(masked.original, attributes, tolerance), tolerance)
     cells = tuple(_cells(axes, before, after, hidden))
     return BeforeAfterAnswer(attributes=attributes, tolerance=tolerance, cells=cells)
 
@@ -133,7 +128,7 @@ def _axis(masked: Masked, name: str, tolerance: int) -> list[str]:
 def count_cells(
     data: Microdata, attributes: Sequence[str], axes: Sequence[Sequence[str]], rare: Sequence[frozenset[str]]
 ) -> Counts:
-    """How many records each cell has; rare levels under one name."""
+    """Count the records in each cell, with rare levels combined."""
     places = []
     for name, axis, hidden in zip(attributes, axes, rare, strict=True):
         coded, position = data.coded(name), {text: at for at, text in enumerate(axis)}
@@ -144,8 +139,8 @@ def count_cells(
     return np.bincount(flat, minlength=prod(sizes)).reshape(sizes).astype(np.int64)
 
 
-def _unshown(data: Microdata, attributes: Sequence[str], tolerance: int) -> list[frozenset[str]]:
-    """Per attribute, the levels of which no count is shown: the rare ones, and those hidden with them."""
+def _hidden_levels(data: Microdata, attributes: Sequence[str], tolerance: int) -> list[frozenset[str]]:
+    """Return, per attribute, the levels without counts: the rare ones and those hidden with them."""
     return [frozenset({RARE, *hidden_texts(data, name, tolerance)}) for name in attributes]
 
 

@@ -1,13 +1,13 @@
-"""Four eyes: one person asks for a release, another lets exactly that bundle leave, and a ledger remembers.
+"""Release workflow with four eyes: one person requests a release, another approves exactly that bundle.
 
 ::
 
-    preparing ──job──▶ requested ──approve(manifest hash)──▶ approved, and a place in the ledger
+    preparing ──job──▶ requested ──approve(manifest hash)──▶ approved, and entered in the ledger
         └──▶ failed         └──reject(reason)──▶ rejected
 
-A bundle is prepared before anybody decides: what is approved is the SHA-256 of its manifest, which holds the SHA-256 of
-every file. The ledger (:mod:`safeswap.service.keeping.ledger`) knows what has left by its content. A file of which it
-knows half of the records or more leaves again only if an officer says why.
+The bundle is prepared before the decision: an approval names the SHA-256 of its manifest, which holds the SHA-256 of
+every file. The ledger (:mod:`safeswap.service.keeping.ledger`) recognises released content. A file of which the ledger
+knows half of the records or more is released again only if an officer gives a reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 
 def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms: dict[str, Any]) -> str:
-    """Ask for a release: a job prepares the bundle; the release's id."""
+    """Request a release, whose bundle a job prepares; return the release's id."""
     _refuse_old_data(access, masking)
     release_id = new_id()
     with service.database.write() as connection:
@@ -47,7 +47,7 @@ def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms
             "data_version": masking.data_version,
             "tolerance": access.row.tolerance,
             "terms": terms,
-            "comparable": ledger.comparable(connection, access.id),
+            "comparable": ledger.find_comparable(connection, access.id),
         }
         job_id = service.queue.enqueue(
             "release", payload, project_id=access.id, created_by=access.user.id, connection=connection
@@ -67,7 +67,7 @@ def _refuse_old_data(access: ProjectAccess, masking: Row[Any]) -> None:
 
 
 def find(connection: Connection, access: ProjectAccess, release_id: str) -> Row[Any]:
-    """A release of this project."""
+    """Return a release of this project."""
     statement = select(releases).where(releases.c.id == release_id, releases.c.project_id == access.id)
     row = connection.execute(statement).one_or_none()
     if row is None:
@@ -78,7 +78,7 @@ def find(connection: Connection, access: ProjectAccess, release_id: str) -> Row[
 def approve(
     service: Service, access: ProjectAccess, release_id: str, *, manifest_hash: str, override_reason: str = ""
 ) -> None:
-    """Let exactly this bundle leave; its place in the ledger and the entry in the audit log are made with it."""
+    """Approve exactly this bundle, and enter it in the ledger and the audit log in the same transaction."""
     with service.database.read() as connection:
         row = find(connection, access, release_id)
     _refuse_undecidable(row)
@@ -92,7 +92,7 @@ def approve(
     for _ in range(_ATTEMPTS):
         try:
             _approve_now(service, access, row, content, override_reason)
-        except IntegrityError:  # another release took the place at the same moment: compare with it, then try again
+        except IntegrityError:  # a concurrent release took the number: compare with it and retry
             continue
         return
     raise Conflict("other releases are being approved at this moment", code="ledger-busy", hint="try again")
@@ -115,7 +115,7 @@ def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content
 
 
 def _read_entry(service: Service, row: Row[Any]) -> bytes:
-    """The sealed entry that was prepared with the bundle."""
+    """Read the sealed ledger entry that was prepared with the bundle."""
     path = bundle_folder(service, row).parent / ENTRY
     if not path.is_file():
         raise Conflict(
@@ -125,7 +125,7 @@ def _read_entry(service: Service, row: Row[Any]) -> bytes:
 
 
 def _refuse_released_since(service: Service, connection: Connection, row: Row[Any], content: bytes) -> int:
-    """Compare with what was approved since the bundle was prepared; the number of the newest entry."""
+    """Refuse records approved since the bundle was prepared; return the number of the newest entry."""
     entry = ledger.open_entry(service.vault, row.id, content)
     last = int(row.checks.get("compared", 0))
     file, alarm_share = (row.project_id, int(row.checks["data_version"])), service.settings.ledger_alarm
@@ -144,7 +144,7 @@ def _refuse_released_since(service: Service, connection: Connection, row: Row[An
 def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], override_reason: str) -> None:
     if not ledger.alarms(row) or override_reason.strip():
         return
-    seen = [each["sentence"] for each in ledger.visible(caller, mine, row) if each["alarm"]]
+    seen = [each["sentence"] for each in ledger.visible_findings(caller, mine, row) if each["alarm"]]
     raise Conflict(
         " ".join([ledger.sentence(caller, mine, row), *seen]),
         code="second-release",
@@ -154,7 +154,7 @@ def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], overrid
 
 
 def reject(service: Service, access: ProjectAccess, release_id: str, *, reason: str) -> None:
-    """Do not let it leave."""
+    """Reject a release."""
     with service.database.write() as connection:
         row = find(connection, access, release_id)
         _refuse_undecidable(row)
@@ -164,13 +164,13 @@ def reject(service: Service, access: ProjectAccess, release_id: str, *, reason: 
 
 def _refuse_undecidable(row: Row[Any]) -> None:
     if row.state != "requested":
-        told = {
+        reasons = {
             "preparing": "the bundle is still being prepared",
             "failed": "the bundle could not be prepared",
             "approved": "the release has been approved already",
             "rejected": "the release has been rejected",
         }
-        raise Conflict(told[row.state], code="not-requested", state=row.state)
+        raise Conflict(reasons[row.state], code="not-requested", state=row.state)
 
 
 def _refuse_own(service: Service, caller: Caller, row: Row[Any]) -> None:
@@ -196,7 +196,7 @@ def _decide(
 
 
 def bundle_folder(service: Service, row: Row[Any]) -> Path:
-    """Where the bundle of a release lies."""
+    """Return the folder of a release's bundle."""
     folder = (row.checks or {}).get("folder", "")
     if not folder:
         raise Conflict("the bundle is not there", code="not-prepared", state=row.state)
@@ -204,7 +204,7 @@ def bundle_folder(service: Service, row: Row[Any]) -> Path:
 
 
 def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
-    """The bundle is, byte for byte, the one that the hash of its manifest stands for; the sums of its files."""
+    """Verify the bundle against the hash of its manifest, byte for byte, and return the hashes of its files."""
     manifest = read_manifest(folder)
     if sum_file(folder / MANIFEST)[1] != manifest_hash:
         raise Conflict("the bundle has been changed since it was prepared", code="bundle-changed")
@@ -213,18 +213,18 @@ def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
 
 
 def may_approve(service: Service, caller: Caller, row: Row[Any]) -> bool:
-    """Whether this person may approve the release now."""
+    """Return True if the caller may approve the release now."""
     other = row.requested_by != caller.id or service.settings.single_user
     return caller.role == Role.OFFICER and row.state == "requested" and other
 
 
 def may_download(caller: Caller, row: Row[Any]) -> bool:
-    """Whether this person may have the bundle now: who asked for it and officers, once it is approved."""
+    """Return True if the caller may download the bundle now: requester and officers, once it is approved."""
     return row.state == "approved" and (caller.role == Role.OFFICER or row.requested_by == caller.id)
 
 
 def masking_of(connection: Connection, access: ProjectAccess, masking_id: str) -> Row[Any]:
-    """A masking of this project."""
+    """Return a masking of this project."""
     statement = select(results).where(
         results.c.id == masking_id, results.c.project_id == access.id, results.c.kind == "masking"
     )

@@ -1,4 +1,4 @@
-"""What jobs made, as rows of the database and files of the project."""
+"""Results of jobs: rows of the database with files of the project."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from safeswap.service.schemas.projects import moment
 from safeswap.service.state import service_of
 
 LATEST = "latest"
-NONE_YET: dict[int | str, dict[str, Any]] = {204: {"description": "`latest` was asked for, and there is none yet."}}
+NONE_YET: dict[int | str, dict[str, Any]] = {
+    204: {"description": "`latest` was requested, but there is no result yet."}
+}
 
-# A summary holds the tables behind its figures: reading fifty of them takes longer than everything else in a request.
-_IN_A_LIST = [column for column in results.c if column.name != "summary"]
+# Full summaries hold the tables behind the figures: reading fifty of them would dominate a request.
+_LIST_COLUMNS = [column for column in results.c if column.name != "summary"]
 
 
 def result_page(request: Request, access: ProjectAccess, kind: str, paging: Paging) -> Page[ResultAnswer]:
-    """The results of one kind, newest first."""
-    statement = _statement(access, *_IN_A_LIST).where(results.c.kind == kind)
+    """Return a page of results of one kind, newest first."""
+    statement = _statement(access, *_LIST_COLUMNS).where(results.c.kind == kind)
     with service_of(request).database.read() as connection:
         order = (results.c.created_at, results.c.id)
-        return page_of(connection, statement, order=order, paging=paging, make=_in_a_list)
+        return page_of(connection, statement, order=order, paging=paging, make=_list_item)
 
 
 def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds: str) -> Row[Any]:
-    """One result of this project, of one of these kinds."""
+    """Return one result of this project, of one of these kinds."""
     statement = _statement(access).where(results.c.id == result_id)
     with service_of(request).database.read() as connection:
         row = connection.execute(statement).one_or_none()
@@ -41,9 +43,9 @@ def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds:
 
 
 def find_or_latest(request: Request, access: ProjectAccess, result_id: str, kind: str) -> Row[Any] | None:
-    """One result of this kind; ``latest`` stands for the newest, which is None while there is none.
+    """Return one result of this kind; ``latest`` is the newest, None if there is none.
 
-    Who wants to show the newest need not ask for the list first.
+    A client that shows the newest need not fetch the list first.
     """
     if result_id != LATEST:
         return find_result(request, access, result_id, kind)
@@ -53,7 +55,7 @@ def find_or_latest(request: Request, access: ProjectAccess, result_id: str, kind
 
 
 def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row[Any]:
-    """A masking of the data that the project has now: masked again for a further question, it is the same."""
+    """Return a masking of the project's current data, so that masking again gives the same records."""
     row = find_result(request, access, result_id, "masking")
     if row.data_version != access.row.data_version:
         raise Conflict(
@@ -63,17 +65,17 @@ def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row
 
 
 def payload_of(row: Row[Any], content: bytes, name: str) -> Response:
-    """What a chart shows, as it was made, and whose it is: the address of it that does not change."""
+    """Return a stored chart payload, with its permanent address in ``Content-Location``."""
     headers = {"Content-Location": f"../{row.id}/{name}"}
     return Response(content, media_type="application/json", headers=headers)
 
 
 def result_of(row: Row[Any]) -> ResultAnswer:
-    """A row as the contract shows it."""
+    """Convert a row to its API model."""
     return _answer(row, row.summary)
 
 
-def _in_a_list(row: Row[Any]) -> ResultAnswer:
+def _list_item(row: Row[Any]) -> ResultAnswer:
     return _answer(row, row.brief)
 
 

@@ -1,4 +1,4 @@
-"""A service that runs: the server in this process, workers in processes beside it, ended together."""
+"""Run a service: the server in this process, with its workers as child processes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from safeswap.service.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_SLOWEST_RESTART = 30.0  # seconds before a worker that keeps dying is started again
+_SLOWEST_RESTART = 30.0  # maximum backoff in seconds for a worker that keeps dying
 _M_ARENA_MAX = -8
-_SWITCH = 0.001  # seconds that a long answer may keep a short one from being written; Python's own five add up
-_PATIENCE = 15.0  # seconds for a worker to put down what it holds
+_SWITCH = 0.001  # thread switch interval in seconds: Python's default of 5 ms adds up under load
+_GRACE = 15.0  # seconds for a worker to stop
 
 
 def serve(settings: Settings, app: FastAPI, *, ready: Callable[[str], None] | None = None) -> None:
-    """Answer requests until a signal comes; ``ready`` is told the address as soon as somebody can connect."""
+    """Serve requests until a signal; ``ready`` is called with the address once connections are accepted."""
     import uvicorn
 
     logs.configure(settings)
-    _few_arenas()
+    _limit_arenas()
     sys.setswitchinterval(_SWITCH)
     listening = _listen(settings)
     address = address_of(settings, listening.getsockname()[1])
@@ -50,12 +50,12 @@ def serve(settings: Settings, app: FastAPI, *, ready: Callable[[str], None] | No
     server = uvicorn.Server(config)
     with workers_beside(settings, server_is_up=lambda: server.started):
         if ready is not None:
-            threading.Thread(target=_tell_when_up, args=(server, ready, address), daemon=True).start()
+            threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
         server.run(sockets=[listening])
 
 
 def address_of(settings: Settings, port: int) -> str:
-    """Where a browser finds the service.
+    """Return the URL of the service.
 
     >>> address_of(Settings(store="/srv/s", master_key_file="/etc/k"), 8765)
     'http://127.0.0.1:8765'
@@ -66,14 +66,14 @@ def address_of(settings: Settings, port: int) -> str:
 
 @contextmanager
 def workers_beside(settings: Settings, *, server_is_up: Callable[[], bool]) -> Iterator[None]:
-    """Workers as processes of their own; one that dies is started again, all end with this process."""
+    """Run the workers as child processes; restart one that dies, and stop all at the end."""
     if settings.workers == 0:
         yield
         return
-    path = _settings_file(settings)
+    path = _write_settings(settings)
     stopping = threading.Event()
     keepers = [
-        threading.Thread(target=_keep_one, args=(path, stopping, server_is_up), daemon=True)
+        threading.Thread(target=_supervise, args=(path, stopping, server_is_up), daemon=True)
         for _ in range(settings.workers)
     ]
     for keeper in keepers:
@@ -83,17 +83,17 @@ def workers_beside(settings: Settings, *, server_is_up: Callable[[], bool]) -> I
     finally:
         stopping.set()
         for keeper in keepers:
-            keeper.join(_PATIENCE + 5)
+            keeper.join(_GRACE + 5)
         path.unlink(missing_ok=True)
 
 
-def _keep_one(path: Path, stopping: threading.Event, server_is_up: Callable[[], bool]) -> None:
+def _supervise(path: Path, stopping: threading.Event, server_is_up: Callable[[], bool]) -> None:
     while not server_is_up() and not stopping.wait(0.05):
-        pass  # the server brings the database up to date before anybody works on it
+        pass  # the server migrates the database first
     pause = 1.0
     while not stopping.is_set():
         began = time.monotonic()
-        # Told apart from one that an administrator starts by hand: this one ends when the server is gone.
+        # Unlike a worker started by an administrator, this one ends with the server.
         worker = subprocess.Popen(
             [sys.executable, "-m", "safeswap.service.work.worker", str(path)],
             env={**os.environ, "SAFESWAP_WORKER_OF": str(os.getpid())},
@@ -102,28 +102,28 @@ def _keep_one(path: Path, stopping: threading.Event, server_is_up: Callable[[], 
         while worker.poll() is None and not stopping.wait(0.2):
             pass
         if stopping.is_set():
-            _end(worker)
+            _stop(worker)
             return
         logs.event("worker-gone", code=worker.returncode)
         pause = 1.0 if time.monotonic() - began > 60 else min(2 * pause, _SLOWEST_RESTART)
         stopping.wait(pause)
 
 
-def _end(worker: subprocess.Popen[bytes]) -> None:
+def _stop(worker: subprocess.Popen[bytes]) -> None:
     worker.send_signal(signal.SIGTERM)
     try:
-        worker.wait(_PATIENCE)
+        worker.wait(_GRACE)
     except subprocess.TimeoutExpired:
         worker.kill()
         worker.wait()
 
 
-def _settings_file(settings: Settings) -> Path:
-    """The settings as the workers are to have them, for nobody else to read."""
+def _write_settings(settings: Settings) -> Path:
+    """Write the settings for the workers to a private file."""
     import tomli_w
 
     settings.store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _sweep(settings.store)
+    _remove_stale(settings.store)
     path = settings.store / f"workers-{os.getpid()}.toml"
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -132,8 +132,8 @@ def _settings_file(settings: Settings) -> Path:
     return path
 
 
-def _sweep(store: Path) -> None:
-    """Remove the settings of servers that were killed: they may hold the password of the database."""
+def _remove_stale(store: Path) -> None:
+    """Remove the settings of killed servers: they may hold the database password."""
     for left in store.glob("workers-*.toml"):
         number = left.stem.removeprefix("workers-")
         if number.isdigit() and not _is_running(int(number)):
@@ -152,7 +152,7 @@ def _is_running(process: int) -> bool:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named as TCP: asyncio switches off the delay of small packets only where it is, and answers wait 40 ms otherwise.
+    # Explicitly TCP: only then does asyncio set TCP_NODELAY, without which responses wait 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -168,14 +168,14 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def _few_arenas() -> None:
-    """One pool of memory for a few threads: glibc would give each thread its own, and they never shrink."""
+def _limit_arenas() -> None:
+    """Limit malloc arenas: glibc would give each thread its own, which never shrinks."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
-def _tell_when_up(server: object, ready: Callable[[str], None], address: str) -> None:
+def _announce(server: object, ready: Callable[[str], None], address: str) -> None:
     while not getattr(server, "started", False):
         if getattr(server, "should_exit", False):
             return
@@ -184,7 +184,7 @@ def _tell_when_up(server: object, ready: Callable[[str], None], address: str) ->
 
 
 def require_extra() -> None:
-    """Refuse in plain words where the packages of the service are not installed."""
+    """Raise a clear error if the packages of the service are not installed."""
     try:
         import alembic  # noqa: F401
         import argon2  # noqa: F401

@@ -1,7 +1,7 @@
-"""A worker: takes one job after another and sees it through, in a process that can be lost without harm.
+"""A worker: claims jobs from the queue and runs each in a child process that may crash without harm.
 
-``python -m safeswap.service.work.worker settings.toml`` runs one. Any number may run, on any machine that reaches the
-database and the store; the clocks of these machines should agree to within a few seconds.
+Run one with ``python -m safeswap.service.work.worker settings.toml``. Any number may run, on any machine with access to
+the database and the store; the clocks of these machines should agree to within a few seconds.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from safeswap.service.tasks import PACKAGES, find, hooks, kinds
 from safeswap.service.work.jobs import Claim, Queue
 from safeswap.service.work.process import JobProcess, error_of, reason_of
 
-_LOOK = 0.25  # seconds between two looks at a running job
-_SHOW = 1.0  # seconds between two words about its progress
-_REST = 0.5  # seconds between two looks at an empty queue
+_POLL = 0.25  # seconds between polls of a running job
+_REPORT = 1.0  # seconds between progress reports
+_IDLE = 0.5  # seconds between polls of an empty queue
 _HOUR = 3600.0
-_AWAY = (OperationalError, InterfaceError)  # the database does not answer: it may come back
+_UNREACHABLE = (OperationalError, InterfaceError)  # the database may come back
 T = TypeVar("T")
 
 
 class Worker:
-    """One worker. ``run`` goes on until it is told to stop; ``run_until_idle`` until nothing waits."""
+    """One worker. ``run`` continues until stopped, ``run_until_idle`` until the queue is empty."""
 
     def __init__(
         self,
@@ -60,47 +60,47 @@ class Worker:
         self._store = Store(settings)
         self._database = database or open_database(settings.database, log_key=_log_key(settings))
         self._packages = tuple(packages)
-        self._queue = Queue(self._database, settings, ended=self._task_failed)
+        self._queue = Queue(self._database, settings, on_end=self._run_failed_hook)
         self._spare: JobProcess | None = None
-        self._parent = parent  # the server whose end is this worker's end
+        self._parent = parent  # the server process that this worker ends with
         self._stopped_by_signal = False
-        self._looked = self._swept = -math.inf  # when house was last kept
+        self._looked = self._swept = -math.inf  # times of the last housekeeping
 
     def run(self) -> None:
-        """Do jobs until :meth:`stop` is called, or a signal does."""
-        self._patiently(lambda: check(self._database))
+        """Run jobs until :meth:`stop` is called, also by a signal."""
+        self._retry(lambda: check(self._database))
         logs.event("worker-start", worker=self.name)
         try:
             while not self._stopping:
-                self._keep_house()
+                self._do_housekeeping()
                 self._spare = self._spare or JobProcess()
                 if not self._step():
-                    time.sleep(_REST)
+                    time.sleep(_IDLE)
         finally:
             if self._spare is not None:
                 self._spare.kill()
             logs.event("worker-stop", worker=self.name)
 
-    def _keep_house(self) -> None:
-        """Take jobs from workers that fell silent; now and then, clear away what has had its day."""
+    def _do_housekeeping(self) -> None:
+        """Expire leases, and once an hour delete idle projects and leftover files."""
         at = time.monotonic()
         if at - self._looked > self._settings.lease_seconds / 2:
-            self._patiently(self._queue.expire)
+            self._retry(self._queue.expire)
             self._looked = at
         if at - self._swept > _HOUR:
-            self._patiently(lambda: retention.sweep(self._database, self._store, self._settings))
-            self._patiently(lambda: self._store.sweep(self._database))
+            self._retry(lambda: retention.sweep(self._database, self._store, self._settings))
+            self._retry(lambda: self._store.sweep(self._database))
             self._swept = at
 
     def run_until_idle(self) -> int:
-        """Do what waits, then come back; how many jobs were begun."""
-        begun = 0
+        """Run the queued jobs and return how many were started."""
+        started = 0
         while not self._stopping and self._step():
-            begun += 1
-        return begun
+            started += 1
+        return started
 
     def stop(self, *_signal: int | FrameType | None) -> None:
-        """Give back the job in hand, and take no other."""
+        """Requeue the current job and claim no other."""
         self._stopped_by_signal = True
 
     @property
@@ -108,36 +108,36 @@ class Worker:
         return self._stopped_by_signal or (self._parent is not None and os.getppid() != self._parent)
 
     def _step(self) -> bool:
-        claim = self._patiently(lambda: self._queue.claim(self.name, kinds(self._packages)))
+        claim = self._retry(lambda: self._queue.claim(self.name, kinds(self._packages)))
         if claim is None:
             return False
         started = time.monotonic()
-        logs.event("job-start", **_told(claim))
-        state = self._do(claim)
-        logs.event("job-end", **_told(claim), state=state, ms=1000 * (time.monotonic() - started))
+        logs.event("job-start", **_log_fields(claim))
+        state = self._run_job(claim)
+        logs.event("job-end", **_log_fields(claim), state=state, ms=1000 * (time.monotonic() - started))
         return True
 
-    def _do(self, claim: Claim) -> str:
+    def _run_job(self, claim: Claim) -> str:
         process, self._spare = self._spare or JobProcess(), None
         try:
-            process.begin(self._order(claim))
+            process.send_job(self._build_order(claim))
             last = self._watch(claim, process)
             if last is None:
-                return self._stopped(claim, process)
-            return self._concluded(claim, process, last)
-        except SafeswapError as error:  # what the job needs could not be laid out
-            return self._failed(claim, error, retry=False)
-        except (ValueError, KeyError, TypeError):  # not what a process of ours says: whatever it read has taken it over
+                return self._stop_job(claim, process)
+            return self._conclude(claim, process, last)
+        except SafeswapError as error:  # the job could not be prepared
+            return self._fail(claim, error, retry=False)
+        except (ValueError, KeyError, TypeError):  # not our protocol: the process may be compromised
             garbled = InternalError("the process that did the job said what makes no sense", code="job-garbled")
-            return self._failed(claim, garbled, retry=False)
+            return self._fail(claim, garbled, retry=False)
         finally:
             process.kill()
             self._store.clear(claim.id, claim.fence)
 
-    def _order(self, claim: Claim) -> dict[str, Any]:
-        def project() -> dict[str, Any]:
+    def _build_order(self, claim: Claim) -> dict[str, Any]:
+        def load_project() -> dict[str, Any]:
             with self._database.read() as connection:
-                hooks.prepare(connection, claim, self._settings, self._packages)
+                hooks.run_prepare(connection, claim, self._settings, self._packages)
                 row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().first()
                 return dict(row) if row is not None else {}
 
@@ -145,17 +145,17 @@ class Worker:
         return {
             "settings": settings.model_dump(mode="json"),
             "job": dict(vars(claim)),
-            "project": self._patiently(project),
+            "project": self._retry(load_project),
             "packages": self._packages,
         }
 
     def _watch(self, claim: Claim, process: JobProcess) -> dict[str, Any] | None:
-        """Listen until the process has said its last word, empty if it died; None: it is to stop."""
+        """Read messages until the process ends; return the last one, empty if it died. None: the job must stop."""
         beaten = heard = time.monotonic()
         progress: tuple[float | None, str | None] = (None, None)
         last: dict[str, Any] = {}
         while not process.is_over:
-            for answer in process.answers(_LOOK):
+            for answer in process.read_messages(_POLL):
                 if "progress" in answer:
                     progress = (answer["progress"], answer["message"])
                 elif "ready" not in answer:
@@ -163,83 +163,83 @@ class Worker:
             if self._stopping:
                 return None
             at = time.monotonic()
-            if at - beaten > self._settings.lease_seconds / 4 or (progress[0] is not None and at - beaten > _SHOW):
+            if at - beaten > self._settings.lease_seconds / 4 or (progress[0] is not None and at - beaten > _REPORT):
                 try:
                     if not self._queue.heartbeat(claim, *progress):
                         return None
                     heard = at
-                except _AWAY:
-                    if at - heard > self._settings.lease_seconds:  # somebody else may have the job by now
+                except _UNREACHABLE:
+                    if at - heard > self._settings.lease_seconds:  # another worker may have the job by now
                         return None
                 beaten, progress = at, (None, None)
         return last
 
-    def _concluded(self, claim: Claim, process: JobProcess, last: dict[str, Any]) -> str:
-        code = process.ended()
+    def _conclude(self, claim: Claim, process: JobProcess, last: dict[str, Any]) -> str:
+        code = process.wait()
         if "outcome" in last:
-            return self._succeeded(claim, last["outcome"], last["saved"])
+            return self._succeed(claim, last["outcome"], last["saved"])
         if "error" in last:
-            return self._failed(claim, error_of(last["error"]), retry=False)
+            return self._fail(claim, error_of(last["error"]), retry=False)
         if "cancelled" in last:
-            return self._stopped(claim, process)
+            return self._stop_job(claim, process)
         error, retry = reason_of(code)
-        return self._failed(claim, error, retry=retry)
+        return self._fail(claim, error, retry=retry)
 
-    def _succeeded(self, claim: Claim, outcome: dict[str, Any], saved: list[dict[str, Any]]) -> str:
+    def _succeed(self, claim: Claim, outcome: dict[str, Any], saved: list[dict[str, Any]]) -> str:
         def also(connection: Any) -> dict[str, Any] | None:
-            return hooks.finished(connection, claim, outcome, saved, settings=self._settings, packages=self._packages)
+            return hooks.run_finish(connection, claim, outcome, saved, settings=self._settings, packages=self._packages)
 
         try:
-            if self._patiently(lambda: self._queue.succeed(claim, outcome, also)):
-                self._cleaned(claim)
+            if self._retry(lambda: self._queue.succeed(claim, outcome, also)):
+                self._clean(claim)
                 return "succeeded"
-        except _AWAY:
+        except _UNREACHABLE:
             raise
         except SafeswapError as error:
-            return self._failed(claim, error, retry=False)
-        except Exception as error:  # noqa: BLE001  (whatever broke, the worker goes on; its words are not repeated)
+            return self._fail(claim, error, retry=False)
+        except Exception as error:  # noqa: BLE001  (the worker must go on; the message is not repeated)
             broke = InternalError(
                 "the result could not be recorded", code="finish-broke", kind=claim.kind, exception=type(error).__name__
             )
-            return self._failed(claim, broke, retry=False)
-        return self._failed(claim, InternalError("the job was given to another", code="worker-lost"), retry=True)
+            return self._fail(claim, broke, retry=False)
+        return self._fail(claim, InternalError("the job was given to another", code="worker-lost"), retry=True)
 
-    def _failed(self, claim: Claim, error: SafeswapError, *, retry: bool) -> str:
-        heard = self._patiently(lambda: self._queue.fail(claim, error, retry=retry))
-        row = self._patiently(lambda: self._queue.get(claim.id))
+    def _fail(self, claim: Claim, error: SafeswapError, *, retry: bool) -> str:
+        heard = self._retry(lambda: self._queue.fail(claim, error, retry=retry))
+        row = self._retry(lambda: self._queue.get(claim.id))
         if claim.project_id is not None and self._store.exists(claim.project_id):
             erase(self._store.result(claim.project_id, result_id(claim.id, claim.fence)))
         state = "lost" if row is None or not heard else str(row["state"])
         if state in {"failed", "cancelled"}:
-            logs.event("job-error", **_told(claim), code=error.code)
-            self._cleaned(claim)
+            logs.event("job-error", **_log_fields(claim), code=error.code)
+            self._clean(claim)
         return state
 
-    def _stopped(self, claim: Claim, process: JobProcess) -> str:
+    def _stop_job(self, claim: Claim, process: JobProcess) -> str:
         process.stop()
-        if self._stopping and self._patiently(lambda: self._queue.give_back(claim)):
+        if self._stopping and self._retry(lambda: self._queue.requeue(claim)):
             return "queued"
-        return self._failed(claim, InternalError("the job was stopped", code="job-stopped"), retry=True)
+        return self._fail(claim, InternalError("the job was stopped", code="job-stopped"), retry=True)
 
-    def _cleaned(self, claim: Claim) -> None:
+    def _clean(self, claim: Claim) -> None:
         clean = find(claim.kind, self._packages).clean
         try:
             self._store.clear(claim.id)
             if clean is not None:
                 clean(claim, self._store)
-        except (SafeswapError, OSError) as error:  # the next sweep tries again
-            logs.event("clean-failed", **_told(claim), exception=type(error).__name__)
+        except (SafeswapError, OSError) as error:  # the next sweep retries
+            logs.event("clean-failed", **_log_fields(claim), exception=type(error).__name__)
 
-    def _task_failed(self, connection: Any, job: Any) -> None:
-        hooks.failed(connection, job, self._settings, self._packages)
+    def _run_failed_hook(self, connection: Any, job: Any) -> None:
+        hooks.run_failed(connection, job, self._settings, self._packages)
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask the database again while it does not answer; what is asked twice is heard once, by its fence."""
+    def _retry(self, call: Callable[[], T]) -> T:
+        """Retry a database call while the database is unreachable; the fence makes repeats harmless."""
         pause = 0.05
         while True:
             try:
-                return ask()
-            except _AWAY:
+                return call()
+            except _UNREACHABLE:
                 if self._stopping:
                     raise
                 logs.event("database-away", worker=self.name)
@@ -251,13 +251,13 @@ def _log_key(settings: Settings) -> bytes:
     return auditlog.key_from(open_vault(settings).master_key.secret)
 
 
-def _told(claim: Claim) -> dict[str, Any]:
-    told = {"job_id": claim.id, "kind": claim.kind, "attempts": claim.attempts, "worker": claim.worker}
-    return told if claim.project_id is None else {**told, "project_id": claim.project_id}
+def _log_fields(claim: Claim) -> dict[str, Any]:
+    fields = {"job_id": claim.id, "kind": claim.kind, "attempts": claim.attempts, "worker": claim.worker}
+    return fields if claim.project_id is None else {**fields, "project_id": claim.project_id}
 
 
 def main(settings: Settings) -> None:
-    """Run a worker in this process until a signal ends it."""
+    """Run a worker in this process until a signal."""
     logs.configure(settings)
     parent = os.environ.get("SAFESWAP_WORKER_OF", "")
     worker = Worker(settings, parent=int(parent) if parent.isdigit() else None)

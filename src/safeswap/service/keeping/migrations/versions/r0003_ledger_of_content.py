@@ -1,7 +1,7 @@
-"""The ledger knows releases by sealed sketches of their content, no longer by a fingerprint of the identifiers.
+"""Ledger of sealed content sketches, instead of fingerprints of the identifiers.
 
-Releases that were approved before keep their places, without a sketch: within their project they are still recognised,
-elsewhere they cannot be.
+Releases approved before keep their positions, without a sketch: they are still recognised within their project, but not
+elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ORDER BY ledger.approved_at, ledger.lineage, ledger.number
 
 
 def upgrade() -> None:
-    """Make the new ledger, take over its places, and forget the fingerprints."""
+    """Create the new ledger, copy its positions, and drop the fingerprints."""
     found = op.get_bind().execute(sa.text(_OLD)).mappings().all()
     op.drop_table("ledger")
     table = _ledger()

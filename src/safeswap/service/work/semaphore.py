@@ -1,4 +1,4 @@
-"""A semaphore for questions: waiting holds no thread, and one person never takes all turns."""
+"""A fair asyncio semaphore: waiting holds no thread, and one person never takes all slots."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from contextlib import asynccontextmanager
 
 from safeswap.service.http.problems import Unavailable
 
-_PATIENCE = 15.0  # seconds
+_TIMEOUT = 15.0  # seconds
 
 
-class Turns:
-    """A semaphore with a share for each person; who waits too long is asked to try again.
+class FairSemaphore:
+    """A semaphore with a maximum per person and a timeout, after which the caller is asked to retry.
 
-    >>> Turns(2).free
+    >>> FairSemaphore(2).free
     2
     """
 
-    def __init__(self, most: int, *, patience: float = _PATIENCE) -> None:
+    def __init__(self, most: int, *, timeout: float = _TIMEOUT) -> None:
         self._most_each = max(1, most - 1)
         self._taken: Counter[str] = Counter()
         self._changed = asyncio.Condition()
-        self._patience = patience
+        self._timeout = timeout
         self.free = most
 
     @asynccontextmanager
-    async def taken(self, person: str = "") -> AsyncIterator[None]:
-        """Wait for a turn, and give it back at the end of the block."""
+    async def hold(self, person: str = "") -> AsyncIterator[None]:
+        """Acquire a slot and release it at the end of the block."""
         try:
-            await asyncio.wait_for(self._take(person), self._patience)
+            await asyncio.wait_for(self._acquire(person), self._timeout)
         except TimeoutError:
             refused = Unavailable("the server is busy with other questions", code="busy", hint="ask again in a moment")
             refused.headers = {"Retry-After": "5"}
@@ -38,17 +38,17 @@ class Turns:
         try:
             yield
         finally:
-            self._free(person)
+            self._release(person)
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _take(self, person: str) -> None:
+    async def _acquire(self, person: str) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: self.free > 0 and self._taken[person] < self._most_each)
             self.free -= 1
             self._taken[person] += 1
 
-    def _free(self, person: str) -> None:
+    def _release(self, person: str) -> None:
         self.free += 1
         self._taken[person] -= 1
-        self._taken += Counter()  # drops people who hold none
+        self._taken += Counter()  # drops zero counts
