@@ -35,9 +35,9 @@ class Parameter:
 
 def shared_panels() -> tuple[str, ...]:
     """Return the titles of the panels that most commands share."""
-    from safeswap.cli.options import READING, TALK
+    from safeswap.cli.options import MESSAGES, READING
 
-    return READING, TALK
+    return READING, MESSAGES
 
 
 def parameters(command: Any) -> list[Parameter]:
