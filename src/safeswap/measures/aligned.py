@@ -156,7 +156,7 @@ def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
             raise SpecError(
                 f"{measure.name} does not apply: {obstacle}",
                 code="measure-does-not-apply",
-                hint="let the first measures be such as look at what was masked, e.g. correct_links and mean_change",
+                hint="put measures that look at what was masked first, e.g. correct_links and mean_change",
             )
     axis = axes[1]
     recoded = recoded_names(comparison, comparison.before.schema.names)
@@ -164,7 +164,7 @@ def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
         raise SpecError(
             f"{axis.name} compares in the categories of the release and does not see what recoding took away",
             code="blind-to-recoding",
-            hint="let information_loss be the first measure of distortion",
+            hint="make information_loss the first measure of distortion",
         )
 
 

@@ -45,7 +45,7 @@ class GeographyReport:
     def sentences(self) -> tuple[str, ...]:
         """The report in plain words."""
         moved = (
-            f"In the areas of {d['level']}, {d['mean']:.2%} of the records stand in another category of "
+            f"In the areas of {d['level']}, {d['mean']:.2%} of the records are in another category of "
             f"{d['distribution']} on average, {d['largest']:.0%} where it is most; {d['areas_changed']:,} of "
             f"{d['areas']:,} areas changed."
             for d in self.dissimilarity.to_pylist()

@@ -34,7 +34,7 @@ from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.spec import SwapSpec
 
 Change = tuple[str, str, matching.Total]
-"""What to change, the attribute that it frees, and the pairs then feasible."""
+"""The change, the attribute that it frees, and the pairs then feasible."""
 
 
 class Swap:
@@ -296,7 +296,7 @@ def draw_shortfall(plan: Plan, made: int, *, pairing: str) -> InfeasibleError:
     return InfeasibleError(
         f"{plan.asked:,} pairs asked for, one uniform pass gave {made:,}",
         code="uniform-shortfall",
-        hint='pairing="repaired" goes on until the asked-for number or the maximum is reached; or lower the rate; '
+        hint='pairing="repaired" continues until the requested number or the maximum is reached; or lower the rate; '
         'or on_shortfall="take" to make as many as there are',
         asked=plan.asked,
         feasible=made,

@@ -135,7 +135,9 @@ def frequency_plot(
     number, strangers = len(released), int(np.count_nonzero(frequencies == 0))
     notes = [how, *(column.note for column in columns if column.note)]
     if strangers:
-        notes.append(f"{several(strangers, 'record shows', 'records show')} a combination of keys that nobody has.")
+        notes.append(
+            f"{several(strangers, 'record shows', 'records show')} a combination of keys that no counted record has."
+        )
     return ConfidentialityPlot(
         kind="categorical",
         keys=asked,

@@ -63,7 +63,7 @@ def align_records(original: Microdata, released: Microdata) -> Microdata:
     rows = pc.index_in(ours, value_set=theirs.combine_chunks())
     if rows.null_count or any(len(side.unique()) < len(side) for side in (ours, theirs)):
         raise alignment_error(
-            "the identifiers of the two files are not the same, or one of them stands in several records"
+            "the identifiers of the two files are not the same, or an identifier occurs in several records"
         )
     return take_records(released, rows.to_numpy().astype(np.int64))
 
@@ -100,7 +100,7 @@ def refuse_disorder(original: Microdata, released: Microdata) -> None:
     here, there = _number_records(together)
     in_place = int(np.count_nonzero(here == there))
     if 2 * in_place < _count_common(here, there):
-        raise alignment_error("the records of the two files stand in different orders, without an identifier")
+        raise alignment_error("the records of the two files are in different orders, without an identifier")
 
 
 def alignment_error(message: str) -> InputError:

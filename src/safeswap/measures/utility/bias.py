@@ -61,7 +61,7 @@ def occupants_by_files(comparison: Comparison, keys: Names) -> Rows:
         seen[_changed_rows(comparison, [name])] += 1
         if seen.max(initial=0) > 1 or not _match_rows(comparison, [name], keys, occupant):
             raise SpecError(
-                "the file was not made by exchanging values between records: nobody stands in another one's place",
+                "the file was not made by exchanging values between records: no record takes the place of another",
                 code="not-an-exchange",
                 hint='use reading="class", which compares the means of classes',
             )

@@ -70,9 +70,9 @@ class Dissimilarity(DistortionMeasure):
         of = names[0] if len(names) == 1 else f"{len(names)} attributes"
         if self.within:
             where = " × ".join(self.within)
-            return f"Within {where}, {value:.2%} of the records stand in another category of {of}, on average."
+            return f"Within {where}, {value:.2%} of the records are in another category of {of}, on average."
         return (
-            f"In the whole file, {value:.2%} of the records stand in another category of {of}, on average "
+            f"In the whole file, {value:.2%} of the records are in another category of {of}, on average "
             "(0 after any swap: state `within`)."
         )
 

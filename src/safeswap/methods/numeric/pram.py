@@ -116,14 +116,14 @@ def _known_values(data: Microdata, name: str, spec: PramSpec) -> tuple[Rows, Int
 def _redraw(data: Microdata, name: str, spec: PramSpec, words: Words) -> Change:
     """Redraw values: each from a uniform position in its stratum, sorted by value."""
     rows, strata, ranks, _ = _known_values(data, name, spec)
-    anew = keyed.uniforms(words[rows, 0]) >= spec.keep
+    redrawn = keyed.uniforms(words[rows, 0]) >= spec.keep
     by_value = np.lexsort((ranks, strata))
     sizes = np.bincount(strata, minlength=1)
     starts = np.cumsum(sizes) - sizes
     leading = words[rows, 1] >> np.uint64(32)
     offset = ((leading * sizes[strata].astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
     donors = by_value[starts[strata] + offset]
-    changed = anew & (ranks[donors] != ranks)
+    changed = redrawn & (ranks[donors] != ranks)
     column = data.table.column(name)
     if not changed.any():
         return Change(column=column, replacement=None)

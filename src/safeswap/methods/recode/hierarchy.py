@@ -37,7 +37,7 @@ class Hierarchy(BaseModel):
         for step in self.steps:
             for code, parent in step.items():
                 if parent != code and step.get(parent, parent) != parent:
-                    raise ValueError("a code and its parent stand in the same level of a hierarchy")
+                    raise ValueError("a code and its parent are in the same level of a hierarchy")
         for code in self.steps[0]:
             path = [code]
             for step in self.steps:
