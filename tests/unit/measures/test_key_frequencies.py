@@ -78,7 +78,7 @@ def test_a_combination_that_nobody_has_is_said():
     before, after = file({"age": ["1", "2", "2"]}), file({"age": ["2", "1", "3"]})
     plot = frequency_plot(before, after, ["age"])
     assert plot.across.tolist() == [2, 1, 0]
-    assert any("nobody has" in note for note in plot.notes)
+    assert any("no counted record has" in note for note in plot.notes)
 
 
 @pytest.mark.parametrize(
