@@ -13,7 +13,7 @@ from tests.unit.kernels import blanking_by_hand as by_hand
 
 from safeswap.methods.suppress import solver
 from safeswap.methods.suppress.greedy import greedy
-from safeswap.methods.suppress.problem import Problem, everything, gathered, is_safe
+from safeswap.methods.suppress.problem import Problem, blank_everything, gather, is_safe
 from safeswap.methods.suppress.solver import Answer, blank_least
 from safeswap.methods.suppress.wildcards import blank_least_wildcards, greedy_wildcards
 
@@ -48,7 +48,7 @@ def test_the_answer_is_the_cheapest_that_trying_everything_finds(meaning: str, a
     records, lists, costs, allowed = asked
     problem = by_hand.problem(records, lists, meaning, costs, allowed)
     least = by_hand.least(records, lists, meaning, costs, allowed)
-    assert is_safe(problem, everything(problem)) == (least is not None)
+    assert is_safe(problem, blank_everything(problem)) == (least is not None)
     assume(least is not None)
     found = answer(problem)
     assert by_hand.safe(by_hand.blanked(records, problem, found.blanking), lists, meaning)
@@ -62,7 +62,7 @@ def test_the_answer_is_the_cheapest_that_trying_everything_finds(meaning: str, a
 def test_the_greedy_answer_is_safe_and_touches_allowed_keys_only(meaning: str, asked: Asked) -> None:
     records, lists, costs, allowed = asked
     problem = by_hand.problem(records, lists, meaning, costs, allowed)
-    assume(is_safe(problem, everything(problem)))
+    assume(is_safe(problem, blank_everything(problem)))
     found = greedy_wildcards(problem) if meaning == "vouching" else greedy(problem)
     assert by_hand.safe(by_hand.blanked(records, problem, found), lists, meaning)
     assert not np.bitwise_or.reduce(found.masks, initial=0) & ~problem.allowed
@@ -79,7 +79,7 @@ def test_an_answer_is_safe_and_its_bound_true_also_where_no_time_is_left(meaning
     found = answer(problem, seconds=0.0)
     assert by_hand.safe(by_hand.blanked(records, problem, found.blanking), lists, meaning)
     assert found.bound <= least + 1e-6 <= found.cost + 2e-6
-    assert found.cost <= everything(problem).cost(problem)
+    assert found.cost <= blank_everything(problem).cost(problem)
 
 
 @pytest.mark.parametrize("meaning", ["none", "own"])
@@ -127,4 +127,4 @@ def test_a_dear_key_is_kept() -> None:
 def test_records_of_a_class_cannot_be_blanked_more_often_than_there_are_any() -> None:
     problem = by_hand.problem([(0,), (1,)], [((0,), 2)], "none")
     with pytest.raises(ValueError, match="more records"):
-        is_safe(problem, gathered(np.array([0, 0]), np.array([1, 1])))
+        is_safe(problem, gather(np.array([0, 0]), np.array([1, 1])))

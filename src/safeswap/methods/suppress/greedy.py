@@ -1,8 +1,8 @@
-"""A good answer at once: records in unsafe cells choose their blanks one after the other, again and again.
+"""Find a good answer quickly: records in unsafe cells choose their blanks in turn, round after round.
 
-What a choice costs is what it blanks plus a price for every record that it leaves, or makes, unsafe. The price rises
-from round to round until nothing is unsafe; records that became unsafe on the way join in. Where blanks count as
-values, records that blank something come together in groups that are large enough for every combination.
+A choice costs what it blanks plus a price for every record that it leaves, or makes, unsafe. The price rises from round
+to round until nothing is unsafe; records that become unsafe on the way join in. Where blanks count as values, records
+that blank something form groups that are large enough for every combination.
 """
 
 from __future__ import annotations
@@ -19,36 +19,35 @@ from safeswap.methods.suppress import sweeps as loops
 from safeswap.methods.suppress.problem import (
     Blanking,
     Problem,
-    after,
-    company,
-    everything,
-    gathered,
+    apply_blanking,
+    blank_everything,
+    count_company,
+    gather,
     is_safe,
     unsafe_classes,
 )
-from safeswap.methods.suppress.sweeps import by_published_keys
+from safeswap.methods.suppress.sweeps import settle_by_published_keys
 
-# Fill up groups of records that blank the same keys: each that is too small moves on, or calls others to join it.
+# Groups of records that blank the same keys.
 #
-# Where blanks count as values, a record that blanks a key needs others that look the same afterwards. They are
-# records that blank something anyway and can leave their own group, or records that had nothing to blank and now pay
-# for company.
+# Where blanks count as values, a record that blanks a key needs others that look the same afterwards: records that
+# blank something anyway and can leave their own group, or records that had nothing to blank and now pay to join.
 
 _MOST_TRIED = 130
 _ENOUGH = 1e-9
 
 
 def fill_groups(problem: Problem, blanking: Blanking, *, end: float) -> Blanking:
-    """An answer whose groups are large enough, or at least fewer are not; cells without blanks are not looked at.
+    """Return an answer with all groups, or at least more, large enough; cells without blanks are ignored.
 
-    When the time is over, at ``end`` of the clock that only goes forward, the groups that are left stay as they are.
+    At ``end`` (monotonic clock) the remaining groups stay as they are.
     """
-    return _Groups(problem, blanking).filled(end)
+    return _Groups(problem, blanking).fill(end)
 
 
 @dataclass(frozen=True)
 class _Move:
-    """A record comes to have other blanks, and so do the items that it calls and the records that classes give."""
+    """New blanks for a record, for the items it calls, and for the records that classes give."""
 
     cost: float
     pattern: int
@@ -57,16 +56,16 @@ class _Move:
 
 
 class _Groups:
-    """All records that blank something or must have company, and the sizes of the groups they form.
+    """All records that blank something or need others to match, and the sizes of their groups.
 
-    A pattern is all keys that are blank in a group, whether they were so in the file or not.
+    A pattern is the set of all keys that are blank in a group, including those blank in the file.
     """
 
     def __init__(self, problem: Problem, blanking: Blanking) -> None:
         self.problem = problem
         self.needed = max(problem.needed) - _ENOUGH
-        self.words, self.blank_words = loops.words(problem.classes.columns, problem.classes.blanks)
-        alone, numbers = _alone(problem, blanking)
+        self.words, self.blank_words = loops.draw_words(problem.classes.columns, problem.classes.blanks)
+        alone, numbers = _find_alone(problem, blanking)
         self.classes = np.concatenate([np.repeat(blanking.classes, blanking.numbers), np.repeat(alone, numbers)])
         masks = np.concatenate([np.repeat(blanking.masks, blanking.numbers), np.zeros(numbers.sum(), np.int64)])
         self.file_blank = problem.blank[self.classes]
@@ -74,7 +73,7 @@ class _Groups:
         self.paid = problem.cost(masks).tolist()
         self.names: list[int] = loops.group_names(self.words[self.classes], self.blank_words, masks).tolist()
         self.units: list[float] = problem.unit[self.classes].tolist()
-        self.sizes = self._counted()
+        self.sizes = self._count_groups()
         self.wanted = int(np.ceil(self.needed / float(problem.unit.mean())))
         keeps = int(np.ceil(max(problem.needed) / float(problem.unit.mean())))
         taken = np.bincount(self.classes, minlength=problem.members.size)
@@ -83,13 +82,13 @@ class _Groups:
         self._prices: dict[int, float] = {}
         self._index: dict[int, tuple[Int64s, UInt64s, Int64s, UInt64s]] = {}
 
-    def filled(self, end: float) -> Blanking:
-        """Go through the groups that are too small, in the order of their classes."""
+    def fill(self, end: float) -> Blanking:
+        """Fill the groups that are too small, in class order."""
         poor = np.flatnonzero([self.sizes[name] < self.needed for name in self.names])
         candidates = self.problem.candidates[:_MOST_TRIED]
         prices = self.problem.cost(candidates)
         rows, of_item = np.unique(self.classes[poor], return_inverse=True)
-        able = company(self.problem, rows, candidates) >= 1
+        able = count_company(self.problem, rows, candidates) >= 1
         for item, row in zip(poor.tolist(), of_item.tolist(), strict=True):
             if monotonic() >= end:
                 break
@@ -97,7 +96,7 @@ class _Groups:
                 self._place(item, candidates[able[row]], prices[able[row]])
         masks = self.patterns & ~self.file_blank
         given = np.array(self.given, np.int64).reshape(-1, 2)
-        return gathered(np.concatenate([self.classes, given[:, 0]]), np.concatenate([masks, given[:, 1]]))
+        return gather(np.concatenate([self.classes, given[:, 0]]), np.concatenate([masks, given[:, 1]]))
 
     def _place(self, item: int, candidates: Int64s, prices: Floats) -> None:
         now, best = self.paid[item], None
@@ -109,10 +108,10 @@ class _Groups:
             if move is not None and (best is None or move.cost < best.cost):
                 best = move
         if best is not None:
-            self._make(item, best)
+            self._make_move(item, best)
 
     def _with_company(self, item: int, pattern: int, cost: float) -> _Move | None:
-        """What it costs to have these blanks and enough others who do; None where there are not enough."""
+        """Return the move to these blanks and a large enough group; None if there are too few donors."""
         name = self._name(int(self.classes[item]), pattern)
         size = self.sizes.get(name, 0.0) + (0.0 if pattern == self.patterns[item] else self.units[item])
         items: list[int] = []
@@ -126,8 +125,8 @@ class _Groups:
         return _Move(cost, pattern, tuple(items), tuple(given)) if size >= self.needed else None
 
     def _donors(self, item: int, name: int, pattern: int) -> list[tuple[float, int, bool]]:
-        """Who could join, the cheapest first: what it costs, the item or class, whether it is a class that gives."""
-        items, item_names, classes, class_names = self._indexed(pattern)
+        """List possible donors, cheapest first: cost, item or class, and True for a class."""
+        items, item_names, classes, class_names = self._index_donors(pattern)
         found: list[tuple[float, int, bool]] = []
         for other in items[_range(item_names, name)].tolist():
             if other == item or self.patterns[other] == pattern:
@@ -141,7 +140,7 @@ class _Groups:
             found += [(price, other, True)] * min(self.wanted, int(self.spare[other]))
         return sorted(found)
 
-    def _make(self, item: int, move: _Move) -> None:
+    def _make_move(self, item: int, move: _Move) -> None:
         for other in (item, *move.items):
             self.sizes[self.names[other]] -= self.units[other]
             self.patterns[other] = move.pattern
@@ -153,20 +152,20 @@ class _Groups:
             self.given.append((giver, move.pattern & ~int(self.problem.blank[giver])))
             self._add(self._name(giver, move.pattern), float(self.problem.unit[giver]))
 
-    def _indexed(self, pattern: int) -> tuple[Int64s, UInt64s, Int64s, UInt64s]:
-        """Items, and classes that can give, in the order of the group they would be in with these blanks."""
+    def _index_donors(self, pattern: int) -> tuple[Int64s, UInt64s, Int64s, UInt64s]:
+        """Return items, and classes that can give, sorted by the group they would be in with these blanks."""
         if pattern not in self._index:
-            items = np.flatnonzero(self._able(self.file_blank, pattern))
+            items = np.flatnonzero(self._can_reach(self.file_blank, pattern))
             names = self._names(self.classes[items], pattern)
             order = np.lexsort((items, names))
-            givers = np.flatnonzero((self.spare > 0) & self._able(self.problem.blank, pattern))
+            givers = np.flatnonzero((self.spare > 0) & self._can_reach(self.problem.blank, pattern))
             theirs = self._names(givers, pattern)
             largest = np.lexsort((givers, -self.spare[givers], theirs))
             self._index[pattern] = (items[order], names[order], givers[largest], theirs[largest])
         return self._index[pattern]
 
-    def _able(self, blank: Int64s, pattern: int) -> Flags:
-        """Whether records with these blanks can come to have the pattern: by keys that may be blanked, if any."""
+    def _can_reach(self, blank: Int64s, pattern: int) -> Flags:
+        """Flag the records that can reach the pattern by blanking allowed keys only."""
         able: Flags = ((blank & ~pattern) == 0) & ((pattern & ~blank & ~self.problem.allowed) == 0)
         return able
 
@@ -185,8 +184,8 @@ class _Groups:
     def _add(self, name: int, size: float) -> None:
         self.sizes[name] = self.sizes.get(name, 0.0) + size
 
-    def _counted(self) -> dict[int, float]:
-        """The sizes of all groups: of the items, and of records of the file that have blanks and are no items."""
+    def _count_groups(self) -> dict[int, float]:
+        """Sum the sizes of all groups: the items, and the file's other records with blanks."""
         inside = np.bincount(self.classes, minlength=self.problem.members.size)
         others = np.flatnonzero(self.problem.blank)
         left = (self.problem.members - inside)[others] * self.problem.unit[others]
@@ -196,11 +195,11 @@ class _Groups:
         return dict(zip(distinct.tolist(), np.bincount(place, sizes, distinct.size).tolist(), strict=True))
 
 
-def _alone(problem: Problem, blanking: Blanking) -> tuple[Int64s, Int64s]:
-    """Classes whose records have blanks in the file, blank nothing more and are unsafe; how many those are."""
+def _find_alone(problem: Problem, blanking: Blanking) -> tuple[Int64s, Int64s]:
+    """Return the classes with blanks in the file that blank nothing more and are unsafe, and their numbers."""
     if not problem.blank.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    found, source, masks = after(problem, blanking)
+    found, source, masks = apply_blanking(problem, blanking)
     alone = unsafe_classes(problem, found) & (masks == 0) & (problem.blank[source] != 0)
     numbers = np.round(found.sizes[alone] / problem.unit[source[alone]]).astype(np.int64)
     return source[alone], numbers
@@ -216,32 +215,31 @@ _MOST_REPAIRS = 12
 _MOST_PRUNINGS = 3
 _MOST_MEETINGS = 5
 _CHUNK = 1 << 14
-_FEWER_TRIED = 48  # where many records choose
+_FEWER_TRIED = 48  # with many records
 _MANY = 10_000
 _MOST_SWEPT = 500_000_000  # records, combinations and candidates
-_MOST_GUESSED = 64  # candidates among which records first look for company
+_MOST_GUESSED = 64  # candidates of the first search for groups
 
 
 def greedy(problem: Problem, *, end: float = inf) -> Blanking:
-    """An answer that leaves nothing unsafe.
+    """Return an answer that leaves nothing unsafe.
 
-    When the time is over, at ``end`` of the clock that only goes forward, what is still unsafe is made safe at once,
-    which may cost more than it must.
+    At ``end`` (monotonic clock) whatever is still unsafe is made safe at once, which may cost more than necessary.
     """
-    quick = by_published_keys(problem, end=end) if problem.meaning == "none" else None
+    quick = settle_by_published_keys(problem, end=end) if problem.meaning == "none" else None
     if quick is not None and (problem.is_closed or too_many_to_sweep(problem)):
         return quick
     state = Greedy(problem, end=end)
     state.look()
     state.join_unsafe()
-    found = _in_groups(state) if state.grouped else _at_rising_prices(state, _PRICES)
+    found = _form_groups(state) if state.grouped else _sweep_at_rising_prices(state, _PRICES)
     return found if quick is None or found.cost(problem) <= quick.cost(problem) else quick
 
 
 def too_many_to_sweep(problem: Problem) -> bool:
-    """Whether unsafe records, combinations and sets of keys are too many to be compared one by one.
+    """Return True if unsafe records × combinations × sets of keys are too many to compare one by one.
 
-    Only where a blank matches nothing: there a quick answer does without the list of combinations.
+    Only where a blank matches nothing: there a quick answer does not need the list of combinations.
     """
     if problem.meaning != "none":
         return False
@@ -250,7 +248,7 @@ def too_many_to_sweep(problem: Problem) -> bool:
     return work > _MOST_SWEPT
 
 
-def _at_rising_prices(state: Greedy, prices: tuple[float, ...]) -> Blanking:
+def _sweep_at_rising_prices(state: Greedy, prices: tuple[float, ...]) -> Blanking:
     for price in prices:
         if state.is_late:
             break
@@ -258,33 +256,33 @@ def _at_rising_prices(state: Greedy, prices: tuple[float, ...]) -> Blanking:
         state.sweep(price)
         if state.look():
             state.join_unsafe()
-    return finished(state)
+    return finish(state)
 
 
-def _in_groups(state: Greedy) -> Blanking:
-    """Come together where that costs nothing more, then fill up the groups that are too small."""
+def _form_groups(state: Greedy) -> Blanking:
+    """Form groups where that costs nothing extra, then fill the groups that are too small."""
     state.seek_company()
     for _ in range(_MOST_MEETINGS):
         if state.is_late or not state.sweep(_PRICES[0]):
             break
     state.resume(fill_groups(state.problem, state.blanking(), end=state.end))
-    return finished(state)
+    return finish(state)
 
 
-def repaired(problem: Problem, blanking: Blanking, *, end: float = inf) -> Blanking:
-    """An answer that leaves nothing unsafe, from one that leaves something; in the time that :func:`greedy` has."""
+def repair(problem: Problem, blanking: Blanking, *, end: float = inf) -> Blanking:
+    """Turn an unsafe answer into one that leaves nothing unsafe, within the time limit of :func:`greedy`."""
     state = Greedy(problem, end=end)
     if state.grouped:
         state.resume(fill_groups(problem, blanking, end=end))
-        return finished(state)
+        return finish(state)
     state.resume(blanking)
     state.look()
     state.join_unsafe()
-    return _at_rising_prices(state, _PRICES[2:])
+    return _sweep_at_rising_prices(state, _PRICES[2:])
 
 
-def finished(state: Greedy) -> Blanking:
-    """Repair what is unsafe at any price, then take back what is not needed."""
+def finish(state: Greedy) -> Blanking:
+    """Repair whatever is unsafe at any price, then undo unnecessary blanks."""
     for _ in range(_MOST_REPAIRS):
         if state.is_late or not state.look():
             break
@@ -298,7 +296,7 @@ def finished(state: Greedy) -> Blanking:
     while state.look():
         state.join_unsafe()
         if not state.blank_all(state.unsafe_items()) and not state.give_up_a_class():
-            return everything(state.problem)
+            return blank_everything(state.problem)
     best = state.blanking()
     for _ in range(0 if state.is_late else _MOST_PRUNINGS):
         changed = state.sweep(_STRICT)
@@ -311,7 +309,7 @@ def finished(state: Greedy) -> Blanking:
 
 
 class Greedy:
-    """The records that take part so far, what is blanked in them, and the sizes of their cells and groups."""
+    """The records that take part so far, their blanked keys, and the sizes of their cells and groups."""
 
     def __init__(self, problem: Problem, *, end: float = inf) -> None:
         self.problem = problem
@@ -319,7 +317,7 @@ class Greedy:
         self.grouped = problem.meaning == "own"
         self.masks = np.array([mask for mask, _ in problem.combinations], np.int64)
         self.needed = np.array(problem.needed, np.float64)
-        self.words, self.blank_words = loops.words(problem.classes.columns, problem.classes.blanks)
+        self.words, self.blank_words = loops.draw_words(problem.classes.columns, problem.classes.blanks)
         self.scale = float(problem.unit.mean())
         most = _MOST_TRIED if problem.members.size <= _MANY else _FEWER_TRIED
         tried = np.r_[: min(most, problem.candidates.size), problem.candidates.size - 1]
@@ -337,16 +335,16 @@ class Greedy:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is over."""
+        """True once the time limit has passed."""
         return monotonic() >= self.end
 
     def blanking(self) -> Blanking:
-        """The answer so far."""
-        return gathered(self.classes, self.blanked)
+        """Return the answer so far."""
+        return gather(self.classes, self.blanked)
 
     def look(self) -> bool:
-        """Count everything anew; whether something is unsafe."""
-        found, source, masks = after(self.problem, self.blanking())
+        """Recount everything; return True if something is unsafe."""
+        found, source, masks = apply_blanking(self.problem, self.blanking())
         unsafe = unsafe_classes(self.problem, found)
         self._unsafe = (source[unsafe], masks[unsafe])
         return bool(unsafe.any())
@@ -359,7 +357,7 @@ class Greedy:
         self.join(classes, self.problem.members[classes] - inside[classes])
 
     def join(self, classes: Int64s, numbers: Int64s) -> None:
-        """Let so many more records of these classes take part, nothing of theirs being blanked yet."""
+        """Let this many more records of these classes take part, with nothing blanked yet."""
         classes, numbers = classes[numbers > 0], numbers[numbers > 0]
         more = np.repeat(classes, numbers)
         together = np.concatenate([self.classes, more])
@@ -387,13 +385,13 @@ class Greedy:
         self.choose(chosen)
 
     def unsafe_items(self) -> Int64s:
-        """The items that were unsafe when last looked at."""
+        """Return the items found unsafe by the last :meth:`look`."""
         classes, masks = self._unsafe
         width = len(self.problem.costs)
         return np.flatnonzero(np.isin((self.classes << width) | self.blanked, (classes << width) | masks))
 
     def blank_all(self, items: Int64s) -> bool:
-        """Blank all that may be blanked in these records; whether that was any more than before."""
+        """Blank every allowed key in these records; return True if that blanked anything new."""
         chosen = self.blanked.copy()
         chosen[items] = self.problem.allowed & ~self.problem.blank[self.classes[items]]
         changed = bool((chosen != self.blanked).any())
@@ -401,7 +399,7 @@ class Greedy:
         return changed
 
     def give_up_a_class(self) -> bool:
-        """Blank all that may be blanked in the smallest class that is left; whether there was one."""
+        """Blank every allowed key in the smallest remaining class; return False if there is none."""
         whole = self.problem.allowed & ~self.problem.blank
         given_up = np.bincount(self.classes[self.blanked == whole[self.classes]], minlength=whole.size)
         left = np.flatnonzero((given_up < self.problem.members) & (whole != 0))
@@ -413,7 +411,7 @@ class Greedy:
         return self.blank_all(np.flatnonzero(self.classes == smallest))
 
     def seek_company(self) -> None:
-        """Every record blanks the keys by which it comes together with most unsafe records, at the least cost."""
+        """Let every record blank the keys that group it with most unsafe records, at the lowest cost."""
         best, best_score = self.blanked.copy(), np.full(self.classes.size, np.inf)
         needed = max(self.needed) / self.scale
         for k in range(1, min(_MOST_GUESSED, self.candidates.size)):
@@ -426,7 +424,7 @@ class Greedy:
         self.choose(best)
 
     def meet(self, items: Int64s) -> None:
-        """Each of these records blanks the cheapest keys by which enough of them come together, all at once."""
+        """Let each of these records blank the cheapest keys that group enough of them, all at once."""
         chosen, left = self.blanked.copy(), items
         for k in range(1, self.candidates.size):
             able = left[self.company[left, k] >= 1]
@@ -439,7 +437,7 @@ class Greedy:
         self.choose(chosen)
 
     def sweep(self, price: float, items: Int64s | None = None, *, growing: bool = False) -> int:
-        """One round; how many records changed."""
+        """Run one round; return the number of changed records."""
         items = np.arange(self.classes.size) if items is None else items
         units, word, changed = self.problem.unit[self.classes], self.words[self.classes], 0
         for start in range(0, items.size, _CHUNK):
@@ -470,7 +468,7 @@ class Greedy:
         return changed
 
     def choose(self, chosen: Int64s) -> None:
-        """Set what is blanked in every item."""
+        """Set the blanked keys of every item."""
         self._make_room(self.classes.size)
         self.groups += loops.rearrange(
             chosen,
@@ -487,7 +485,7 @@ class Greedy:
         )
 
     def _file_cells(self) -> tuple[Floats, Int64s]:
-        """The sizes of the cells of all combinations, and where those of each begin."""
+        """Return the sizes of the cells of all combinations, and the offset of each combination."""
         sizes, starts = [], [0]
         for mask in self.masks:
             ranks, number = cell_ranks(self.problem.classes, positions(int(mask)))
@@ -496,7 +494,7 @@ class Greedy:
         return np.concatenate(sizes), np.array(starts[:-1], np.int64)
 
     def _cells_of(self, classes: Int64s) -> Int64s:
-        """By class and combination the number of the cell, −1 where the class is in none."""
+        """Return the cell number by class and combination, −1 where the class is in none."""
         found = np.empty((classes.size, self.masks.size), np.int64)
         for c, mask in enumerate(self.masks):
             ranks, _ = cell_ranks(self.problem.classes, positions(int(mask)))
@@ -506,15 +504,15 @@ class Greedy:
         return found
 
     def _company_of(self, classes: Int64s) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-        found = company(self.problem, classes, self.candidates, spare=True)
-        # Where no choice has company to spare, the ones that could have any are left.
+        found = count_company(self.problem, classes, self.candidates, spare=True)
+        # If no choice has donors to spare, allow every choice that has any.
         hard = (found[:, :-1] < 1).all(axis=1)
         if hard.any():
-            found[hard] = np.where(company(self.problem, classes[hard], self.candidates) >= 1, 1.0, 0.0)
+            found[hard] = np.where(count_company(self.problem, classes[hard], self.candidates) >= 1, 1.0, 0.0)
         return found
 
     def _add_groups(self, classes: Int64s) -> None:
-        """Records of the file that have blanks are groups from the beginning."""
+        """Add the file's records with blanks as initial groups."""
         self._make_room(classes.size)
         names = loops.group_names(self.words[classes], self.blank_words, np.zeros(classes.size, np.int64))
         sizes = self.problem.classes.sizes[classes].astype(np.float64)

@@ -1,8 +1,8 @@
 """Local suppression: blank the fewest values, or the least important ones, that leave no combination of keys unsafe.
 
-Sources: Hundepool & Willenborg 1996 (ARGUS); Willenborg & de Waal 2001. The cheapest blanks are found by integer
-programmes, part by part, from a greedy answer on; where time runs out first, what is proved is a gap. Which records of
-those that are alike are blanked is drawn by the key.
+Sources: Hundepool & Willenborg 1996 (ARGUS); Willenborg & de Waal 2001. Integer programmes improve a greedy answer,
+part by part; if time runs out first, the remaining gap is proved. Among identical records, the key decides which are
+blanked.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ from safeswap.model.score import proved_bound
 from safeswap.model.spec import MaskSpec
 from safeswap.model.text import several
 
-# What is asked of local suppression.
-
 Importance = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -63,22 +61,22 @@ class SuppressSpec(CombinationFields, MaskSpec):
 
     importance: Annotated[
         dict[str, Importance],
-        Field(description="what blanking a value costs: the higher, the rather it is kept; 1 where it is not stated"),
+        Field(description="cost of blanking a value: the higher, the more likely it is kept; 1 if not stated"),
     ] = Field(default_factory=dict)
-    keep: Annotated[Names, Field(description="attributes of which no value is blanked")] = ()
+    keep: Annotated[Names, Field(description="attributes never blanked")] = ()
     objective: Annotated[
         Literal["weight", "values"],
-        Field(description="weight: the least importance is lost in all; values: the fewest values, all alike"),
+        Field(description="weight: lose the least total importance; values: blank the fewest values"),
     ] = "weight"
     solver: Annotated[
         Literal["optimal", "greedy"],
-        Field(description="optimal: by integer programmes, with the proved gap; greedy: a quick good answer"),
+        Field(description="optimal: integer programmes, with a proved gap; greedy: a quick, good answer"),
     ] = "optimal"
     time_limit: Annotated[
         float, Field(gt=0, le=86_400, allow_inf_nan=False, description="seconds after which the best answer is taken")
     ] = 60.0
     gap: Annotated[
-        float, Field(ge=0, lt=1, description="be content with an answer proved to be so near to the least, as a share")
+        float, Field(ge=0, lt=1, description="stop at an answer proved to be this close to the least, as a share")
     ] = 0.0
 
     @model_validator(mode="after")
@@ -88,7 +86,7 @@ class SuppressSpec(CombinationFields, MaskSpec):
             if strange := [name for name in stated if name not in names]:
                 raise ValueError(f"{field} names {strange[0]!r}, which is in no combination")
         if self.objective == "values" and self.importance:
-            raise ValueError("importance counts where the least weight is sought, not the fewest values")
+            raise ValueError("importance applies to the objective weight, not to values")
         if not names - set(self.keep):
             raise ValueError("keep names every attribute: there is nothing left to blank")
         return self
@@ -100,10 +98,10 @@ class SuppressSpec(CombinationFields, MaskSpec):
 
     @property
     def guards_published_keys(self) -> bool:
-        """Whether it follows that no record is below the lowest tolerance on the keys that are published of it.
+        """True if it follows that no record is below the lowest tolerance on its published keys.
 
-        Who lacks keys is counted by the others: so every combination of all keys must be protected, as it is by
-        default. Where a missing value is a value, or could be any one of its record, all keys together suffice.
+        A record that lacks keys is counted by the others, so every combination of all keys must be protected, as it is
+        by default. If a missing value is a value, or could be any value of its record, all keys together suffice.
         """
         lists = {frozenset(keys) for keys, _ in self.stated()}
         if self.missing == "none":
@@ -112,26 +110,26 @@ class SuppressSpec(CombinationFields, MaskSpec):
 
     @property
     def blankable(self) -> Names:
-        """Those of which values may be blanked."""
+        """The attributes whose values may be blanked."""
         return tuple(name for name in self.names if name not in self.keep)
 
     @property
     def costs(self) -> dict[str, float]:
-        """What blanking a value of each attribute costs."""
+        """The cost of blanking a value of each attribute."""
         return {name: self.importance.get(name, 1.0) for name in self.names}
 
 
-# What local suppression promises of its result, checked on the result.
+# Promises of local suppression.
 #
 # ::
 #
 #     OnlyBlanks               values became missing, and nothing else happened to them
 #     NothingUnsafe            no combination of keys singles out too few records
-#     EnoughByPublishedKeys    no record is singled out by the keys that are published of it
+#     EnoughByPublishedKeys    no record is singled out by its published keys
 #
-# All counts are taken again from the columns of the file after, by none of the code that searched for blanks.
+# All counts are recomputed from the columns of the output, sharing no code with the search for blanks.
 
-_SHORT = 1e-9  # what rounding may take from a sum of weights, as a share
+_SHORT = 1e-9  # largest rounding error of a sum of weights, as a share
 _WORDS = {
     "none": "a missing value matching nothing",
     "own": "a missing value being a value of its own",
@@ -142,17 +140,17 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class OnlyBlanks(Invariant):
-    """What differs from the file before is missing in the file after."""
+    """Every value that differs from the original is missing."""
 
     attributes: Names
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in words."""
         return f"Values of {', '.join(self.attributes)} were blanked; none was changed in any other way."
 
     def problem(self, evidence: Evidence) -> str:
-        """The attributes in which a value became another one."""
+        """Describe the first attribute in which a value became another one."""
         for name in self.attributes:
             flags = evidence.changed(name)
             if flags is None:
@@ -163,7 +161,7 @@ class OnlyBlanks(Invariant):
         return ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same for the attributes that are released."""
+        """Restrict the promise to the released attributes."""
         left = tuple(name for name in self.attributes if name in names)
         return OnlyBlanks(left) if left else None
 
@@ -178,7 +176,7 @@ class NothingUnsafe(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in words."""
         least = {tolerance for _, tolerance in self.combinations}
         number = f"{min(least):g}" if len(least) == 1 else "as many as its tolerance"
         unit = "records" if self.weight is None else f"units of {self.weight}"
@@ -189,15 +187,15 @@ class NothingUnsafe(Invariant):
         return f"No {lists}{together} are shared by fewer than {number} {unit}, {_WORDS[self.missing]}."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of unsafe combinations of values, and the keys of the first list that has some."""
-        unsafe = {keys: left for keys, left in recounted(evidence.after, self) if left}
+        """Count the unsafe combinations of values, and name the keys of the first list that has some."""
+        unsafe = {keys: left for keys, left in recount_unsafe(evidence.after, self) if left}
         if not unsafe:
             return ""
         first = " × ".join(next(iter(unsafe)))
         return f"{sum(unsafe.values()):,} combinations of values are unsafe, for instance some of {first}"
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The combinations of which all keys are released."""
+        """Restrict the promise to combinations whose keys are all released."""
         if self.weight is not None and self.weight not in names:
             return None
         left = tuple(each for each in self.combinations if set(each[0]) <= set(names))
@@ -206,7 +204,7 @@ class NothingUnsafe(Invariant):
 
 @dataclass(frozen=True)
 class EnoughByPublishedKeys(Invariant):
-    """Every record shares the values that are published of its keys with enough others, all of whom have these keys."""
+    """Every record shares its published key values with enough records that have all these keys."""
 
     keys: Names
     tolerance: float
@@ -214,7 +212,7 @@ class EnoughByPublishedKeys(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in words."""
         unit = "records" if self.weight is None else f"units of {self.weight}"
         return (
             f"Every record shares all values that are published of its keys ({', '.join(self.keys)}) with records that "
@@ -222,30 +220,30 @@ class EnoughByPublishedKeys(Invariant):
         )
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of records that do not."""
+        """Count the records below the tolerance."""
         below = self.records_below(evidence.after)
         return f"{several(below, 'record is', 'records are')} below {self.tolerance:g}" if below else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The same for the keys that are released: who agrees in more keys agrees in fewer."""
+        """Restrict the promise to the released keys: records that agree in more keys agree in fewer."""
         if self.weight is not None and self.weight not in names:
             return None
         left = tuple(name for name in self.keys if name in names)
         return EnoughByPublishedKeys(left, self.tolerance, self.weight) if left else None
 
     def records_below(self, data: Microdata) -> int:
-        """How many records are below the tolerance on the keys that are published of them."""
+        """Count the records below the tolerance on their published keys."""
         columns = [_codes(data, name, stated=True) for name in self.keys]
         weights = None if self.weight is None else numbers(data, self.weight)
         cells, sizes, members = _cells(columns, weights)
         least = self.tolerance if weights is None else self.tolerance * (1 - _SHORT)
-        return int(members[_published(cells, sizes, np.arange(len(cells))) < least].sum())
+        return int(members[_published_sizes(cells, sizes, np.arange(len(cells))) < least].sum())
 
 
-def recounted(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:
-    """Each combination of keys with the number of its unsafe combinations of values."""
+def recount_unsafe(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:
+    """Yield each combination of keys with its number of unsafe combinations of values."""
     names = dict.fromkeys(name for keys, _ in promise.combinations for name in keys)
-    # Codes that stand for "no answer" are missing, unless missing values are values of their own.
+    # Codes that mean "no answer" are missing, unless missing values are values of their own.
     columns = {name: _codes(data, name, stated=promise.missing != "own") for name in names}
     weights = None if promise.weight is None else numbers(data, promise.weight)
     distinct, totals, _ = _cells(list(columns.values()), weights)
@@ -258,13 +256,13 @@ def recounted(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, 
         least = tolerance if weights is None else tolerance * (1 - _SHORT)
         low = sizes < least
         if promise.missing in ("any", "vouching") and low.any():
-            matched = _matched if promise.missing == "vouching" else _published
+            matched = _matching_sizes if promise.missing == "vouching" else _published_sizes
             low[low] = matched(cells, sizes, np.flatnonzero(low)) < least
         yield keys, int(np.count_nonzero(low))
 
 
 def _codes(data: Microdata, name: str, *, stated: bool) -> Int64s:
-    """The column as integers, −1 where a value is missing."""
+    """Encode the column as integers, −1 where a value is missing."""
     column = data.table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -282,7 +280,7 @@ def _codes(data: Microdata, name: str, *, stated: bool) -> Int64s:
 def _cells(
     columns: list[Int64s], weights: npt.NDArray[Any] | None
 ) -> tuple[Int64s, npt.NDArray[Any], npt.NDArray[Any]]:
-    """The distinct combinations of codes, a row each, what weight or how many rows each has, and how many rows."""
+    """Return the distinct combinations of codes (one per row), the weight or row count of each, and its row count."""
     names = [f"c{i}" for i in range(len(columns))]
     table = pa.table(dict(zip(names, columns, strict=True)))
     if weights is not None:
@@ -294,8 +292,8 @@ def _cells(
     return np.stack([counted[name].to_numpy() for name in names], axis=1), sizes, numbers_of_rows
 
 
-def _published(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
-    """For some cells, the size of all cells that have the keys which they have, and agree with them there."""
+def _published_sizes(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
+    """Return, for the asked cells, the size of all cells that have their published keys and agree in them."""
     total = np.zeros(asked.size, np.float64)
     patterns, of_cell = np.unique(cells[asked] < 0, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
@@ -303,13 +301,13 @@ def _published(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
         left = cells[:, ~pattern]
         able = np.flatnonzero((left >= 0).all(axis=1))
         names = np.full(len(cells), -1, np.int64)
-        names[able] = _named(left[able])
+        names[able] = _number_rows(left[able])
         total[here] = np.bincount(names[able], sizes[able])[names[asked[here]]]
     return total
 
 
-def _matched(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
-    """For some cells, the size of all cells that agree with them wherever neither has a missing value."""
+def _matching_sizes(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
+    """Return, for the asked cells, the size of all cells that agree wherever neither has a missing value."""
     total = np.zeros(asked.size, np.float64)
     patterns, of_cell = np.unique(cells < 0, axis=0, return_inverse=True)
     of_cell = of_cell.ravel()
@@ -318,14 +316,14 @@ def _matched(cells: Int64s, sizes: npt.NDArray[Any], asked: Int64s) -> Floats:
         for other in range(len(patterns)):
             shared = np.flatnonzero(~(patterns[mine] | patterns[other]))
             there = np.flatnonzero(of_cell == other)
-            names = _named(np.concatenate([cells[np.ix_(asked[here], shared)], cells[np.ix_(there, shared)]]))
+            names = _number_rows(np.concatenate([cells[np.ix_(asked[here], shared)], cells[np.ix_(there, shared)]]))
             by_name = np.bincount(names[here.size :], sizes[there], int(names.max()) + 1)
             total[here] += by_name[names[: here.size]]
     return total
 
 
-def _named(rows: Int64s) -> Int64s:
-    """A number for each row of codes: equal rows, equal numbers, from 0 on without a gap."""
+def _number_rows(rows: Int64s) -> Int64s:
+    """Number the rows of codes: equal rows get equal numbers, from 0 without gaps."""
     names = np.zeros(len(rows), np.int64)
     for column in rows.T:
         _, names = np.unique(names * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
@@ -335,14 +333,14 @@ def _named(rows: Int64s) -> Int64s:
 Masks = tuple[tuple[int, float], ...]  # combinations as bits, with their tolerances
 
 UNSAFE, BLANKED = "unsafe_combinations", "blanked_by_attribute"
-"""Facts of the audit that are tables: what was unsafe before and after, and what was blanked where."""
+"""Facts of the audit that are tables: unsafe combinations before and after, and blanked values."""
 
 BELOW = "records_still_below_tolerance"
-"""The fact that counts the records still below the tolerance on the keys that are published of them."""
+"""The fact that counts the records still below the tolerance on their published keys."""
 
 
 class Suppress:
-    """Blank what must be blanked, and no more."""
+    """Blank only what must be blanked."""
 
     name: ClassVar[str] = "suppress"
     title: ClassVar[str] = "Local suppression of unsafe combinations of keys"
@@ -353,12 +351,12 @@ class Suppress:
     )
 
     def plan(self, data: Microdata, spec: SuppressSpec, *, engine: Engine) -> ValuePlan:
-        """How much is unsafe, and whether blanking can make it safe."""
+        """Count what is unsafe, and check that blanking can make it safe."""
         found = risky(data, as_combinations(spec))
-        left = () if not found.unsafe else _never_safe(data, spec)
+        left = () if not found.unsafe else _find_never_safe(data, spec)
         text = found.sentence
         if left:
-            text += f"; {_listed(left)} cannot be made safe by blanking {', '.join(spec.blankable)}"
+            text += f"; {_list_names(left)} cannot be made safe by blanking {', '.join(spec.blankable)}"
         feasible = 0 if left else found.unsafe_records
         return ValuePlan(
             method=self.name, records=len(data), asked=found.unsafe_records, feasible=feasible, binds=left, text=text
@@ -369,27 +367,27 @@ class Suppress:
         plan = self.plan(data, spec, engine=engine)
         if not plan.is_feasible:
             raise InfeasibleError(
-                f"{_listed(plan.binds)} cannot be made safe: with every value of {', '.join(spec.blankable)} blanked "
-                "there would still be combinations with too few records",
+                f"{_list_names(plan.binds)} cannot be made safe: with every value of {', '.join(spec.blankable)} "
+                "blanked there would still be combinations with too few records",
                 code="cannot-be-safe",
                 hint="keep fewer attributes, recode first, or lower the tolerance",
                 combinations=list(plan.binds),
             )
         problem, of_record = problem_of(data, spec)
-        answer = _answer(problem, spec)
+        answer = _solve(problem, spec)
         draws = record_words(data, key, self.name, "records", replicate=replicate)[:, 0]
-        rows = _drawn_rows(answer.blanking, of_record, draws)
+        rows = _draw_rows(answer.blanking, of_record, draws)
         changes = {
-            name: _blanked(data, name, rows[j]) for j, name in enumerate(spec.names) if j in rows and rows[j].size
+            name: _blank_rows(data, name, rows[j]) for j, name in enumerate(spec.names) if j in rows and rows[j].size
         }
         masked = masked_by(data, spec, plan, changes, key=key, replicate=replicate)
         facts = {**masked.audit.facts, **_facts(masked, answer)}
         return replace(masked, audit=replace(masked.audit, facts=facts))
 
     def invariants(self, data: Microdata, spec: SuppressSpec) -> tuple[Invariant, ...]:
-        """Only blanks, other columns untouched, and nothing unsafe left by an independent count.
+        """Promise only blanks, other columns untouched, and nothing unsafe left by an independent count.
 
-        Where all keys are protected in every combination, no record is below the tolerance on what is published of it.
+        If all keys are protected in every combination, no record is below the tolerance on its published keys.
         """
         stated = check_combinations(spec, data.schema, records=len(data))
         others = tuple(name for name in data.attributes if name not in spec.blankable)
@@ -404,22 +402,22 @@ class Suppress:
 
 
 def problem_of(data: Microdata, spec: SuppressSpec) -> tuple[Problem, Rows]:
-    """What is to be solved, and the class of each record.
+    """Return the problem to solve, and the class of each record.
 
-    Where weights are summed, records with different weights are in different classes, so that it plays no part which
-    of a class are blanked.
+    Where weights are summed, records with different weights are in different classes, so it does not matter which
+    records of a class are blanked.
     """
     stated = check_combinations(spec, data.schema, records=len(data))
     names, costs = spec.names, spec.costs
     meaning: Meaning = "none" if spec.missing == "any" else spec.missing
     found = key_classes(data, names, missing=spec.missing, weight=spec.weight)
     if spec.weight is not None:
-        found = _by_weight(data, spec.weight, found)
+        found = _split_by_weight(data, spec.weight, found)
     combinations = tuple((mask_of([names.index(key) for key in keys]), tolerance) for keys, tolerance in stated)
     problem = Problem(
         classes=found,
         members=np.bincount(found.of_record, minlength=len(found)).astype(np.int64),
-        combinations=_decisive(combinations, spec.missing),
+        combinations=_deciding_combinations(combinations, spec.missing),
         costs=np.array([costs[name] for name in names], np.float64),
         allowed=mask_of([names.index(name) for name in spec.blankable]),
         meaning=meaning,
@@ -427,21 +425,21 @@ def problem_of(data: Microdata, spec: SuppressSpec) -> tuple[Problem, Rows]:
     return problem, found.of_record.astype(np.int64)
 
 
-def _decisive(stated: Masks, missing: Missing) -> Masks:
-    """The combinations that are constraints, under the stated meaning of a missing value.
+def _deciding_combinations(stated: Masks, missing: Missing) -> Masks:
+    """Return the combinations that are constraints, under the stated meaning of a missing value.
 
-    A record that lacks keys of a combination is counted by those that it has (``any``): then each part of a combination
-    is one in which a missing value matches nothing. Who agrees in more keys agrees in fewer: where a blank is a value,
-    or matches all, a combination is safe if one that contains it is. Where a blank matches nothing that does not hold,
-    for a record may be blank in the further keys.
+    With ``any``, a record that lacks keys of a combination is counted by those it has: each part of a combination
+    becomes one in which a missing value matches nothing. Records that agree in more keys agree in fewer: where a blank
+    is a value, or matches all, a combination is safe if one that contains it is. Where a blank matches nothing this
+    does not hold, because a record may be blank in the additional keys.
     """
     if missing == "none":
         return stated
-    return _with_parts(stated) if missing == "any" else _not_implied(stated)
+    return _add_parts(stated) if missing == "any" else _drop_implied(stated)
 
 
-def _with_parts(stated: Masks) -> Masks:
-    """The combinations and all parts of them, each with the highest tolerance of those that it is part of."""
+def _add_parts(stated: Masks) -> Masks:
+    """Add all parts of the combinations, each with the highest tolerance of those it is part of."""
     found: dict[int, float] = {}
     for mask, tolerance in stated:
         found[mask] = max(tolerance, found.get(mask, 0.0))
@@ -459,8 +457,8 @@ def _with_parts(stated: Masks) -> Masks:
     return tuple(found.items())
 
 
-def _not_implied(stated: Masks) -> Masks:
-    """The combinations that are not part of another one with at least their tolerance."""
+def _drop_implied(stated: Masks) -> Masks:
+    """Drop combinations that are part of another one with at least their tolerance."""
     masks = np.array([mask for mask, _ in stated], np.int64)
     tolerances = np.array([tolerance for _, tolerance in stated])
     return tuple(
@@ -470,7 +468,7 @@ def _not_implied(stated: Masks) -> Masks:
     )
 
 
-def _by_weight(data: Microdata, weight: str, found: Any) -> Any:
+def _split_by_weight(data: Microdata, weight: str, found: Any) -> Any:
     from safeswap.model.columns import numbers
 
     weights = numbers(data, weight)
@@ -484,8 +482,8 @@ def _by_weight(data: Microdata, weight: str, found: Any) -> Any:
     )
 
 
-def _never_safe(data: Microdata, spec: SuppressSpec) -> tuple[str, ...]:
-    """The combinations that are unsafe even with everything blanked that may be."""
+def _find_never_safe(data: Microdata, spec: SuppressSpec) -> tuple[str, ...]:
+    """Name the combinations that stay unsafe even with every allowed value blanked."""
     problem, _ = problem_of(data, spec)
     whole, _, _ = blanking.after(problem, blanking.everything(problem))
     if not blanking.unsafe_classes(problem, whole).any():
@@ -493,25 +491,25 @@ def _never_safe(data: Microdata, spec: SuppressSpec) -> tuple[str, ...]:
     found = []
     for keys, tolerance in spec.stated():
         alone = ((mask_of([spec.names.index(key) for key in keys]), tolerance),)
-        one = replace(problem, combinations=_with_parts(alone) if spec.missing == "any" else alone)
+        one = replace(problem, combinations=_add_parts(alone) if spec.missing == "any" else alone)
         if blanking.unsafe_classes(one, whole).any():
             found.append(" × ".join(keys))
     return tuple(found)
 
 
-def _answer(problem: Problem, spec: SuppressSpec) -> Answer:
+def _solve(problem: Problem, spec: SuppressSpec) -> Answer:
     solve = blank_least_wildcards if spec.missing == "vouching" else blank_least
     answer = solve(problem, seconds=spec.time_limit, gap=spec.gap, exact=spec.solver == "optimal")
     return replace(answer, bound=proved_bound(answer.bound, answer.cost))
 
 
-def _drawn_rows(answer: Blanking, of_record: Rows, draws: Any) -> dict[int, Rows]:
-    """For each key the rows in which it is blanked: of the records of a class those with the least draws."""
+def _draw_rows(answer: Blanking, of_record: Rows, draws: Any) -> dict[int, Rows]:
+    """Return, for each key, the rows in which it is blanked: those with the lowest draws of each class."""
     rows: dict[int, list[Rows]] = {}
     involved = np.flatnonzero(np.isin(of_record, answer.classes))
     order = involved[np.lexsort((involved, draws[involved], of_record[involved]))]
     starts = np.searchsorted(of_record[order], answer.classes)
-    # Sets of keys blanked in one class are neighbours in the answer: each takes the records after the one before.
+    # Sets of keys blanked in one class are adjacent in the answer: each takes the records after the previous one.
     before = np.concatenate([[0], np.cumsum(answer.numbers)])[:-1]
     _, first, of_entry = np.unique(answer.classes, return_index=True, return_inverse=True)
     offset = before - before[first][of_entry]
@@ -523,19 +521,19 @@ def _drawn_rows(answer: Blanking, of_record: Rows, draws: Any) -> dict[int, Rows
     return {key: np.sort(np.concatenate(found)) for key, found in rows.items()}
 
 
-def _blanked(data: Microdata, name: str, rows: Rows) -> Change:
+def _blank_rows(data: Microdata, name: str, rows: Rows) -> Change:
     column = data.table.column(name)
     gone = np.zeros(len(data), np.bool_)
     gone[rows] = True
     before = column.take(pa.array(rows)).combine_chunks()
     if isinstance(before, pa.ChunkedArray):
         before = pa.concat_arrays(before.chunks)
-    kept = column.take(pa.array(np.arange(len(data)), mask=gone))  # no place to take from: no value
+    kept = column.take(pa.array(np.arange(len(data)), mask=gone))  # null index: no value
     return Change(column=kept, replacement=Replacement(attribute=name, rows=rows, before=before))
 
 
-def _proved(answer: Answer) -> str:
-    """How good an answer is, in words."""
+def _describe_proof(answer: Answer) -> str:
+    """Describe how good an answer is."""
     if answer.cost <= answer.bound + 1e-9 * max(1.0, answer.cost):
         return "optimal: nothing less would do"
     return f"at most {answer.gap:.2%} of it could be saved, as far as was proved"
@@ -552,11 +550,11 @@ def _facts(masked: Masked, answer: Answer) -> dict[str, Any]:
         BELOW: published_keys(spec).records_below(masked.data),
         "values_blanked": sum(blanked.values()),
         "importance_blanked": float(answer.cost) if spec.importance else None,
-        "answer": _proved(answer),
+        "answer": _describe_proof(answer),
         "least_possible": float(answer.bound),
         "gap": float(answer.gap) or None,
         "greedy_answer": float(answer.greedy_cost) if answer.greedy_cost > answer.cost else None,
-        UNSAFE: _by_dimension(before, after),
+        UNSAFE: _count_by_dimension(before, after),
         BLANKED: [
             {"attribute": name, "values": blanked.get(name, 0), "importance": costs[name]} for name in spec.blankable
         ],
@@ -564,11 +562,11 @@ def _facts(masked: Masked, answer: Answer) -> dict[str, Any]:
 
 
 def published_keys(spec: SuppressSpec) -> EnoughByPublishedKeys:
-    """The count of records by the keys that are published of them, at the lowest tolerance that is stated."""
+    """Return the check of records by their published keys, at the lowest stated tolerance."""
     return EnoughByPublishedKeys(spec.names, min(tolerance for _, tolerance in spec.stated()), spec.weight)
 
 
-def _by_dimension(before: Risky, after: Risky) -> list[dict[str, Any]]:
+def _count_by_dimension(before: Risky, after: Risky) -> list[dict[str, Any]]:
     lists = [len(each.keys) for each in before.combinations]
     return [
         {"keys": size, "lists": lists.count(size), "before": number, "after": after.by_dimension[size]}
@@ -576,6 +574,6 @@ def _by_dimension(before: Risky, after: Risky) -> list[dict[str, Any]]:
     ]
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _list_names(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:3])
     return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,7 +1,7 @@
-"""Which values to blank so that no combination of keys is unsafe: the problem, an answer, and whether it is one.
+"""The problem of local suppression: which values to blank so that no combination of keys is unsafe.
 
-Records that agree in every key are one class, so an answer says of how many records of a class which keys are blanked.
-A set of keys is the bits of an integer.
+Records that agree in every key form one class, so an answer states how many records of a class blank which keys. A set
+of keys is a bit mask.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from safeswap.arrays.wildcards import matching_sizes, published_sizes
 Meaning = Literal["none", "own", "vouching"]
 
 MOST_ENUMERATED = 12
-"""Up to so many keys every set of keys is looked at; above, sets of few keys only."""
+"""Up to this many keys every set of keys is considered; above, sets of few keys only."""
 
 _FEW = 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """Combinations with what their sizes must reach, what blanking each key costs, and the keys that may be blanked.
+    """Combinations with the sizes they must reach, the cost of blanking each key, and the keys that may be blanked.
 
     ``members`` counts the records of each class; a record of it adds ``unit`` to the size of a cell.
     """
@@ -47,7 +47,7 @@ class Problem:
 
     @cached_property
     def blank(self) -> Int64s:
-        """Per class the keys that are blank to begin with."""
+        """The keys of each class that are blank in the file."""
         masks = np.zeros(len(self.classes), np.int64)
         for key in range(len(self.costs)):
             masks |= self.classes.is_blank(key).astype(np.int64) << key
@@ -55,7 +55,7 @@ class Problem:
 
     @cached_property
     def needed(self) -> tuple[float, ...]:
-        """What the size of each combination's cells must reach."""
+        """The size that each combination's cells must reach."""
         return tuple(float(lowest_safe(tolerance, self.classes.sizes)) for _, tolerance in self.combinations)
 
     @cached_property
@@ -65,20 +65,20 @@ class Problem:
 
     @cached_property
     def is_closed(self) -> bool:
-        """Whether every combination of the keys is on the list, all at one tolerance.
+        """True if every combination of the keys is listed, all at one tolerance.
 
-        Who agrees in more keys agrees in fewer, so that of the combinations that a record has the largest decides.
+        Records that agree in more keys agree in fewer, so the largest combination that a record has decides.
         """
         every = len({mask for mask, _ in self.combinations}) == (1 << self.keys.bit_count()) - 1
         return every and len(set(self.needed)) == 1
 
     @cached_property
     def candidates(self) -> Int64s:
-        """Sets of keys that may be blanked together, the cheapest first; the empty set and all of them included."""
+        """Sets of keys that may be blanked together, cheapest first, including the empty and the full set."""
         return candidate_masks(self.allowed, self.costs)
 
     def cost(self, masks: npt.NDArray[Any]) -> Floats:
-        """What blanking these sets of keys costs."""
+        """Return the cost of blanking these sets of keys."""
         total = np.zeros(np.shape(masks), np.float64)
         for key, cost in enumerate(self.costs):
             total += cost * ((masks >> key) & 1)
@@ -87,19 +87,19 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Blanking:
-    """Of ``numbers`` records of ``classes`` the keys ``masks`` are blanked; each pair of class and keys once."""
+    """``numbers`` records of ``classes`` blank the keys ``masks``; each pair of class and keys occurs once."""
 
     classes: Int64s
     masks: Int64s
     numbers: Int64s
 
     def cost(self, problem: Problem) -> float:
-        """What it costs in all."""
+        """Return the total cost."""
         return float(problem.cost(self.masks) @ self.numbers)
 
     @property
     def values(self) -> int:
-        """How many values are blanked."""
+        """The number of blanked values."""
         ones = np.array([int(mask).bit_count() for mask in self.masks], np.int64)
         return int(ones @ self.numbers)
 
@@ -107,10 +107,10 @@ class Blanking:
 NOTHING = Blanking(*(np.empty(0, np.int64) for _ in range(3)))
 
 
-def gathered(classes: npt.NDArray[Any], masks: npt.NDArray[Any], numbers: npt.NDArray[Any] | None = None) -> Blanking:
-    """A blanking from lists in which a pair may stand several times, or blank nothing.
+def gather(classes: npt.NDArray[Any], masks: npt.NDArray[Any], numbers: npt.NDArray[Any] | None = None) -> Blanking:
+    """Build a blanking from lists in which a pair may occur several times, or blank nothing.
 
-    >>> found = gathered(np.array([3, 3, 1]), np.array([1, 1, 0]))
+    >>> found = gather(np.array([3, 3, 1]), np.array([1, 1, 0]))
     >>> found.classes.tolist(), found.masks.tolist(), found.numbers.tolist()
     ([3], [1], [2])
     """
@@ -122,7 +122,7 @@ def gathered(classes: npt.NDArray[Any], masks: npt.NDArray[Any], numbers: npt.ND
 
 
 def candidate_masks(allowed: int, costs: Floats) -> Int64s:
-    """Sets of the allowed keys, the cheapest first: all of them, or where keys are many those of few and all together.
+    """Return sets of the allowed keys, cheapest first: all sets, or with many keys the small sets and the full one.
 
     >>> candidate_masks(0b101, np.array([2.0, 1.0, 1.0])).tolist()
     [0, 4, 1, 5]
@@ -151,8 +151,8 @@ def _few_bits(keys: int) -> Int64s:
     return np.unique(np.concatenate(found))
 
 
-def after(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64s, Int64s]:
-    """The file as it would be: its classes, and for each the class it came from and the keys blanked in it."""
+def apply_blanking(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64s, Int64s]:
+    """Return the classes after blanking, and for each the class it came from and the keys blanked in it."""
     taken = np.zeros(len(problem.members), np.int64)
     np.add.at(taken, blanking.classes, blanking.numbers)
     left = problem.members - taken
@@ -172,7 +172,7 @@ def after(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64s, Int64s
 
 
 def unsafe_classes(problem: Problem, found: Classes) -> Flags:
-    """Per class of a file, whether it is in a cell of some combination that is too small."""
+    """Flag each class that is in a too small cell of some combination."""
     if problem.meaning == "none" and problem.is_closed:
         flags: Flags = published_sizes(found, positions(problem.keys)) < problem.needed[0]
         return flags
@@ -188,31 +188,31 @@ def unsafe_classes(problem: Problem, found: Classes) -> Flags:
 
 
 def is_safe(problem: Problem, blanking: Blanking) -> bool:
-    """Whether nothing unsafe would be left."""
-    return not unsafe_classes(problem, after(problem, blanking)[0]).any()
+    """Return True if nothing unsafe would be left."""
+    return not unsafe_classes(problem, apply_blanking(problem, blanking)[0]).any()
 
 
-def everything(problem: Problem) -> Blanking:
-    """All that may be blanked, blanked in every record: if this is not safe, nothing is."""
+def blank_everything(problem: Problem) -> Blanking:
+    """Blank every allowed value in every record: if this is not safe, nothing is."""
     masks = problem.allowed & ~problem.blank
-    return gathered(np.arange(len(problem.members)), masks, problem.members)
+    return gather(np.arange(len(problem.members)), masks, problem.members)
 
 
-def restored(problem: Problem, blanking: Blanking) -> Blanking:
-    """The same without the blanks of records that would be safe as they were: only who is unsafe is blanked.
+def restore_needless(problem: Problem, blanking: Blanking) -> Blanking:
+    """Drop the blanks of records that would be safe without them: only unsafe records are blanked.
 
-    For the meaning ``none``, where values that come back make no other record less safe.
+    For the meaning ``none``, where restored values make no other record less safe.
     """
     while blanking.classes.size:
-        needless = _safe_as_they_were(problem, blanking)
+        needless = _flag_needless(problem, blanking)
         if not needless.any():
             break
         blanking = Blanking(blanking.classes[~needless], blanking.masks[~needless], blanking.numbers[~needless])
     return blanking
 
 
-def _safe_as_they_were(problem: Problem, blanking: Blanking) -> Flags:
-    found, _, _ = after(problem, blanking)
+def _flag_needless(problem: Problem, blanking: Blanking) -> Flags:
+    found, _, _ = apply_blanking(problem, blanking)
     asked, number = blanking.classes, blanking.classes.size
     together = replace(
         found,
@@ -223,7 +223,7 @@ def _safe_as_they_were(problem: Problem, blanking: Blanking) -> Flags:
         sizes=np.concatenate([found.sizes, np.zeros(number, found.sizes.dtype)]),
     )
     safe = np.ones(number, np.bool_)
-    for mask, needed in _deciding(problem, problem.blank[asked]):
+    for mask, needed in _deciding_combinations(problem, problem.blank[asked]):
         keys = positions(mask)
         codes, possible = cell_codes(together, keys)
         complete = together.complete(keys)
@@ -236,11 +236,11 @@ def _safe_as_they_were(problem: Problem, blanking: Blanking) -> Flags:
     return safe
 
 
-def agreeing(problem: Problem, keys: int, *, spare: bool = False) -> Floats:
-    """For each class, the size of all classes that agree with it in these keys, none of which is blank.
+def count_agreeing(problem: Problem, keys: int, *, spare: bool = False) -> Floats:
+    """Return, for each class, the size of all classes that agree with it in these keys, none of them blank.
 
-    So many records could come to stand in a cell of a combination in which all other keys are blank. With ``spare``
-    only those count whose class stays large enough without them, or is too small anyway.
+    This is the number of records that could share a cell of a combination whose other keys are all blank. With
+    ``spare``, count only those whose class stays large enough without them, or is too small anyway.
     """
     found, chosen = problem.classes, positions(keys)
     counted = found.sizes
@@ -257,12 +257,15 @@ def agreeing(problem: Problem, keys: int, *, spare: bool = False) -> Floats:
     return sizes
 
 
-def company(problem: Problem, classes: Int64s, candidates: Int64s, *, spare: bool = False) -> npt.NDArray[np.float32]:
-    """By class and candidate, how many times as many records as needed could look like it with these keys blanked.
+def count_company(
+    problem: Problem, classes: Int64s, candidates: Int64s, *, spare: bool = False
+) -> npt.NDArray[np.float32]:
+    """Return, by class and candidate, the records that could look alike, as a multiple of the number needed.
 
-    Below 1 its records cannot be safe with them, whatever becomes of others: in some combination too few records agree
-    in the keys that are left. Under the meaning ``none`` a combination with a blank needs no other records. Blanking
-    what is blank anyway is no choice, and counts as 0. With ``spare`` only records that can be spared are counted.
+    Below 1 its records cannot be safe with these blanks, whatever happens to others: in some combination too few
+    records agree in the remaining keys. Under the meaning ``none`` a combination with a blank needs no other records.
+    Blanking what is blank anyway is no choice, and counts as 0. With ``spare`` only records that can be spared are
+    counted.
     """
     found = np.full((classes.size, candidates.size), np.inf, np.float32)
     known: dict[tuple[int, bool], Floats] = {}
@@ -270,12 +273,12 @@ def company(problem: Problem, classes: Int64s, candidates: Int64s, *, spare: boo
         rows = np.flatnonzero(problem.blank[classes] == blank)
         part = found[rows]
         part[:, (candidates & blank) != 0] = 0.0
-        for mask, needed in _deciding(problem, candidates | blank):
+        for mask, needed in _deciding_combinations(problem, candidates | blank):
             left = mask & ~(candidates | blank)
             for keys in np.unique(left) if problem.meaning != "none" else (mask,):
                 others = (int(keys), spare and bool(keys != mask))
                 if others not in known:
-                    known[others] = agreeing(problem, others[0], spare=others[1])[classes]
+                    known[others] = count_agreeing(problem, others[0], spare=others[1])[classes]
                 share = known[others][rows] / needed
                 if problem.meaning == "none":
                     share[share >= 1] = np.inf
@@ -286,10 +289,10 @@ def company(problem: Problem, classes: Int64s, candidates: Int64s, *, spare: boo
     return found
 
 
-def _deciding(problem: Problem, missing: Int64s) -> list[tuple[int, float]]:
-    """The combinations that decide about records which lack one of these sets of keys, with what they need.
+def _deciding_combinations(problem: Problem, missing: Int64s) -> list[tuple[int, float]]:
+    """Return the combinations that decide about records lacking one of these sets of keys, with the required sizes.
 
-    Where every combination is on the list, and a blank matches nothing, these are the sets of keys that are left.
+    If every combination is listed, and a blank matches nothing, these are the sets of remaining keys.
     """
     if problem.meaning == "none" and problem.is_closed:
         return [(int(keys), problem.needed[0]) for keys in np.unique(problem.keys & ~missing) if keys]
@@ -297,17 +300,17 @@ def _deciding(problem: Problem, missing: Int64s) -> list[tuple[int, float]]:
 
 
 def least_masks(problem: Problem, classes: Int64s) -> tuple[Int64s, Floats]:
-    """For each class a cheapest set of keys to blank in its records, as far as they alone decide, and a bound.
+    """Return, for each class, a cheapest set of keys to blank as far as its own records decide, and a lower bound.
 
-    No answer can spend less than the bound on a record of the class. Cheap sets are looked at first, and the others
-    only for classes that need them.
+    No answer can spend less than the bound on a record of the class. Cheap sets are tried first, and the others only
+    for classes that need them.
     """
     least = np.full(classes.size, problem.candidates[-1])
     open_rows = np.arange(classes.size)
     prices = problem.cost(problem.candidates)
     for price in np.unique(prices):
         tier = problem.candidates[prices == price]
-        ok = company(problem, classes[open_rows], tier) >= 1
+        ok = count_company(problem, classes[open_rows], tier) >= 1
         done = ok.any(axis=1)
         least[open_rows[done]] = tier[ok.argmax(axis=1)[done]]
         open_rows = open_rows[~done]
@@ -317,7 +320,7 @@ def least_masks(problem: Problem, classes: Int64s) -> tuple[Int64s, Floats]:
 
 
 def unseen_price(problem: Problem) -> float:
-    """What sets of keys that are no candidates cost at least: they have more than a few keys."""
+    """Return the least cost of the sets of keys that are not candidates: they have more than a few keys."""
     keys = list(positions(problem.allowed))
     if len(keys) <= MOST_ENUMERATED:
         return np.inf

@@ -1,9 +1,9 @@
-"""The least that must be blanked, as an integer programme over classes of records.
+"""Find the least that must be blanked, as an integer programme over classes of records.
 
-For every class that takes part and every set of keys that could be blanked in its records there is a number of records
-(a *choice*). A cell of a combination is either empty or as large as it must be. Classes that do not take part stay as
-they are, and sets of keys that cost much more than the cheapest are replaced by one *escape*, which pays for them but
-is bound by nothing: both only leave constraints out, so that the optimum is a lower bound of the whole problem.
+Each participating class and each set of keys that could be blanked in its records gives a number of records (a
+*choice*). A cell of a combination is either empty or large enough. Classes that do not take part stay as they are, and
+sets of keys that cost much more than the cheapest are replaced by one *escape*, which pays for them but is free of
+constraints: both only relax the problem, so the optimum is a lower bound of the whole problem.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from scipy import sparse
 from safeswap.arrays.combinations import cell_ranks, positions
 from safeswap.arrays.highs import Programme
 from safeswap.arrays.types import Floats, Int64s
-from safeswap.methods.suppress.problem import Problem, company, least_masks, unseen_price
-from safeswap.methods.suppress.sweeps import group_names, mixed, words
+from safeswap.methods.suppress.problem import Problem, count_company, least_masks, unseen_price
+from safeswap.methods.suppress.sweeps import draw_words, group_names, mix_words
 
 _NOBODY = -1
 _ROUNDING = 1e-9
@@ -27,9 +27,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BlankingProgramme:
-    """A programme, and what its columns mean: ``classes`` and ``masks`` of choices; −1 for all other columns.
+    """A programme, and the meaning of its columns: ``classes`` and ``masks`` of choices; −1 for all other columns.
 
-    ``donors`` are columns that call records from outside into a cell, of which ``donor_masks`` are blanked.
+    ``donors`` are columns that call outside records into a cell, blanking their ``masks``.
     """
 
     programme: Programme
@@ -43,7 +43,7 @@ class BlankingProgramme:
 
 @dataclass
 class _Builder:
-    """Columns and rows as they come; entries of the matrix as triples."""
+    """Accumulates columns, rows, and matrix entries as triples."""
 
     costs: list[Floats] = field(default_factory=list)
     upper: list[Floats] = field(default_factory=list)
@@ -55,30 +55,30 @@ class _Builder:
     rows: int = 0
 
     def add_columns(self, costs: npt.ArrayLike, upper: npt.ArrayLike, **meaning: Int64s) -> Int64s:
-        """New columns; their numbers."""
+        """Append columns; return their numbers."""
         cost, most = np.broadcast_arrays(np.asarray(costs, float), np.asarray(upper, float))
-        told = np.full((cost.size, 4), _NOBODY, np.int64)
+        table = np.full((cost.size, 4), _NOBODY, np.int64)
         for name, values in meaning.items():
-            told[:, ("class", "mask", "escape", "donor").index(name.rstrip("_"))] = values
+            table[:, ("class", "mask", "escape", "donor").index(name.rstrip("_"))] = values
         self.costs.append(cost.ravel())
         self.upper.append(most.ravel())
-        self.meaning.append(told)
+        self.meaning.append(table)
         self.columns += cost.size
         return np.arange(self.columns - cost.size, self.columns)
 
     def add_rows(self, number: int, low: npt.ArrayLike, high: npt.ArrayLike) -> Int64s:
-        """New rows; their numbers."""
+        """Append rows; return their numbers."""
         self.low.append(np.broadcast_to(np.asarray(low, float), (number,)))
         self.high.append(np.broadcast_to(np.asarray(high, float), (number,)))
         self.rows += number
         return np.arange(self.rows - number, self.rows)
 
     def enter(self, rows: Int64s, columns: Int64s, values: npt.ArrayLike) -> None:
-        """Entries of the matrix."""
+        """Append entries of the matrix."""
         self.entries.append((rows, columns, np.broadcast_to(np.asarray(values, float), rows.shape)))
 
-    def built(self) -> BlankingProgramme:
-        """The programme, cut into parts that have nothing to do with each other."""
+    def build(self) -> BlankingProgramme:
+        """Build the programme, and label its independent parts."""
         rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
         matrix = sparse.csr_array((values, (rows, columns)), shape=(self.rows, self.columns))
         links = sparse.coo_array(
@@ -104,10 +104,10 @@ class _Builder:
 
 
 def build(problem: Problem, taking_part: Int64s, *, slack: Floats) -> BlankingProgramme:
-    """The programme for the classes that take part; choices cost at most their ``slack`` more than the cheapest.
+    """Build the programme for ``taking_part``; choices cost at most ``slack`` more than the cheapest.
 
     Where blanks are values, a choice that one class leaves to its escape could fill a cell for another. There all
-    classes have the choices that lead to the same sets of blanks, those of the file included.
+    classes get the choices that lead to the same sets of blanks, those of the file included.
     """
     builder = _Builder()
     _, least = least_masks(problem, taking_part)
@@ -116,7 +116,7 @@ def build(problem: Problem, taking_part: Int64s, *, slack: Floats) -> BlankingPr
         dearest = slack.max() - problem.cost(problem.blank[taking_part] & problem.keys)
     choices = _choices(problem, taking_part, dearest)
     if problem.meaning == "none":
-        choices = _different(problem, taking_part, choices)
+        choices = _drop_duplicates(problem, taking_part, choices)
     columns = builder.add_columns(
         problem.cost(choices.masks), problem.members[choices.classes], class_=choices.classes, mask=choices.masks
     )
@@ -128,7 +128,7 @@ def build(problem: Problem, taking_part: Int64s, *, slack: Floats) -> BlankingPr
             _keep_cells(problem, c, taking_part, choices, columns, escapes, builder)
         else:
             _fill_cells(problem, c, taking_part, choices, columns, builder)
-    return builder.built()
+    return builder.build()
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,18 +144,18 @@ class _Choices:
 def _choices(problem: Problem, taking_part: Int64s, dearest: Floats) -> _Choices:
     prices = problem.cost(problem.candidates)
     near = problem.candidates[prices <= dearest.max(initial=0.0) + _ROUNDING]
-    able = company(problem, taking_part, near) >= 1
+    able = count_company(problem, taking_part, near) >= 1
     able &= problem.cost(near)[None, :] <= (dearest + _ROUNDING)[:, None]
     rows, places = np.nonzero(able)
     return _Choices(rows, taking_part[rows], near[places])
 
 
-def _different(problem: Problem, taking_part: Int64s, choices: _Choices) -> _Choices:
-    """Of the choices of a class that leave the same cells in danger only the cheapest."""
-    salts = mixed(np.arange(len(problem.combinations), dtype=np.uint64))
+def _drop_duplicates(problem: Problem, taking_part: Int64s, choices: _Choices) -> _Choices:
+    """Keep only the cheapest of a class's choices that leave the same cells in danger."""
+    salts = mix_words(np.arange(len(problem.combinations), dtype=np.uint64))
     sign = np.zeros(choices.rows.size, np.uint64)
     for c, (mask, _) in enumerate(problem.combinations):
-        danger = _in_danger(problem, c, taking_part)
+        danger = _find_endangered(problem, c, taking_part)
         hit = ((choices.masks & mask) != 0) & (danger[choices.rows] >= 0)
         sign[hit] += salts[c]
     order = np.lexsort((choices.masks, problem.cost(choices.masks), sign, choices.rows))
@@ -165,7 +165,7 @@ def _different(problem: Problem, taking_part: Int64s, choices: _Choices) -> _Cho
 
 
 def _add_escapes(problem: Problem, taking_part: Int64s, dearest: Floats, builder: _Builder, balance: Int64s) -> Int64s:
-    """A column per class for all that is dearer than its choices; −1 where nothing is."""
+    """Add a column per class for everything dearer than its choices; −1 where nothing is."""
     prices = np.unique(np.append(problem.cost(problem.candidates), unseen_price(problem)))
     place = np.searchsorted(prices, dearest + _ROUNDING, side="right")
     some = np.flatnonzero((place < prices.size) & (prices[np.minimum(place, prices.size - 1)] < np.inf))
@@ -178,17 +178,17 @@ def _add_escapes(problem: Problem, taking_part: Int64s, dearest: Floats, builder
 
 
 def neighbours(problem: Problem, taking_part: Int64s) -> Int64s:
-    """The classes in cells that could become too small if classes that take part blank their keys."""
+    """Return the classes in cells that could become too small if participating classes blank their keys."""
     found = [np.empty(0, np.int64)]
     for c, (mask, _) in enumerate(problem.combinations):
         ranks, _ = cell_ranks(problem.classes, positions(mask))
-        cells = np.unique(_in_danger(problem, c, taking_part))
+        cells = np.unique(_find_endangered(problem, c, taking_part))
         found.append(np.flatnonzero(np.isin(ranks, cells[cells >= 0])))
     return np.unique(np.concatenate(found))
 
 
-def _in_danger(problem: Problem, c: int, taking_part: Int64s) -> Int64s:
-    """By class, the number of its cell in a combination if it could become too small; −1 where it is safe, or lost."""
+def _find_endangered(problem: Problem, c: int, taking_part: Int64s) -> Int64s:
+    """Return each class's cell number in a combination if it could become too small; −1 if it is safe, or lost."""
     (mask, _), needed = problem.combinations[c], problem.needed[c]
     sizes = problem.classes.sizes.astype(np.float64)
     ranks, number = cell_ranks(problem.classes, positions(mask))
@@ -208,9 +208,9 @@ def _keep_cells(
     escapes: Int64s,
     builder: _Builder,
 ) -> None:
-    """A cell in danger stays large enough, or all of its records that take part leave it."""
+    """Require that a cell in danger stays large enough, or loses all of its participating records."""
     mask, needed = problem.combinations[c][0], problem.needed[c]
-    danger = _in_danger(problem, c, taking_part)
+    danger = _find_endangered(problem, c, taking_part)
     inside = np.flatnonzero(danger >= 0)
     if not inside.size:
         return
@@ -235,7 +235,7 @@ def _keep_cells(
 def _fill_cells(
     problem: Problem, c: int, taking_part: Int64s, choices: _Choices, columns: Int64s, builder: _Builder
 ) -> None:
-    """A cell, blanks being values, is empty or large enough; records from outside may be called into it."""
+    """Require that a cell (blanks being values) is empty or large enough; outside records may be called into it."""
     names = CellNames(problem, c)
     outside = np.setdiff1d(np.arange(problem.members.size), taking_part)
     cells, first, of_choice = np.unique(
@@ -251,7 +251,7 @@ def _fill_cells(
     fill = builder.add_rows(open_.size, -there[open_], np.inf)
     builder.enter(fill, opened, -problem.needed[c])
     builder.enter(fill[cell], columns[some], problem.unit[choices.classes[some]])
-    # Several choices of a class can lead to one cell; together they are no more than its records.
+    # Several choices of a class can lead to one cell; their sum is at most its records.
     pairs, of_pair = np.unique(np.stack([choices.classes[some], cell], axis=1), axis=0, return_inverse=True)
     only_open = builder.add_rows(len(pairs), -np.inf, 0.0)
     builder.enter(only_open[of_pair.ravel()], columns[some], 1.0)
@@ -261,7 +261,7 @@ def _fill_cells(
 
 
 def _call_donors(problem: Problem, c: int, outside: Int64s, cells: _Choices, fill: Int64s, builder: _Builder) -> None:
-    """Records that do not take part may come into a cell; one that has to blank something anyway pays the rest."""
+    """Let outside records join a cell; one that must blank something anyway pays only the rest."""
     mask, needed = problem.combinations[c][0], problem.needed[c]
     spent = np.zeros(problem.members.size)
     bound = outside[problem.classes.sizes[outside] < needed]
@@ -276,14 +276,14 @@ def _call_donors(problem: Problem, c: int, outside: Int64s, cells: _Choices, fil
             there = _agreeing_records(problem, mask & ~int(pattern), able)[cells.classes[here]]
             some = here[there > 0]
             more = np.int64(pattern) & ~np.int64(blank)
-            # With several combinations the same blanks may serve them all: then nothing can be charged for one.
+            # With several combinations the same blanks may serve them all, so none can be charged.
             price = max(0.0, float(problem.cost(np.array(more))) - before) if len(problem.combinations) == 1 else 0.0
             called = builder.add_columns(price, there[there > 0], donor=cells.classes[some], mask=blanks[some])
             builder.enter(fill[some], called, heaviest)
 
 
 def _agreeing_records(problem: Problem, keys: int, able: Int64s) -> Floats:
-    """For each class how many records of able classes agree with it in these keys, none of which is blank."""
+    """Count, for each class, the records of able classes that agree with it in these keys, none of them blank."""
     if not keys:
         return np.full(problem.members.size, float(problem.members[able].sum()))
     ranks, number = cell_ranks(problem.classes, positions(keys))
@@ -294,23 +294,23 @@ def _agreeing_records(problem: Problem, keys: int, able: Int64s) -> Floats:
 
 
 class CellNames:
-    """The cells of one combination by name, a blank being a value."""
+    """The names of one combination's cells, a blank being a value."""
 
     def __init__(self, problem: Problem, c: int) -> None:
         self._keys = np.array(positions(problem.combinations[c][0]), np.int64)
-        word, blank = words(problem.classes.columns, problem.classes.blanks)
+        word, blank = draw_words(problem.classes.columns, problem.classes.blanks)
         self._word, self._blank = np.ascontiguousarray(word[:, self._keys]), blank[self._keys]
         self._sizes = problem.classes.sizes
 
     def of(self, classes: Int64s, masks: Int64s) -> npt.NDArray[np.uint64]:
-        """The cell of records of these classes with these keys blanked."""
+        """Name the cell of records of these classes with these keys blanked."""
         chosen = np.zeros(classes.size, np.int64)
         for place, key in enumerate(self._keys):
             chosen |= ((masks >> key) & 1) << place
         return group_names(self._word[classes], self._blank, chosen)
 
     def sizes(self, cells: npt.NDArray[np.uint64], classes: Int64s) -> Floats:
-        """What these classes, unchanged, have in each of the cells (which are sorted)."""
+        """Sum, for each of the (sorted) cells, the size of these classes when unchanged."""
         if not cells.size:
             return np.zeros(0)
         names = self.of(classes, np.zeros(classes.size, np.int64))

@@ -1,4 +1,4 @@
-"""The cheapest blanks that make a file safe: a greedy answer, then integer programmes part by part, with a bound."""
+"""Find the cheapest blanks that make a file safe: a greedy answer, then integer programmes, with a bound."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy.typing as npt
 from safeswap.arrays.combinations import cell_ranks, positions
 from safeswap.arrays.highs import Programme, Solved, solve
 from safeswap.arrays.types import Floats, Int64s
-from safeswap.methods.suppress.greedy import greedy, repaired, too_many_to_sweep
+from safeswap.methods.suppress.greedy import greedy, repair, too_many_to_sweep
 from safeswap.methods.suppress.problem import (
     NOTHING,
     Blanking,
     Problem,
-    after,
-    gathered,
+    apply_blanking,
+    gather,
     least_masks,
-    restored,
+    restore_needless,
     unsafe_classes,
 )
 from safeswap.methods.suppress.programme import BlankingProgramme, build, neighbours
@@ -27,15 +27,15 @@ from safeswap.methods.suppress.programme import BlankingProgramme, build, neighb
 _SLACK = 1.0  # in units of the cheapest key
 _MOST_ROUNDS = 20
 _ROUGHLY = 0.003
-_LARGE = 10_000  # columns; of larger parts the optimum is sought only when no more classes will take part
-_MOST_IN_GROUPS = 3_000  # classes; where more are unsafe, only those take part that pay more than the least
+_LARGE = 10_000  # columns; larger parts are solved to optimality only once no more classes will join
+_MOST_IN_GROUPS = 3_000  # classes; if more are unsafe, only those that pay more than the least take part
 _SMALL = 4_000
-"""Up to so many choices all classes and all sets of keys take part, and the programme is the whole problem."""
+"""Up to this many choices all classes and all sets of keys take part, and the programme is the whole problem."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """Blanks that leave nothing unsafe, what they cost, what no answer can fall below, and what was found at once."""
+    """Blanks that leave nothing unsafe, their cost, a lower bound of any answer, and the greedy cost."""
 
     blanking: Blanking
     cost: float
@@ -44,31 +44,31 @@ class Answer:
 
     @property
     def gap(self) -> float:
-        """By how much the cost could still fall, as a share of it."""
+        """The share of the cost that could still be saved."""
         return max(0.0, (self.cost - self.bound) / self.cost) if self.cost > 0 else 0.0
 
 
 def blank_least(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bool = True) -> Answer:
-    """Nearly the cheapest answer, or the cheapest, as far as the time allows; the bound is always proved.
+    """Return the cheapest answer, or nearly so, as far as time allows; the bound is always proved.
 
-    The problem is one of the meanings ``none`` and ``own`` that has an answer.
+    The problem must be feasible, with meaning ``none`` or ``own``.
     """
     end = monotonic() + seconds
     unsafe = np.flatnonzero(unsafe_classes(problem, problem.classes))
     if not unsafe.size:
         return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
     least = least_masks(problem, unsafe)[1]
-    bound = rounded_up(float(least @ problem.members[unsafe]), problem.costs)
+    bound = round_up(float(least @ problem.members[unsafe]), problem.costs)
     first = greedy(problem, end=end)
     search = _Search(problem, first, bound, unsafe, end, gap)
     if exact and not too_many_to_sweep(problem):
         search.run()
-    best = restored(problem, search.best) if problem.meaning == "none" else search.best
+    best = restore_needless(problem, search.best) if problem.meaning == "none" else search.best
     return Answer(blanking=best, cost=best.cost(problem), bound=search.bound, greedy_cost=first.cost(problem))
 
 
-def rounded_up(bound: float, costs: Floats) -> float:
-    """A bound of sums of these costs: where all are whole, so is every sum."""
+def round_up(bound: float, costs: Floats) -> float:
+    """Round a bound up to a whole number if all costs are whole."""
     return float(np.ceil(bound - 1e-6)) if (costs == np.round(costs)).all() else bound
 
 
@@ -87,22 +87,22 @@ class _Search:
 
     @property
     def is_done(self) -> bool:
-        """Whether the answer is good enough, or the time is over."""
+        """True if the answer is good enough, or the time is over."""
         cost = self.best.cost(self.problem)
         return cost - self.bound <= self.gap * cost + 1e-9 or monotonic() >= self.end
 
     def run(self) -> None:
-        """Solve for the classes that take part; let in those that came to be unsafe; again until none do."""
+        """Solve for the participating classes, add those that became unsafe, and repeat until there are none."""
         taking_part, first_slack = self._start()
         slack = np.full(self.problem.members.size, first_slack)
         for _ in range(_MOST_ROUNDS):
             if self.is_done or not taking_part.size:
                 return
             built = build(self.problem, taking_part, slack=slack[taking_part])
-            values, bound, left = self._solved(built)
+            values, bound, left = self._solve_parts(built)
             self._raise_bound(bound, np.setdiff1d(taking_part, left))
-            chosen, lacking = self._chosen(built, values, taking_part)
-            found, source, masks = after(self.problem, chosen)
+            chosen, lacking = self._read_choice(built, values, taking_part)
+            found, source, masks = apply_blanking(self.problem, chosen)
             wrong = unsafe_classes(self.problem, found)
             self._offer(chosen, is_safe=not wrong.any())
             fresh = np.setdiff1d(np.append(source[wrong & (masks == 0)], lacking), taking_part)
@@ -110,7 +110,7 @@ class _Search:
             if not fresh.size:
                 if not escaped.size and self._roughly <= self.gap:
                     return
-                self._roughly = self.gap  # all who matter take part: now it is worth while to be exact
+                self._roughly = self.gap  # no more classes will join: exactness now pays
                 slack[escaped] += float(self.problem.costs.min())
             taking_part = np.union1d(taking_part, fresh)
 
@@ -122,13 +122,13 @@ class _Search:
         if self.problem.meaning == "none":
             return np.union1d(self.unsafe, neighbours(self.problem, self.unsafe)), _SLACK * cheapest
         if len(self.problem.combinations) > 1:
-            # What a class leaves to its escape could fill a cell of another combination: nothing would be proved.
+            # An escape could fill a cell of another combination, which would prove nothing.
             return NOTHING.classes, 0.0
-        taking_part = self.unsafe if self.unsafe.size <= _MOST_IN_GROUPS else self._paying_more()
+        taking_part = self.unsafe if self.unsafe.size <= _MOST_IN_GROUPS else self._find_paying_more()
         return taking_part, (1 + _SLACK) * cheapest
 
-    def _paying_more(self) -> Int64s:
-        """The unsafe classes that cannot do with the cheapest key, or pay more than they would alone."""
+    def _find_paying_more(self) -> Int64s:
+        """Return the unsafe classes that need more than the cheapest key, or pay more than they would alone."""
         least = least_masks(self.problem, self.unsafe)[1]
         paid = np.bincount(
             self.best.classes, self.problem.cost(self.best.masks) * self.best.numbers, self.problem.members.size
@@ -138,8 +138,8 @@ class _Search:
         ]
         return more
 
-    def _solved(self, built: BlankingProgramme) -> tuple[Floats, float, Int64s]:
-        """Values of all columns, the bounds of all parts together, and the classes for which there was no time."""
+    def _solve_parts(self, built: BlankingProgramme) -> tuple[Floats, float, Int64s]:
+        """Return the values of all columns, the sum of the parts' bounds, and the classes for which time ran out."""
         whole = built.programme
         values, bound = np.zeros(whole.costs.size), 0.0
         guess = self._guess(built)
@@ -156,7 +156,7 @@ class _Search:
         return values, bound, np.unique(left[left >= 0])
 
     def _solve_part(self, part: Programme, guess: Floats) -> Solved:
-        if part.matrix.shape[0] == 1:  # one class that meets no other: its cheapest choice
+        if part.matrix.shape[0] == 1:  # an isolated class: its cheapest choice
             cheapest = int(part.costs.argmin())
             values = np.zeros(part.costs.size)
             values[cheapest] = part.low[0]
@@ -170,7 +170,7 @@ class _Search:
         return self._known[name]
 
     def _guess(self, built: BlankingProgramme) -> Floats:
-        """The best answer so far as values of the choices; NaN for classes of which a choice is not among them."""
+        """Express the best answer as values of the choices; NaN for classes whose choice is not among them."""
         width = len(self.problem.costs)
         names = np.where(built.classes >= 0, (built.classes << width) | built.masks, -1)
         order = np.argsort(names, kind="stable")
@@ -192,21 +192,21 @@ class _Search:
         rest = np.setdiff1d(self.unsafe, taking_part)
         if rest.size:
             bound += float(least_masks(self.problem, rest)[1] @ self.problem.members[rest])
-        self.bound = max(self.bound, rounded_up(bound, self.problem.costs))
+        self.bound = max(self.bound, round_up(bound, self.problem.costs))
 
-    def _chosen(self, built: BlankingProgramme, values: Floats, taking_part: Int64s) -> tuple[Blanking, Int64s]:
-        """The blanks that the programme chose, the best known ones where it chose none; who could not be called."""
+    def _read_choice(self, built: BlankingProgramme, values: Floats, taking_part: Int64s) -> tuple[Blanking, Int64s]:
+        """Return the chosen blanks (or the best known ones), and the classes that could not be called."""
         some = (built.classes >= 0) & (values > 0)
         numbers = np.bincount(built.classes[some], values[some], self.problem.members.size)
         open_ = np.isin(self.best.classes, taking_part[numbers[taking_part] == 0])
-        # Records outside that must blank something anyway are found by the repair, at no cost where that is possible.
+        # The repair finds outside records that must blank something anyway, at no cost where possible.
         alone = np.isin(self.unsafe, taking_part).all()
         open_ |= ~np.isin(self.best.classes, taking_part) & (not alone)
         calling = (built.donors >= 0) & (values > 0) & alone
-        donors, lacking = recruited(
+        donors, lacking = recruit(
             self.problem, taking_part, built.donors[calling], built.masks[calling], values[calling].astype(np.int64)
         )
-        blanks = gathered(
+        blanks = gather(
             np.concatenate([built.classes[some], self.best.classes[open_], donors.classes]),
             np.concatenate([built.masks[some], self.best.masks[open_], donors.masks]),
             np.concatenate([values[some], self.best.numbers[open_], donors.numbers]).astype(np.int64),
@@ -214,20 +214,20 @@ class _Search:
         return blanks, lacking
 
     def _offer(self, chosen: Blanking, *, is_safe: bool) -> None:
-        """Keep an answer if it is safe, or can be made so, and costs less."""
+        """Keep an answer if it is safe, or can be repaired, and costs less."""
         if not is_safe:
-            chosen = repaired(self.problem, chosen, end=self.end)
+            chosen = repair(self.problem, chosen, end=self.end)
         if chosen.cost(self.problem) < self.best.cost(self.problem) - 1e-9:
             self.best = chosen
 
 
-def recruited(
+def recruit(
     problem: Problem, taking_part: Int64s, callers: Int64s, masks: Int64s, wanted: Int64s
 ) -> tuple[Blanking, Int64s]:
-    """Records that do not take part, called into the cells of the callers with some keys blanked.
+    """Call outside records into the cells of the callers, with some keys blanked.
 
-    They come from the classes that can spare most. Where none can, fewer come than are wanted; also the classes that
-    would have had to give more than they can spare.
+    They come from the classes that can spare most; fewer may come than wanted. Also return the classes that would have
+    had to give more than they can spare.
     """
     keeps = int(np.ceil(max(problem.needed) / float(problem.unit.mean())))
     spare = np.maximum(0, problem.members - keeps)
@@ -250,12 +250,12 @@ def recruited(
                     break
             else:
                 lacking.append(able[first:last])
-    told = np.array(found, np.int64).reshape(-1, 3)
-    return gathered(told[:, 0], told[:, 1], told[:, 2]), np.unique(np.concatenate(lacking))
+    table = np.array(found, np.int64).reshape(-1, 3)
+    return gather(table[:, 0], table[:, 1], table[:, 2]), np.unique(np.concatenate(lacking))
 
 
 def _by_part(numbers: Int64s, parts: int) -> list[Int64s]:
-    """The places that belong to each part, in their order."""
+    """Return the positions that belong to each part, in order."""
     ends = np.cumsum(np.bincount(numbers, minlength=parts))[:-1]
     return np.split(np.argsort(numbers, kind="stable"), ends)
 
@@ -271,11 +271,11 @@ def _cut(whole: Programme, rows: Int64s, columns: Int64s) -> Programme:
 
 
 def _name(part: Programme) -> bytes:
-    """What is the same for programmes that are the same."""
+    """Return a key that equal programmes share."""
     from hashlib import blake2b
 
-    told = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     arrays: list[npt.NDArray[np.generic]] = [part.costs, part.upper, part.low, part.high]
     for array in (*arrays, part.matrix.indptr, part.matrix.indices, part.matrix.data):
-        told.update(np.ascontiguousarray(array).tobytes())
-    return told.digest()
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()

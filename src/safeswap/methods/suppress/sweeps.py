@@ -1,10 +1,10 @@
-"""A quick answer where a blank matches nothing: each record keeps keys that enough others keep too.
+"""Answer quickly where a blank matches nothing: each record keeps keys that enough others keep too.
 
-A record that shares the keys it keeps with enough others, who keep them as well, is safe in every combination that it
-still has. So it suffices to look at one count per record, however many combinations are on the list. Sets of keys are
-tried in the order of their cost. Those who together are enough, with records that have been settled before and keep at
-least the same keys, blank the set and are settled; nothing that comes later takes their company away. In the end values
-are given back, one key after the other, where that leaves their records safe.
+A record that shares the keys it keeps with enough others, who keep them as well, is safe in every combination it still
+has. So one count per record suffices, however many combinations are listed. Sets of keys are tried in order of cost.
+Records that are enough together with those settled before (which keep at least the same keys) blank the set and are
+settled; nothing later takes their matches away. Finally values are given back, one key at a time, where their records
+stay safe.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ import numpy.typing as npt
 from safeswap.arrays.combinations import cell_codes, cell_sizes, positions
 from safeswap.arrays.sparse import scramble
 from safeswap.arrays.types import Flags, Floats, Int64s, UInt64s
-from safeswap.methods.suppress.problem import Blanking, Problem, gathered
+from safeswap.methods.suppress.problem import Blanking, Problem, gather
 
-# The compiled loops of the greedy answer: take one record at a time and choose anew which of its keys are blanked.
+# Compiled loops of the greedy answer: take one record at a time and choose its blanked keys again.
 #
 # A record is in one cell of every combination of which it blanks nothing. Where blanks count as values, the records
 # that blank the same keys and agree in all others are a *group*, kept in a hash table by a sum of random words, one
 # per key and value. That two groups share a sum is as unlikely as guessing a key.
 
 _ONE = np.uint64(1)
-_COMPANY = 0.01  # what it is worth, at most, that many other records could look alike
+_COMPANY = 0.01  # largest bonus for many potential look-alikes
 
 
-def words(columns: tuple[npt.NDArray[Any], ...], blanks: tuple[int, ...]) -> tuple[UInt64s, UInt64s]:
-    """A random word for each class and key, which is the same for the same value, and one for each key's blank."""
+def draw_words(columns: tuple[npt.NDArray[Any], ...], blanks: tuple[int, ...]) -> tuple[UInt64s, UInt64s]:
+    """Return a random word for each class and key (equal values, equal words), and one for each key's blank."""
     found = np.empty((columns[0].size, len(columns)), np.uint64)
     for key, column in enumerate(columns):
-        found[:, key] = mixed(column.astype(np.uint64) + (np.uint64(key + 1) << np.uint64(40)))
+        found[:, key] = mix_words(column.astype(np.uint64) + (np.uint64(key + 1) << np.uint64(40)))
     blank = np.array([(key + 1 << 40) + code for key, code in enumerate(blanks)], np.uint64)
-    return found, mixed(blank)
+    return found, mix_words(blank)
 
 
-def mixed(numbers: UInt64s) -> UInt64s:
-    """A well-mixed word per number, always the same."""
+def mix_words(numbers: UInt64s) -> UInt64s:
+    """Hash each number to a well-mixed word."""
     x = (numbers + _ONE) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -50,7 +50,7 @@ def mixed(numbers: UInt64s) -> UInt64s:
 
 
 def group_names(word: UInt64s, blank_word: UInt64s, blanked: npt.NDArray[np.int64]) -> UInt64s:
-    """The names of the groups of some records, with some of their keys blanked."""
+    """Return the group names of records with some of their keys blanked."""
     chosen = ((blanked[:, None] >> np.arange(blank_word.size)) & 1).astype(np.bool_)
     names: UInt64s = np.where(chosen, blank_word[None, :], word).sum(axis=1, dtype=np.uint64)
     names[names == 0] = 1
@@ -59,16 +59,16 @@ def group_names(word: UInt64s, blank_word: UInt64s, blanked: npt.NDArray[np.int6
 
 @numba.njit(cache=True, nogil=True)
 def group_name(word, blank_word, blanked):  # type: ignore[no-untyped-def]
-    """The name of one record's group."""
+    """Return the group name of one record."""
     total = np.uint64(0)
     for key in range(word.size):
         total += blank_word[key] if blanked >> key & 1 else word[key]
-    return total if total != 0 else _ONE  # 0 marks an empty place of the table
+    return total if total != 0 else _ONE  # 0 marks an empty slot
 
 
 @numba.njit(cache=True, nogil=True)
 def place(names, name):  # type: ignore[no-untyped-def]
-    """Where a name stands in the table, or the empty place where it would. What stands nowhere has size 0."""
+    """Return the slot of a name in the table, or the empty slot where it would go (size 0)."""
     last = np.uint64(names.size - 1)
     at = scramble(name) & last
     while names[at] != 0 and names[at] != name:
@@ -78,7 +78,7 @@ def place(names, name):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def add(names, sizes, more, values):  # type: ignore[no-untyped-def]
-    """Add to the sizes of groups; how many of them are new in the table."""
+    """Add to the sizes of groups; return how many of them are new in the table."""
     entered = 0
     for i in range(more.size):
         at = place(names, more[i])
@@ -91,7 +91,7 @@ def add(names, sizes, more, values):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def move(blanked, cells, masks, unit, cell_sizes, word, blank_word, names, sizes, grouped):  # type: ignore[no-untyped-def]
-    """Add a record to its cells and its group, or take it out with a negative unit; how many groups are new."""
+    """Add a record to its cells and its group, or remove it with a negative unit; return the number of new groups."""
     for c in range(masks.size):
         if cells[c] >= 0 and not blanked & masks[c]:
             cell_sizes[cells[c]] += unit
@@ -106,14 +106,14 @@ def move(blanked, cells, masks, unit, cell_sizes, word, blank_word, names, sizes
 
 
 @numba.njit(cache=True, nogil=True)
-def exposed(size, needed, scale):  # type: ignore[no-untyped-def]
-    """How many records a cell of that size exposes."""
+def count_exposed(size, needed, scale):  # type: ignore[no-untyped-def]
+    """Return how many records a cell of this size exposes."""
     return size / scale if 1e-9 * scale < size < needed else 0.0
 
 
 @numba.njit(cache=True, nogil=True)
-def lacking(size, needed, scale):  # type: ignore[no-untyped-def]
-    """How many records a group of that size lacks."""
+def count_lacking(size, needed, scale):  # type: ignore[no-untyped-def]
+    """Return how many records a group of this size lacks."""
     return (needed - size) / scale if 1e-9 * scale < size < needed else 0.0
 
 
@@ -138,12 +138,12 @@ def sweep(  # type: ignore[no-untyped-def]
     growing,
     scale,
 ):
-    """Choose anew for each of the items, in turn; how many changed, and how many groups are new in the table.
+    """Choose again for each item in turn; return how many changed, and how many groups are new in the table.
 
-    ``cells`` holds by item and combination the number of the cell, or −1 where it does not matter. ``company`` says by
-    item and candidate how many times as many records as needed could look alike. ``group_needed`` is what the size of
-    a group must reach, 0 where groups do not matter. With ``growing`` nothing that is blanked is given back: something
-    is blanked of every combination in which the record is unsafe, or some further key at least.
+    ``cells`` holds the cell number by item and combination, or −1 where it does not matter. ``company`` gives, by item
+    and candidate, the number of potential look-alikes as a multiple of what is needed. ``group_needed`` is the required
+    size of a group, 0 where groups do not matter. With ``growing`` nothing blanked is given back: the record blanks
+    something of every combination in which it is unsafe, or at least one more key.
     """
     changed, entered, grouped = 0, 0, group_needed > 0
     combinations = masks.size
@@ -158,11 +158,11 @@ def sweep(  # type: ignore[no-untyped-def]
             if cells[i, c] < 0:
                 continue
             size = cell_sizes[cells[i, c]]
-            gain = exposed(size + unit, needed[c], scale) - exposed(size, needed[c], scale)
+            gain = count_exposed(size + unit, needed[c], scale) - count_exposed(size, needed[c], scale)
             stuck = growing and not blanked[i] & masks[c] and size + unit < needed[c]
             if gain != 0 or stuck:
                 concerned[number], gains[number], bound[number] = c, gain, stuck
-                kept += min(0.0, gain)  # what must be paid, or is gained, at best
+                kept += min(0.0, gain)  # least penalty, or largest gain
                 number += 1
         at_best = price_of_unsafe * (kept - (unit / scale if grouped else 0.0))
         best, best_cost = blanked[i], np.inf
@@ -180,7 +180,7 @@ def sweep(  # type: ignore[no-untyped-def]
                     unsafe += gains[n] if not bound[n] else np.inf
             if grouped and chosen != 0:
                 size = sizes[place(names, group_name(word[i], blank_word, chosen))]
-                unsafe += lacking(size + unit, group_needed, scale) - lacking(size, group_needed, scale)
+                unsafe += count_lacking(size + unit, group_needed, scale) - count_lacking(size, group_needed, scale)
             cost = prices[k] + _COMPANY / company[i, k] + price_of_unsafe * unsafe
             if cost < best_cost - 1e-9:
                 best, best_cost = chosen, cost
@@ -194,7 +194,7 @@ def sweep(  # type: ignore[no-untyped-def]
 def rearrange(  # type: ignore[no-untyped-def]
     chosen, blanked, cells, masks, units, cell_sizes, word, blank_word, names, sizes, grouped
 ):
-    """Give every record the blanks chosen for it; how many groups are new in the table."""
+    """Give every record its chosen blanks; return how many groups are new in the table."""
     entered = 0
     for i in range(blanked.size):
         if blanked[i] != chosen[i]:
@@ -209,10 +209,10 @@ def rearrange(  # type: ignore[no-untyped-def]
 _OPEN = -1
 
 
-def by_published_keys(problem: Problem, *, end: float = inf) -> Blanking | None:
-    """An answer that leaves nothing unsafe, or None where kept keys are in the way.
+def settle_by_published_keys(problem: Problem, *, end: float = inf) -> Blanking | None:
+    """Return an answer that leaves nothing unsafe, or None if keys that must be kept prevent it.
 
-    When the time is over, at ``end`` of the clock that only goes forward, all keys of the records that are left go.
+    At ``end`` (monotonic clock) all keys of the remaining records are blanked.
     """
     settling = _Settling(problem)
     for number, mask in enumerate(problem.candidates.tolist()):
@@ -226,11 +226,11 @@ def by_published_keys(problem: Problem, *, end: float = inf) -> Blanking | None:
     for key in sorted(positions(problem.allowed), key=lambda key: -problem.costs[key]):
         if monotonic() < end:
             settling.give_back(key)
-    return gathered(np.arange(problem.members.size), settling.missing & ~settling.blank, problem.members)
+    return gather(np.arange(problem.members.size), settling.missing & ~settling.blank, problem.members)
 
 
 class _Settling:
-    """By class the keys that it will lack, or that this is open."""
+    """The keys that each class will lack, or −1 while undecided."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -245,7 +245,7 @@ class _Settling:
         return flags
 
     def settle(self, mask: int, blank: int) -> None:
-        """Let classes with these blanks blank these keys too, where enough then share what is left."""
+        """Let classes with these blanks blank these keys too, where enough then share the remaining keys."""
         asking = self.is_open & (self.blank == blank)
         left = self.keys & ~(mask | blank)
         counted = asking | (~self.is_open & ((self.missing & left) == 0))
@@ -253,7 +253,7 @@ class _Settling:
         self.missing[enough] = mask | blank
 
     def give_back(self, key: int) -> None:
-        """Give a key back to the classes that are safe with it; that makes no other class less safe."""
+        """Give a key back to the classes that are safe with it; no other class becomes less safe."""
         bit = 1 << key
         able = ((self.missing & ~self.blank) & bit) != 0
         for missing in np.unique(self.missing[able]).tolist():
@@ -263,7 +263,7 @@ class _Settling:
             self.missing[asking & (sizes >= self.needed)] = missing ^ bit
 
     def _sizes(self, keys: int, counted: Flags) -> Floats:
-        """For each class the size of the counted ones that agree with it in these keys."""
+        """Return, for each class, the size of the counted classes that agree with it in these keys."""
         found = self.problem.classes
         sizes = np.where(counted, found.sizes, 0).astype(np.float64)
         if not keys:

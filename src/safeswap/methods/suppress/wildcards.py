@@ -1,7 +1,7 @@
-"""The cheapest blanks where a blank matches every value and vouches for others: few wide ones serve many records.
+"""Find the cheapest blanks where a blank matches every value and counts for others: few wide ones serve many records.
 
-At the extreme, blanking all keys of as many records as a cell lacks at most makes every record safe, whatever the file:
-no answer has to cost more, and in large files hardly any can cost less.
+At the extreme, blanking all keys of as many records as a cell can lack makes every record safe, whatever the file: no
+answer needs to cost more, and in large files hardly any costs less.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from safeswap.methods.suppress.problem import (
     NOTHING,
     Blanking,
     Problem,
-    after,
-    everything,
-    gathered,
+    apply_blanking,
+    blank_everything,
+    gather,
     is_safe,
     unseen_price,
 )
-from safeswap.methods.suppress.solver import Answer, rounded_up
-from safeswap.methods.suppress.sweeps import group_names, words
+from safeswap.methods.suppress.solver import Answer, round_up
+from safeswap.methods.suppress.sweeps import draw_words, group_names
 
-# A lower bound where a blank matches every value: records in unsafe cells must be covered by blanked ones.
+# Lower bound where a blank matches every value: blanked records must cover the records in unsafe cells.
 #
 # A record in an unsafe cell of a combination is safe only if enough blanked records match it, or if it is blanked
 # itself. Put a price on each unit that a cell lacks. A record that blanks some keys earns the price of every cell
 # that it then matches, times what it adds there: 1, or its weight. If no record could earn more than its blanks cost,
-# then no answer costs less than the prices of all that is lacking (linear programming duality). That a blanked record
-# has to be safe itself is left out, which only lowers the bound. Where the file is too large to ask every class what
-# it could earn, a record may have the greatest weight and the values that pay best in every combination, which lowers
-# it further.
+# then no answer costs less than the total price of all shortages (linear programming duality). Ignoring that a
+# blanked record must be safe itself only lowers the bound. In files too large to ask every class what it could earn,
+# a record may have the greatest weight and the best-paying values in every combination, which lowers it further.
 
 _MOST_CELLS = 2_000
 _MOST_ROUNDS = 200
@@ -48,7 +47,7 @@ _MOST_ASKED = 200_000_000
 
 @dataclass(frozen=True, eq=False)
 class UnsafeCells:
-    """Cells without blanks that are too small: the combination, a class in it, how much it lacks, its records."""
+    """Cells without blanks that are too small: the combination, a class in it, its shortage, its records."""
 
     combinations: Int64s
     classes: Int64s
@@ -56,12 +55,12 @@ class UnsafeCells:
     members: Int64s
 
     def only(self, rows: Int64s) -> UnsafeCells:
-        """Some of them."""
+        """Select some of them."""
         return UnsafeCells(self.combinations[rows], self.classes[rows], self.lacks[rows], self.members[rows])
 
 
 def unsafe_cells(problem: Problem) -> UnsafeCells:
-    """The cells that have to be covered."""
+    """Return the cells that must be covered."""
     found: list[tuple[Int64s, Int64s, Floats, Int64s]] = []
     for c, ((mask, _), needed) in enumerate(zip(problem.combinations, problem.needed, strict=True)):
         keys = positions(mask)
@@ -76,9 +75,9 @@ def unsafe_cells(problem: Problem) -> UnsafeCells:
 
 
 def cover_bound(problem: Problem, *, seconds: float, enough: float) -> float:
-    """What no answer costs less than; the search ends when the bound has come above ``enough``.
+    """Return a lower bound of any answer's cost; stop once it exceeds ``enough``.
 
-    Where cells are many an even sample of them is priced: fewer prices, and a bound still.
+    If there are many cells, an even sample is priced: fewer prices, and still a bound.
     """
     end = monotonic() + seconds
     cells = unsafe_cells(problem)
@@ -97,32 +96,32 @@ def cover_bound(problem: Problem, *, seconds: float, enough: float) -> float:
 
 
 class _Market:
-    """Prices of what cells lack, and the constraints that earnings by blanking have put on them so far."""
+    """Prices of the cells' shortages, and the constraints that earnings by blanking impose so far."""
 
     def __init__(self, problem: Problem, cells: UnsafeCells) -> None:
         self.problem = problem
         self.cells = cells
-        # A record of the cell itself earns its share of all that is lacking, once all records of it are blanked.
+        # A record of the cell itself earns its share of the shortage, once all records of the cell are blanked.
         self.shares = cells.lacks / cells.members
         self.heaviest = float(problem.unit.max())
         self._rows = {int(c): np.flatnonzero(cells.combinations == c) for c in np.unique(cells.combinations)}
-        self._word, self._blank_word = words(problem.classes.columns, problem.classes.blanks)
+        self._word, self._blank_word = draw_words(problem.classes.columns, problem.classes.blanks)
         self._groups: dict[tuple[int, int], tuple[Int64s, Int64s]] = {}
         self._own = {c: self._own_cells(c) for c in self._rows}
         asked = problem.members.size * problem.candidates.size * len(self._rows)
         self._ask_every_class = asked <= _MOST_ASKED
-        self._programme = GrowingProgramme(gains=cells.lacks, upper=self._alone())
+        self._programme = GrowingProgramme(gains=cells.lacks, upper=self._cap_prices())
 
     def prices(self) -> Floats:
-        """The best prices under the constraints so far."""
+        """Return the best prices under the constraints so far."""
         return self._programme.solve()
 
     def total(self, prices: Floats) -> float:
-        """What all that is lacking costs."""
+        """Return the total price of all shortages."""
         return float(self.cells.lacks @ prices)
 
     def best_earnings(self, prices: Floats) -> float:
-        """The most that blanking some keys earns for what they cost; what earns too much becomes a constraint."""
+        """Return the highest ratio of earnings to cost; blanks that earn too much become constraints."""
         most = float(prices @ np.maximum(self.heaviest, self.shares)) / unseen_price(self.problem)
         costs = self.problem.cost(self.problem.candidates[1:]).tolist()
         for blank in np.unique(self.problem.blank):
@@ -130,14 +129,14 @@ class _Market:
             for mask, cost in zip(self.problem.candidates[1:].tolist(), costs, strict=True):
                 if mask & blank:
                     continue
-                earned, cells, factors = self._earned(classes, mask, int(mask | blank), prices)
+                earned, cells, factors = self._best_earning(classes, mask, int(mask | blank), prices)
                 if earned > cost * (1 + 1e-7):
                     self._programme.add(cells, factors, cost)
                 most = max(most, earned / cost)
         return most
 
-    def _earned(self, classes: Int64s, mask: int, blank: int, prices: Floats) -> tuple[float, Int64s, Floats]:
-        """What a record of these classes earns at most by blanking these keys, and by covering which cells."""
+    def _best_earning(self, classes: Int64s, mask: int, blank: int, prices: Floats) -> tuple[float, Int64s, Floats]:
+        """Return the most that a record of these classes earns by blanking these keys, and the cells it covers."""
         concerned = [c for c in self._rows if self.problem.combinations[c][0] & mask]
         total = np.zeros(classes.size)
         best: dict[int, int] = {}
@@ -148,16 +147,16 @@ class _Market:
         earner = int(total.argmax()) if classes.size else 0
         cells, factors = [np.empty(0, np.int64)], [np.empty(0)]
         for c in concerned:
-            covered, factor = self._covered(c, blank, int(classes[earner if self._ask_every_class else best[c]]))
+            covered, factor = self._cover_cells(c, blank, int(classes[earner if self._ask_every_class else best[c]]))
             cells.append(covered)
             factors.append(factor)
         return float(total[earner]), np.concatenate(cells), np.concatenate(factors)
 
     def _value(self, c: int, blank: int, prices: Floats) -> Floats:
-        """What a record of each class earns in one combination."""
-        of_cell, of_class = self._grouped(c, blank)
+        """Return the earnings of a record of each class in one combination."""
+        of_cell, of_class = self._group_cells(c, blank)
         rows = self._rows[c]
-        by_group = np.append(np.bincount(of_cell, prices[rows]), 0.0)  # the last one for classes that cover nothing
+        by_group = np.append(np.bincount(of_cell, prices[rows]), 0.0)  # last: classes that cover nothing
         units = self._units()
         value: Floats = units * by_group[of_class]
         own = self._own[c]
@@ -166,17 +165,17 @@ class _Market:
         return value
 
     def _units(self) -> Floats:
-        """What a blanked record of each class adds to the cells that it matches."""
+        """Return what a blanked record of each class adds to the cells it matches."""
         return self.problem.unit if self._ask_every_class else np.full(self.problem.members.size, self.heaviest)
 
-    def _covered(self, c: int, blank: int, of_class: int) -> tuple[Int64s, Floats]:
-        of_cell, groups = self._grouped(c, blank)
+    def _cover_cells(self, c: int, blank: int, of_class: int) -> tuple[Int64s, Floats]:
+        of_cell, groups = self._group_cells(c, blank)
         covered = self._rows[c][of_cell == groups[of_class]]
         unit = self._units()[of_class]
         return covered, np.where(covered == self._own[c][of_class], np.maximum(unit, self.shares[covered]), unit)
 
-    def _grouped(self, c: int, blank: int) -> tuple[Int64s, Int64s]:
-        """The cells of a combination, and all classes, by the values that are left of it, as small numbers."""
+    def _group_cells(self, c: int, blank: int) -> tuple[Int64s, Int64s]:
+        """Group the cells of a combination, and all classes, by their remaining values, as small numbers."""
         combination = self.problem.combinations[c][0]
         if (c, blank & combination) not in self._groups:
             keys = np.array(positions(combination), np.int64)
@@ -189,7 +188,7 @@ class _Market:
         return self._groups[c, blank & combination]
 
     def _own_cells(self, c: int) -> Int64s:
-        """For each class the row of its own cell in a combination, −1 where that is not priced."""
+        """Return the row of each class's own cell in a combination, −1 where that is not priced."""
         codes, _ = cell_codes(self.problem.classes, positions(self.problem.combinations[c][0]))
         rows = self._rows[c]
         order = rows[np.argsort(codes[self.cells.classes[rows]])]
@@ -198,8 +197,8 @@ class _Market:
         found: Int64s = np.where(sorted_codes[place] == codes, order[place], -1)
         return found
 
-    def _alone(self) -> Floats:
-        """What a unit can be worth at most: blanking the cheapest key of a record of the cell must not earn more."""
+    def _cap_prices(self) -> Floats:
+        """Cap the price of a unit: blanking the cheapest key of a record of the cell must not earn more."""
         most = np.empty(self.cells.classes.size)
         units = self._units()[self.cells.classes]
         for c, rows in self._rows.items():
@@ -210,68 +209,68 @@ class _Market:
 
 _MOST_STEPS = 500
 _MOST_PRUNED = 400
-_SMALL = 600  # types of records; up to so many the whole problem is one programme
+_SMALL = 600  # types of records; up to this many the whole problem is one programme
 _MOST_ENTRIES = 3_000_000
 _QUICKLY_PRICED = 2_000_000  # classes, sets of keys and combinations; beyond, a quick answer has a simple bound
 _MOST_LOOKED_AT = 4_000_000  # cells and sets of keys in one step
 
 
 def blank_least_wildcards(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bool = True) -> Answer:
-    """Nearly the cheapest answer, or the cheapest, as far as the time allows; the bound is always proved."""
+    """Return the cheapest answer, or nearly so, as far as time allows; the bound is always proved."""
     end = monotonic() + seconds
     best = greedy_wildcards(problem, end=end)
     greedy_cost = best.cost(problem)
     if not greedy_cost:
         return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
     unit = 1.0 if (problem.costs == np.round(problem.costs)).all() else 0.0
-    found = float(problem.costs[list(positions(problem.allowed))].min())  # something must go
+    found = float(problem.costs[list(positions(problem.allowed))].min())  # at least one value must be blanked
     asked = problem.members.size * problem.candidates.size * len(problem.combinations)
     if exact or asked <= _QUICKLY_PRICED:
         found = max(found, cover_bound(problem, seconds=0.5 * seconds, enough=(1 - gap) * greedy_cost - unit + 1e-6))
-    bound = rounded_up(found, problem.costs)
+    bound = round_up(found, problem.costs)
     if exact and best.cost(problem) - bound > gap * best.cost(problem) + 1e-9:
-        best, bound = _whole(problem, best, bound, max(0.1, end - monotonic()), gap)
+        best, bound = _solve_whole(problem, best, bound, max(0.1, end - monotonic()), gap)
     return Answer(blanking=best, cost=best.cost(problem), bound=bound, greedy_cost=greedy_cost)
 
 
 def greedy_wildcards(problem: Problem, *, end: float = inf) -> Blanking:
-    """Blank, one record after the other, the keys that make most unsafe records safer for their cost.
+    """Blank, one record at a time, the keys that make most unsafe records safer for their cost.
 
-    When the time is over, at ``end`` of the clock that only goes forward, whole records are blanked instead.
+    At ``end`` (monotonic clock) whole records are blanked instead.
     """
     chosen: list[tuple[int, int]] = []
     whole = _whole_records(problem)
     limit = whole.cost(problem) if whole is not None else np.inf
     for _ in range(_MOST_STEPS):
-        blanking = _gathered(chosen)
+        blanking = _gather_pairs(chosen)
         going_on = blanking.cost(problem) < limit and monotonic() < end
         step = _best_step(problem, blanking) if going_on else None
         if step is None:
             break
-        chosen = _with(problem, chosen, *step)
-    blanking = _gathered(chosen)
+        chosen = _blank_one_more(problem, chosen, *step)
+    blanking = _gather_pairs(chosen)
     if not is_safe(problem, blanking) or blanking.cost(problem) >= limit:
-        blanking = whole if whole is not None else everything(problem)
-    return _pruned(problem, blanking, end)
+        blanking = whole if whole is not None else blank_everything(problem)
+    return _prune(problem, blanking, end)
 
 
 def _whole_records(problem: Problem) -> Blanking | None:
-    """All keys of as many records as can be lacking; None where that does not make the file safe."""
+    """Blank all keys of as many records as a cell can lack; None if that does not make the file safe."""
     number = int(np.ceil(max(problem.needed))) - 1
     if number >= problem.members.sum():
         return None
     order = np.argsort(-problem.members, kind="stable")
     taken = np.minimum(problem.members[order], number)
     taken = np.diff(np.minimum(np.cumsum(taken), number), prepend=0)
-    for tried in ((order, taken), _heaviest(problem)):  # where records weigh less than one, so many do not suffice
-        blanking = gathered(tried[0], problem.allowed & ~problem.blank[tried[0]], tried[1])
+    for tried in ((order, taken), _take_heaviest(problem)):  # records that weigh less than one may not suffice
+        blanking = gather(tried[0], problem.allowed & ~problem.blank[tried[0]], tried[1])
         if is_safe(problem, blanking):
             return blanking
     return None
 
 
-def _heaviest(problem: Problem) -> tuple[Int64s, Int64s]:
-    """The classes by the weight of their records, and how many of each add up to what is needed."""
+def _take_heaviest(problem: Problem) -> tuple[Int64s, Int64s]:
+    """Sort the classes by the weight of their records; also return how many of each add up to the required size."""
     order = np.flatnonzero(problem.unit > 0)
     order = order[np.argsort(-problem.unit[order], kind="stable")]
     unit, members = problem.unit[order], problem.members[order]
@@ -280,14 +279,14 @@ def _heaviest(problem: Problem) -> tuple[Int64s, Int64s]:
 
 
 def _best_step(problem: Problem, blanking: Blanking) -> tuple[int, int] | None:
-    """The class and the keys that cover most for their cost; None where nothing is unsafe any more."""
-    found, source, masks = after(problem, blanking)
+    """Return the class and the keys that cover most for their cost; None if nothing is unsafe."""
+    found, source, masks = apply_blanking(problem, blanking)
     unsafe: list[tuple[int, Int64s, Floats]] = []
     for c, (mask, _) in enumerate(problem.combinations):
         sizes = matching_sizes(found, positions(mask)).astype(np.float64)
         small = np.flatnonzero(sizes < problem.needed[c])
         if small.size:
-            small = small[:: -(-small.size // _MOST_CELLS)]  # an even sample tells which blanks are widest
+            small = small[:: -(-small.size // _MOST_CELLS)]  # an even sample shows which blanks are widest
             unsafe.append((c, small, problem.needed[c] - sizes[small]))
     if not unsafe:
         return None
@@ -297,8 +296,8 @@ def _best_step(problem: Problem, blanking: Blanking) -> tuple[int, int] | None:
 def _widest(
     problem: Problem, found: Classes, source: Int64s, masks: Int64s, unsafe: list[tuple[int, Int64s, Floats]]
 ) -> tuple[int, int]:
-    """Compare sets of keys by how many unsafe records they would make safer, for the best record of each."""
-    word, blank_word = words(found.columns, found.blanks)
+    """Compare sets of keys by how many unsafe records they make safer, for the best record of each."""
+    word, blank_word = draw_words(found.columns, found.blanks)
     who = np.unique(np.concatenate([small for _, small, _ in unsafe]))
     candidates = problem.candidates[1:]
     most = max(64, _MOST_LOOKED_AT // max(1, who.size * len(unsafe)))
@@ -309,7 +308,9 @@ def _widest(
         value = np.zeros(who.size)
         for c, small, lacks in unsafe:
             if problem.combinations[c][0] & mask:
-                value += _covered(word, blank_word, problem.combinations[c][0], int(mask), who, small, lacks, found)
+                value += _count_covered(
+                    word, blank_word, problem.combinations[c][0], int(mask), who, small, lacks, found
+                )
         value /= float(problem.cost(mask))
         more = (mask & ~(masks[who] | problem.blank[source[who]])) != 0
         value[~more] = 0.0
@@ -319,7 +320,7 @@ def _widest(
     return best
 
 
-def _covered(
+def _count_covered(
     word: npt.NDArray[np.uint64],
     blank_word: npt.NDArray[np.uint64],
     combination: int,
@@ -329,7 +330,7 @@ def _covered(
     lacks: Floats,
     found: Classes,
 ) -> Floats:
-    """For each record that could blank these keys, the unsafe records that would then match it; itself at most once."""
+    """Count, for each record that could blank these keys, the unsafe records it would match; itself at most once."""
     keys = np.array(positions(combination), np.int64)
     chosen = sum(1 << place for place, key in enumerate(keys.tolist()) if mask >> key & 1)
     both = np.concatenate([who, small])
@@ -342,8 +343,8 @@ def _covered(
     return np.asarray(total[place[: who.size]] - itself[who], np.float64)
 
 
-def _with(problem: Problem, chosen: list[tuple[int, int]], of_class: int, mask: int) -> list[tuple[int, int]]:
-    """One record of a class more is blanked; where none is left without blanks, one that has some gets more."""
+def _blank_one_more(problem: Problem, chosen: list[tuple[int, int]], of_class: int, mask: int) -> list[tuple[int, int]]:
+    """Blank one more record of a class; if all have blanks already, widen the blanks of one."""
     mine = [i for i, (c, _) in enumerate(chosen) if c == of_class]
     mask &= ~int(problem.blank[of_class])
     if len(mine) < problem.members[of_class]:
@@ -354,8 +355,8 @@ def _with(problem: Problem, chosen: list[tuple[int, int]], of_class: int, mask: 
     return widened
 
 
-def _pruned(problem: Problem, blanking: Blanking, end: float) -> Blanking:
-    """Take back, key by key, what is not needed; the dearest first."""
+def _prune(problem: Problem, blanking: Blanking, end: float) -> Blanking:
+    """Undo unnecessary blanks, key by key, the dearest first."""
     if blanking.values > _MOST_PRUNED:
         return blanking
     classes, masks = (np.repeat(part, blanking.numbers).tolist() for part in (blanking.classes, blanking.masks))
@@ -365,18 +366,18 @@ def _pruned(problem: Problem, blanking: Blanking, end: float) -> Blanking:
         for key in keys:
             if chosen[i][1] >> key & 1 and monotonic() < end:
                 less = [*chosen[:i], (chosen[i][0], chosen[i][1] & ~(1 << key)), *chosen[i + 1 :]]
-                if is_safe(problem, _gathered(less)):
+                if is_safe(problem, _gather_pairs(less)):
                     chosen = less
-    return _gathered(chosen)
+    return _gather_pairs(chosen)
 
 
-def _gathered(chosen: list[tuple[int, int]]) -> Blanking:
-    told = np.array(chosen, np.int64).reshape(-1, 2)
-    return gathered(told[:, 0], told[:, 1])
+def _gather_pairs(chosen: list[tuple[int, int]]) -> Blanking:
+    pairs = np.array(chosen, np.int64).reshape(-1, 2)
+    return gather(pairs[:, 0], pairs[:, 1])
 
 
-def _whole(problem: Problem, best: Blanking, bound: float, seconds: float, gap: float) -> tuple[Blanking, float]:
-    """The whole problem as one programme, where it is small: so many records of each type, each type safe or unused."""
+def _solve_whole(problem: Problem, best: Blanking, bound: float, seconds: float, gap: float) -> tuple[Blanking, float]:
+    """Solve a small problem as one programme: a number of records per type, each type safe or unused."""
     types = problem.members.size * problem.candidates.size
     if types > _SMALL or types**2 * len(problem.combinations) > _MOST_ENTRIES or np.isfinite(unseen_price(problem)):
         return best, bound
@@ -385,16 +386,16 @@ def _whole(problem: Problem, best: Blanking, bound: float, seconds: float, gap: 
     real = (masks & problem.blank[classes]) == 0
     classes, masks = classes[real], masks[real]
     found = solve(_types_programme(problem, classes, masks), seconds=seconds, gap=gap)
-    bound = max(bound, rounded_up(found.bound, problem.costs))
+    bound = max(bound, round_up(found.bound, problem.costs))
     if found.values is not None:
-        chosen = gathered(classes, masks, found.values[: classes.size].astype(np.int64))
+        chosen = gather(classes, masks, found.values[: classes.size].astype(np.int64))
         if chosen.cost(problem) < best.cost(problem) - 1e-9 and is_safe(problem, chosen):
             best = chosen
     return best, bound
 
 
 def _types_programme(problem: Problem, classes: Int64s, masks: Int64s) -> Programme:
-    """Columns: records of each type, then whether the type is used. Rows: all records, used or not, enough matches."""
+    """Columns: records of each type, then a flag per used type. Rows: all records, used or not, enough matches."""
     types = classes.size
     members = problem.members[classes].astype(np.float64)
     records = sparse.csr_array((np.ones(types), (classes, np.arange(types))), shape=(problem.members.size, types))
@@ -416,7 +417,7 @@ def _types_programme(problem: Problem, classes: Int64s, masks: Int64s) -> Progra
 
 
 def _matching(problem: Problem, classes: Int64s, masks: Int64s, combination: int) -> Floats:
-    """By type and type, what a record of the second adds to the matches of one of the first."""
+    """Return, by pairs of types, what a record of the second adds to the matches of one of the first."""
     agree = np.ones((classes.size, classes.size), np.bool_)
     blank = masks | problem.blank[classes]
     for key in positions(combination):
