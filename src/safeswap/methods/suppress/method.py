@@ -22,8 +22,14 @@ from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import Risky, risky
-from safeswap.methods.suppress import problem as blanking
-from safeswap.methods.suppress.problem import Blanking, Meaning, Problem
+from safeswap.methods.suppress.problem import (
+    Blanking,
+    Meaning,
+    Problem,
+    apply_blanking,
+    blank_everything,
+    unsafe_classes,
+)
 from safeswap.methods.suppress.solver import Answer, blank_least
 from safeswap.methods.suppress.wildcards import blank_least_wildcards
 from safeswap.methods.value_change import ValuePlan, masked_by, record_words
@@ -86,7 +92,7 @@ class SuppressSpec(CombinationFields, MaskSpec):
             if strange := [name for name in stated if name not in names]:
                 raise ValueError(f"{field} names {strange[0]!r}, which is in no combination")
         if self.objective == "values" and self.importance:
-            raise ValueError("importance applies to the objective weight, not to values")
+            raise ValueError("importance counts only with the objective weight")
         if not names - set(self.keep):
             raise ValueError("keep names every attribute: there is nothing left to blank")
         return self
@@ -485,14 +491,14 @@ def _split_by_weight(data: Microdata, weight: str, found: Any) -> Any:
 def _find_never_safe(data: Microdata, spec: SuppressSpec) -> tuple[str, ...]:
     """Name the combinations that stay unsafe even with every allowed value blanked."""
     problem, _ = problem_of(data, spec)
-    whole, _, _ = blanking.after(problem, blanking.everything(problem))
-    if not blanking.unsafe_classes(problem, whole).any():
+    whole, _, _ = apply_blanking(problem, blank_everything(problem))
+    if not unsafe_classes(problem, whole).any():
         return ()
     found = []
     for keys, tolerance in spec.stated():
         alone = ((mask_of([spec.names.index(key) for key in keys]), tolerance),)
         one = replace(problem, combinations=_add_parts(alone) if spec.missing == "any" else alone)
-        if blanking.unsafe_classes(one, whole).any():
+        if unsafe_classes(one, whole).any():
             found.append(" × ".join(keys))
     return tuple(found)
 
