@@ -1,11 +1,11 @@
-"""A safe table close to a given one: simulated annealing over safe tables, in which margins are off for a while.
+"""Find a safe table close to a given one: simulated annealing over safe tables whose margins may be off.
 
-The state is always safe: each cell is 0 or within its bounds. A step takes one cell from 0 to its lowest safe value,
-back, or by ±1, which puts the lines through it out of balance. What is minimised is
+The state is always safe: each cell is 0 or within its bounds. A step moves one cell from 0 to its lowest safe value,
+back, or by ±1, which puts the lines through it out of balance. The objective is
 
     Σ weight·|x − count|  +  Σ over lines of (multiplier·excess + strength·|excess|)
 
-with a temperature that falls and a strength that grows beyond what any unit of change costs, so that in the end the
+with a falling temperature and a strength that grows beyond the cost of any unit of change, so that in the end the
 margins hold, or nearly. Stepping through unbalanced tables finds far better ones than moves that keep the margins do.
 """
 
@@ -24,7 +24,7 @@ _S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 
 @njit(cache=True, nogil=True, inline="always")
 def next_word(state):  # type: ignore[no-untyped-def]
-    """The next of a sequence of words without pattern (SplitMix64); ``state`` is an array of one word."""
+    """Return the next pseudo-random word (SplitMix64); ``state`` is an array of one word."""
     state[0] += _GOLDEN
     x = state[0]
     x = (x ^ (x >> _S30)) * _FIRST
@@ -34,13 +34,13 @@ def next_word(state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def below(word, number):  # type: ignore[no-untyped-def]
-    """A number in 0 … number − 1 from the upper half of a word."""
+    """Return a number in 0 … number − 1 from the upper half of a word."""
     return np.int64(((word >> _S32) * np.uint64(number)) >> _S32)
 
 
 @njit(cache=True, nogil=True)
 def nearest_safe(counts: Int64s, low: Int64s, high: Int64s, zero_ok: Flags) -> Int64s:
-    """Each count taken to the nearest value that its cell may have.
+    """Move each count to the nearest value that its cell may have.
 
     >>> counts, low, high = np.array([1, 4, 9]), np.full(3, 5), np.full(3, 8)
     >>> nearest_safe(counts, low, high, np.ones(3, dtype=np.bool_)).tolist()
@@ -73,7 +73,7 @@ def anneal(
     steps: int,
     seed: int,
 ) -> None:
-    """Take ``steps`` steps, in place; ``excess`` holds what each line of ``x`` has too much, and is kept up to date.
+    """Take ``steps`` steps in place; ``excess`` holds the excess of each line of ``x``, and is kept up to date.
 
     ``strength`` and ``temperature`` are given for the first and the last step.
     """
@@ -85,7 +85,7 @@ def anneal(
             done = step / steps
             press = strength[0] + (strength[1] - strength[0]) * done
             heat = temperature[0] * (temperature[1] / temperature[0]) ** done
-        # One cell after the other: neighbours share cache lines, which large tables live on.
+        # Sequential order: neighbours share cache lines, which matters for large tables.
         u = u + 1 if u + 1 < counts.size else 0
         bits = next_word(state) >> _S32
         v = x[u]

@@ -1,14 +1,14 @@
-"""How little a safe table can differ from a table, when every kept line is solved exactly: a stronger bound, slower.
+"""Lower bounds of the change that a safe table needs: by multipliers (fast), and line by line (stronger, slower).
 
-The cost of each value of each cell is split among the lines through the cell. Whatever the split, the sum of the lines'
-own minima is a bound: a table that satisfies all lines costs at least that. A line alone is a dynamic programme over
-the sum of its deviations, which must come to 0. The split is improved cell by cell so that the lines through a cell
-agree in what they would have it be (dual decomposition; Wainwright, Jaakkola & Willsky 2005), first under a high
-temperature, where minima are soft and agreement is quickly found, then under lower ones.
+The line bound splits the cost of each value of each cell among the lines through the cell. Whatever the split, the sum
+of the lines' own minima is a bound: a table that satisfies all lines costs at least that. A line alone is a dynamic
+programme over the sum of its deviations, which must be 0. The split is improved cell by cell until the lines through a
+cell agree on its value (dual decomposition; Wainwright, Jaakkola & Willsky 2005), first at a high temperature, where
+minima are soft and agreement is quickly found, then at lower ones.
 
-Only values near the count have a share of their own; beyond them each unit adds the cell's weight, in equal parts to
-its lines. A line whose sum strays too far on the way is let off: it pays the least for its other cells and need not add
-up. So no table is excluded, and the bound holds whatever happens in the ascent.
+Only values near the count have a share of their own; beyond them each unit adds the cell's weight, split equally among
+its lines. A line whose sum strays too far on the way is released: it pays the least for its other cells and need not
+add up. So no table is excluded, and the bound holds whatever happens in the ascent.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from numba import njit
 from safeswap.arrays.table_lines import line_sums
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
-# How little a safe table with given margins can differ from a table: a bound that holds whatever the solver finds.
+# The bound by multipliers.
 #
-# The lines are relaxed with Lagrange multipliers: what is left is a minimum for each cell on its own. To them come
-# the rounding inequalities of the lines. Cells that are small, or 0, become Q·b + y with b in {0, 1} and y ≥ 0, the
-# others count + p − q. The kept sum of a line says that Q·Σb + Σy + Σp − Σq is the sum S of its small counts, hence,
-# with r = S mod Q > 0,
+# The lines are relaxed with Lagrange multipliers, which leaves a separate minimum for each cell, and the rounding
+# inequalities of the lines are added. Cells that are small, or 0, become Q·b + y with b in {0, 1} and y ≥ 0, the others
+# count + p − q. A kept line requires Q·Σb + Σy + Σp − Σq to equal the sum S of its small counts, hence, with
+# r = S mod Q > 0,
 #
 #     Σ(y + p) / r + Σq / (Q − r)  ≥  1                      (mixed-integer rounding; Nemhauser & Wolsey 1990)
 #
@@ -38,7 +38,7 @@ from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """No safe table is nearer than ``value``; the multipliers of the lines under which this was found."""
+    """A lower bound ``value`` of any safe table's distance, and the multipliers of the lines that prove it."""
 
     value: float
     multipliers: Floats
@@ -56,7 +56,7 @@ def lower_bound(
     tolerance: int,
     steps: int = 200,
 ) -> Bound:
-    """Ascend the dual for so many steps; the largest value on the way is the bound.
+    """Ascend the dual for ``steps`` steps; the largest value on the way is the bound.
 
     >>> from safeswap.arrays.table_lines import line_ids
     >>> counts, ones = np.array([1, 6, 6, 6]), np.ones(4)
@@ -76,7 +76,7 @@ def lower_bound(
     best, best_multipliers, pace, stalled = -np.inf, multipliers.copy(), 1.0, 0
     for _ in range(steps):
         slope, slack = np.zeros(lines), np.where(rest > 0, 1.0, 0.0)
-        value = rounding.sum() + _relaxed(
+        value = rounding.sum() + _relax(
             counts, low, high, zero_ok, toggles, weights, ids, multipliers, rounding, over, under, tolerance,
             slope, slack,
         )  # fmt: skip
@@ -90,7 +90,7 @@ def lower_bound(
         norm = float(slope @ slope + slack @ slack)
         if norm == 0:
             break
-        # The distance to the best value is not known: some percent above the best one so far do well (Polyak 1969).
+        # The distance to the optimum is unknown: a few percent above the best value so far works well (Polyak 1969).
         length = pace * (0.1 * abs(best) + max(0.0, best - value) + scale) / norm
         multipliers = multipliers + length * slope
         rounding = np.where(rest > 0, np.maximum(0.0, rounding + length * slack), 0.0)
@@ -98,10 +98,10 @@ def lower_bound(
 
 
 @njit(cache=True, nogil=True)
-def _relaxed(  # type: ignore[no-untyped-def]
+def _relax(  # type: ignore[no-untyped-def]
     counts, low, high, zero_ok, toggles, weights, ids, multipliers, rounding, over, under, tolerance, slope, slack
 ):
-    """The relaxed minimum without the constant of the rounding rows; ``slope`` and ``slack`` get where to ascend."""
+    """Return the relaxed minimum without the constant of the rounding rows; gradients go to ``slope`` and ``slack``."""
     total = 0.0
     kinds = ids.shape[0]
     for i in range(counts.size):
@@ -118,7 +118,7 @@ def _relaxed(  # type: ignore[no-untyped-def]
             if not toggles[i]:
                 best -= minus * c
         if low[i] <= high[i]:
-            # Between the kinks at the count and at the ends the cost is a straight line.
+            # The cost is linear between the kinks at the count and at the ends.
             middle = min(max(c, low[i]), high[i])
             for value in (low[i], middle, high[i]):
                 cost = w * abs(value - c) + price * (value - c)
@@ -145,19 +145,19 @@ def _relaxed(  # type: ignore[no-untyped-def]
 
 
 REACH = 96
-"""Sums of deviations that are followed, either way, where the bound is computed."""
+"""Sums of deviations tracked, either way, when computing the bound."""
 
 STEPS_AWAY = 6
 """Values on either side of the nearest safe one that have a share of their own."""
 
-_NEAR = 24  # and where the split is improved, which proves nothing
+_NEAR = 24  # the same when improving the split, which proves nothing
 _NEVER = 1e30
 _SCHEDULE = ((0.06, 5), (0.03, 8), (0.015, 10), (0.008, 20), (0.005, 20), (0.003, 40))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Values:
-    """The deviations that have a share of their own, ``number`` of them in each cell; the last or first may go on."""
+    """The ``number`` deviations of each cell that have a share of their own; the first or last may be open-ended."""
 
     deviations: Int64s
     number: Int64s
@@ -179,7 +179,7 @@ def line_bound(
     steps_away: int = STEPS_AWAY,
     reach: int = REACH,
 ) -> float:
-    """No safe table with the lines of ``ids`` is nearer; stops at ``enough``, or when the seconds have passed.
+    """Return a lower bound of any safe table with the lines of ``ids``; stop at ``enough``, or after ``seconds``.
 
     >>> from safeswap.arrays.table_lines import line_ids
     >>> counts, ones = np.array([1, 6, 6, 6]), np.ones(4)
@@ -196,7 +196,7 @@ def line_bound(
     kinds, scale = len(families), float(weights.mean())
     cost = weights[:, None] * np.abs(values.deviations)
     shares = [cost / kinds for _ in families]
-    held = np.zeros_like(cost)  # what no line has at the moment
+    held = np.zeros_like(cost)  # the part of the cost not assigned to a line
     slope = weights / kinds
 
     def bound() -> float:
@@ -229,13 +229,13 @@ def line_bound(
 
 
 def _cells_of_lines(row: npt.NDArray[np.int32]) -> Int64s:
-    """The cells of each line of one margin, a row for each; all have the same number."""
+    """Return the cells of each line of one margin, a row each; all lines have the same length."""
     order = np.argsort(row, kind="stable").astype(np.int64)
     return order.reshape(len(np.unique(row)), -1)
 
 
 def _values(counts: Int64s, low: Int64s, high: Int64s, zero_ok: Flags, away: int) -> _Values:
-    """0 where it is allowed, then the safe values at most some steps from the nearest one."""
+    """List 0 where it is allowed, then the safe values at most ``away`` steps from the nearest one."""
     nearest = np.minimum(np.maximum(counts, low), high)
     bottom, top = np.maximum(low, nearest - away), np.minimum(high, nearest + away)
     zero = zero_ok.astype(np.int64)
@@ -252,8 +252,8 @@ def _values(counts: Int64s, low: Int64s, high: Int64s, zero_ok: Flags, away: int
 
 
 @njit(cache=True, nogil=True)
-def _cheapest(i, deviations, number, first, further, share, slope, price):  # type: ignore[no-untyped-def]
-    """The least that a cell can cost when a unit of deviation costs ``price`` besides; at most ``slope`` either way."""
+def _minimise_cell(i, deviations, number, first, further, share, slope, price):  # type: ignore[no-untyped-def]
+    """Return the least cost of a cell when a unit of deviation also costs ``price``, at most ``slope`` either way."""
     least = _NEVER
     for a in range(number[i]):
         least = min(least, share[i, a] + price * deviations[i, a])
@@ -267,14 +267,14 @@ def _cheapest(i, deviations, number, first, further, share, slope, price):  # ty
 
 @njit(cache=True, nogil=True)
 def _best_price(cells, deviations, number, first, further, share, slope):  # type: ignore[no-untyped-def]
-    """The price of a unit of deviation under which a line that need not add up would cost most."""
+    """Return the price of a unit of deviation under which a line that need not add up would cost most."""
     most = slope[cells].min()
     best, chosen = -np.inf, 0.0
     for number_of_price in range(-10, 11):
         price = most * number_of_price / 10
         value = 0.0
         for i in cells:
-            value += _cheapest(i, deviations, number, first, further, share, slope, price)
+            value += _minimise_cell(i, deviations, number, first, further, share, slope, price)
         if value > best:
             best, chosen = value, price
     return chosen
@@ -282,7 +282,7 @@ def _best_price(cells, deviations, number, first, further, share, slope):  # typ
 
 @njit(cache=True, nogil=True)
 def _go_further(reached, coming, d, up, edge, slope, price):  # type: ignore[no-untyped-def]
-    """Deviations beyond ``d``, each unit at ``slope``; returns the least cost of leaving the sums that are followed."""
+    """Extend deviations beyond ``d``, each unit at ``slope``; return the least cost of leaving the tracked sums."""
     width, sign = reached.size, 1 if up else -1
     running, freed = _NEVER, _NEVER
     for position in range(width):
@@ -292,7 +292,7 @@ def _go_further(reached, coming, d, up, edge, slope, price):  # type: ignore[no-
         if 0 <= start < width:
             running = min(running, reached[start] + edge + slope)
         coming[s] = min(coming[s], running)
-        # From s: the nearest sum outside that is at least one unit beyond d.
+        # From s, the nearest untracked sum at least one unit beyond d.
         beyond = s + d + sign
         beyond = max(beyond, width) if up else min(beyond, -1)
         freed = min(freed, reached[s] + edge + slope * abs(beyond - s - d) + price * (beyond - width // 2))
@@ -301,11 +301,11 @@ def _go_further(reached, coming, d, up, edge, slope, price):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def _minima(cells, deviations, number, first, further, share, slope, reach):  # type: ignore[no-untyped-def]
-    """The sum of the lines' minima. ``free`` is the least that a line pays that was let off."""
+    """Return the sum of the lines' minima. ``free`` is the least that a released line pays."""
     total, width = 0.0, 2 * reach + 1
     reached, coming = np.empty(width), np.empty(width)
     for line in range(cells.shape[0]):
-        # Deviations of a line add up to 0, so a price on them changes nothing, except for lines that are let off.
+        # Deviations of a line add up to 0, so a price on them changes nothing, except for released lines.
         price = _best_price(cells[line], deviations, number, first, further, share, slope)
         reached[:], free = _NEVER, _NEVER
         reached[reach] = 0.0
@@ -324,7 +324,7 @@ def _minima(cells, deviations, number, first, further, share, slope, reach):  # 
                     edge = number[i] - 1 if up else first[i]
                     away = _go_further(reached, coming, deviations[i, edge], up, share[i, edge], slope[i], price)
                     freed = min(freed, away)
-            free = min(free + _cheapest(i, deviations, number, first, further, share, slope, price), freed)
+            free = min(free + _minimise_cell(i, deviations, number, first, further, share, slope, price), freed)
             reached[:] = coming
         total += min(reached[reach], free)
     return total
@@ -332,15 +332,15 @@ def _minima(cells, deviations, number, first, further, share, slope, reach):  # 
 
 @njit(cache=True, nogil=True)
 def _weigh(share, number, temperature, out):  # type: ignore[no-untyped-def]
-    """exp(−share / temperature) of the values of a cell, the largest 1."""
+    """Write exp(−share / temperature) of the values of a cell, scaled so that the largest is 1."""
     least = share[:number].min()
     for a in range(number):
         out[a] = np.exp((least - share[a]) / temperature)
 
 
 @njit(cache=True, nogil=True)
-def _behind(cells, deviations, number, weight, behind):  # type: ignore[no-untyped-def]
-    """For each place of a line and each sum before it, the weight of all ways to come to 0 from there."""
+def _backward_weights(cells, deviations, number, weight, behind):  # type: ignore[no-untyped-def]
+    """Return, for each place of a line and each sum before it, the total weight of all ways to reach 0 from there."""
     length, width = cells.size, 2 * _NEAR + 1
     behind[length, :] = 0.0
     behind[length, _NEAR] = 1.0
@@ -358,14 +358,14 @@ def _behind(cells, deviations, number, weight, behind):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def _agree(cells, deviations, number, share, held, temperature):  # type: ignore[no-untyped-def]
-    """Go along each line; at each cell, the line and what is held get half each of what both want together."""
+    """Walk along each line; at each cell, split what the line and ``held`` want together equally between them."""
     length, width = cells.shape[1], 2 * _NEAR + 1
     weight, behind = np.empty((length, share.shape[1])), np.empty((length + 1, width))
     before, coming, ways = np.empty(width), np.empty(width), np.empty(share.shape[1])
     for line in range(cells.shape[0]):
         for j in range(length):
             _weigh(share[cells[line, j]], number[cells[line, j]], temperature, weight[j])
-        _behind(cells[line], deviations, number, weight, behind)
+        _backward_weights(cells[line], deviations, number, weight, behind)
         before[:] = 0.0
         before[_NEAR] = 1.0
         for j in range(length):
@@ -377,7 +377,7 @@ def _agree(cells, deviations, number, share, held, temperature):  # type: ignore
                 ways[a] *= weight[j, a]
             most = ways[: number[i]].max()
             if most < 1e-290:
-                break  # too small to be told from 0: this line is left as it is
+                break  # indistinguishable from 0: leave this line unchanged
             for a in range(number[i]):
                 if ways[a] > 1e-290:
                     given = 0.5 * (temperature * np.log(most / ways[a]) - held[i, a])

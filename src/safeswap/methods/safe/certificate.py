@@ -1,7 +1,7 @@
-"""Why no safe table exists: a smallest set of kept figures that cannot be met together.
+"""Explain why no safe table exists: a minimal set of kept figures that cannot be met together.
 
-Found by dividing the figures and trying halves (QuickXplain; Junker 2004), each trial an integer programme without an
-objective. That any one of the figures, given up, would let the others be met is what makes the set worth reading.
+Found by bisecting the figures (QuickXplain; Junker 2004), each trial an integer programme without an objective. The set
+is minimal: dropping any one of its figures lets the others be met.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from safeswap.arrays.types import Names
 from safeswap.errors import InfeasibleError
-from safeswap.methods.safe.milp import CellModel, nearest
+from safeswap.methods.safe.milp import CellModel, find_nearest
 from safeswap.methods.safe.problem import TableProblem
 
 _MOST_LISTED = 20
@@ -31,7 +31,7 @@ class MarginFigure:
 
     @property
     def text(self) -> str:
-        """The figure as it is called in a message; positions are counted from 1, as people do."""
+        """The figure as named in a message; positions are counted from 1."""
         place = ", ".join(f"{name} {level + 1}" for name, level in zip(self.margin, self.at, strict=True))
         return f"{place or 'all together'} ({self.total:,})"
 
@@ -41,7 +41,7 @@ class MarginFigure:
 
 
 def refuse_small_margins(problem: TableProblem) -> None:
-    """Kept figures between 0 and the tolerance cannot be sums of safe cells; they could not be published either."""
+    """Refuse kept figures between 0 and the tolerance: safe cells cannot sum to them, and they cannot be published."""
     totals = problem.totals
     small = np.flatnonzero((totals > 0) & (totals < problem.tolerance))
     if not small.size:
@@ -60,7 +60,7 @@ def refuse_small_margins(problem: TableProblem) -> None:
 
 
 def no_safe_table(figures: Sequence[MarginFigure], *, tolerance: int, minimal: bool) -> InfeasibleError:
-    """The refusal with its reason."""
+    """Return the refusal with its reason."""
     listed = ", ".join(figure.text for figure in figures[:_MOST_LISTED])
     more = f" and {len(figures) - _MOST_LISTED:,} more" if len(figures) > _MOST_LISTED else ""
     why = f": these {len(figures):,} kept figures cannot be met together: {listed}{more}" if figures else ""
@@ -75,7 +75,7 @@ def no_safe_table(figures: Sequence[MarginFigure], *, tolerance: int, minimal: b
 
 
 def not_found(*, tolerance: int) -> InfeasibleError:
-    """No table was found, and no proof that there is none."""
+    """Return the refusal where no table was found, without proof that there is none."""
     return InfeasibleError(
         f"no table with these margins was found that is 0 or at least {tolerance} in every cell; whether there is one "
         "was not decided in the time given",
@@ -85,9 +85,9 @@ def not_found(*, tolerance: int) -> InfeasibleError:
 
 
 def conflicting_lines(model: CellModel, *, time_limit: float) -> tuple[list[int], bool]:
-    """A smallest set of lines that cannot be met together, and whether it was proved to be a smallest one.
+    """Return a minimal set of lines that cannot be met together, and True if it was proved minimal.
 
-    The lines of the model as a whole are known not to be met. A line that is no sum of cells links two tables and is
+    The lines of the model as a whole are known to be infeasible. A line that is no sum of cells links two tables and is
     always kept.
     """
     end = time.monotonic() + time_limit
@@ -104,12 +104,12 @@ def conflicting_lines(model: CellModel, *, time_limit: float) -> tuple[list[int]
             rounded=model.rounded[rows],
             weights=np.zeros(model.counts.size),
         )
-        found = nearest(part, time_limit=max(0.2, min(5.0, end - time.monotonic())))
+        found = find_nearest(part, time_limit=max(0.2, min(5.0, end - time.monotonic())))
         if found.status == "unknown":
-            proved = False  # not known to be met: the lines are kept apart as if they could be
+            proved = False  # undecided: treat the lines as feasible
         return found.status != "infeasible"
 
-    # Small figures conflict more often than large ones: those that come first are tried for leaving last.
+    # Small figures conflict more often than large ones, so they come first, to be dropped last.
     order = [int(line) for line in np.argsort(model.totals, kind="stable") if model.rounded[line]]
     found = _smallest_conflict(order, can_be_met, lambda: time.monotonic() > end)
     return sorted(found), proved and time.monotonic() <= end

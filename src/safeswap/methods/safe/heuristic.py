@@ -1,6 +1,6 @@
-"""A safe table with exact margins, quickly, for tables of any size; near the best one, and how near is known.
+"""Find a safe table with exact margins quickly, at any size; close to the best, with a known gap.
 
-Anneal through safe tables whose margins are off, put the margins right exactly, and make the few cells that this made
+Anneal through safe tables whose margins are off, restore the margins exactly, and make the few cells that this left
 unsafe safe again by moves that keep every margin.
 """
 
@@ -16,23 +16,23 @@ from safeswap.methods.safe.anneal import below, next_word
 from safeswap.methods.safe.bounds import Bound, line_bound, lower_bound
 from safeswap.methods.safe.problem import TableProblem
 
-# Moves that keep every margin: +t and −t by turns on the corners of a box, two levels on each of some axes.
+# Moves that keep every margin: alternating +t and −t on the corners of a box, two levels on each of some axes.
 #
-# ``axes`` holds, in each row, the axes of one kind of box (see :func:`safeswap.arrays.table_lines.moved_axes`),
-# filled up with −1. The corner that a move starts from gets +t.
+# Each row of ``axes`` holds the axes of one kind of box (see :func:`safeswap.arrays.table_lines.moved_axes`), padded
+# with −1. The corner that a move starts from gets +t.
 
 _FORBIDDEN = 1e300
 
 
 @njit(cache=True, nogil=True)
 def is_safe(value, low, high, zero_ok):  # type: ignore[no-untyped-def]
-    """Whether a cell may have this value."""
+    """Return True if a cell may have this value."""
     return (value == 0 and zero_ok) or (low <= value <= high)
 
 
 @njit(cache=True, nogil=True)
 def unsafe_cells(x: Int64s, low: Int64s, high: Int64s, zero_ok: Flags) -> Int64s:
-    """The cells that have a value that they may not have."""
+    """Return the cells whose value is not allowed."""
     found = np.empty(x.size, dtype=np.int64)
     number = 0
     for i in range(x.size):
@@ -44,7 +44,7 @@ def unsafe_cells(x: Int64s, low: Int64s, high: Int64s, zero_ok: Flags) -> Int64s
 
 @njit(cache=True, nogil=True)
 def _draw_box(u, shape, strides, kind, state, corners):  # type: ignore[no-untyped-def]
-    """The corners of a random box of one kind around cell u; 0 where an axis has one level only, else their number."""
+    """Draw the corners of a random box of one kind around cell u; return their number, 0 if an axis has one level."""
     number = 1
     corners[0] = u
     for position in range(kind.size):
@@ -65,7 +65,7 @@ def _draw_box(u, shape, strides, kind, state, corners):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _odd(corner):  # type: ignore[no-untyped-def]
+def _is_odd(corner):  # type: ignore[no-untyped-def]
     odd = 0
     while corner:
         odd ^= corner & 1
@@ -74,8 +74,8 @@ def _odd(corner):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _wrong(value, low, high, zero_ok):  # type: ignore[no-untyped-def]
-    """How far a value is from what the cell may have: 0 if it may have it, else 1 and the distance."""
+def _defect(value, low, high, zero_ok):  # type: ignore[no-untyped-def]
+    """Return the violation of a value: 0 if the cell may have it, else 1 plus the distance."""
     if is_safe(value, low, high, zero_ok):
         return 0
     distance = abs(value) if zero_ok else 1 << 40
@@ -86,28 +86,28 @@ def _wrong(value, low, high, zero_ok):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _cost(x, counts, low, high, zero_ok, weights, corners, number, change, price):  # type: ignore[no-untyped-def]
-    """What a move adds to the weighted change, a unit of wrong costing ``price``; no count may fall below 0."""
+    """Return what a move adds to the weighted change, a unit of violation costing ``price``; no count falls below 0."""
     cost = 0.0
     for corner in range(number):
         i = corners[corner]
         before = x[i]
-        after = before - change if _odd(corner) else before + change
+        after = before - change if _is_odd(corner) else before + change
         if after < 0 and after < before:
             return _FORBIDDEN
         cost += weights[i] * (abs(after - counts[i]) - abs(before - counts[i]))
-        cost += price * (_wrong(after, low[i], high[i], zero_ok[i]) - _wrong(before, low[i], high[i], zero_ok[i]))
+        cost += price * (_defect(after, low[i], high[i], zero_ok[i]) - _defect(before, low[i], high[i], zero_ok[i]))
     return cost
 
 
 @njit(cache=True, nogil=True)
 def _move(x, corners, number, change):  # type: ignore[no-untyped-def]
     for corner in range(number):
-        x[corners[corner]] += -change if _odd(corner) else change
+        x[corners[corner]] += -change if _is_odd(corner) else change
 
 
 @njit(cache=True, nogil=True)
 def _changes(value, low, high, zero_ok, out):  # type: ignore[no-untyped-def]
-    """Changes after which an unsafe cell is safe, and one half of the way; how many there are."""
+    """Write the changes that make an unsafe cell safe, and one half-way; return their number."""
     number = 0
     if zero_ok:
         out[number] = -value
@@ -140,9 +140,9 @@ def settle(
     tries: int,
     seed: int,
 ) -> int:
-    """Make the cells of the queue safe by the cheapest of ``tries`` random boxes each; how many are left unsafe.
+    """Make the queued cells safe by the cheapest of ``tries`` random boxes each; return how many stay unsafe.
 
-    A move is made only if it makes less wrong, or as little and the table nearer.
+    A move is made only if it reduces the violation, or keeps it and brings the table nearer.
     """
     state = np.array([np.uint64(seed)], dtype=np.uint64)
     corners, best = np.empty(1 << axes.shape[1], np.int64), np.empty(1 << axes.shape[1], np.int64)
@@ -183,7 +183,7 @@ def polish(
     tries: int,
     seed: int,
 ) -> None:
-    """Take changed cells back towards their counts by boxes that keep the table safe and bring it nearer."""
+    """Move changed cells back towards their counts by boxes that keep the table safe and bring it nearer."""
     state = np.array([np.uint64(seed)], dtype=np.uint64)
     corners = np.empty(1 << axes.shape[1], np.int64)
     for u in range(x.size):
@@ -195,7 +195,7 @@ def polish(
                 continue
             change = 1 if x[u] < counts[u] else -1
             if not is_safe(x[u] + change, low[u], high[u], zero_ok[u]):
-                # A cell that was small goes from its lowest safe value to 0, or the other way.
+                # A small cell goes from its lowest safe value to 0, or back.
                 change = low[u] if x[u] == 0 else -x[u]
             if _cost(x, counts, low, high, zero_ok, weights, corners, number, change, _FORBIDDEN) < -1e-9:
                 _move(x, corners, number, change)
@@ -203,13 +203,13 @@ def polish(
 
 _STEPS_PER_CELL = 12_500
 _MOST_STEPS = 100_000_000
-_LARGE = 100_000  # cells; above, several annealings would take minutes
+_LARGE = 100_000  # cells; above, several annealing runs would take minutes
 _STEPS_OF_LARGE = 150_000_000
-# Strength and temperature from the first to the last step, found by trial. At first the multipliers alone hold the
-# lines together; in the end a unit of change, which costs 1, is cheaper than a unit out of balance.
+# Strength and temperature from the first to the last step, found by trial. At first only the multipliers keep the
+# lines in balance; at the end a unit of change, which costs 1, is cheaper than a unit out of balance.
 _SLOW = (((0.02, 0.9), (0.2, 0.14)), ((0.9, 1.4), (0.14, 0.1)))
 _FIRM = (((0.1, 2.5), (0.4, 0.1)),)
-_BOUND_WORK = 30_000_000  # cells looked at, all steps of the ascent together
+_BOUND_WORK = 30_000_000  # cells visited in all steps of the ascent
 _MOST_BY_LINES = 20_000  # cells
 _TRIES = (32, 256, 2048)
 _MOST_TRIES = 40_000_000
@@ -218,7 +218,7 @@ Stages = tuple[tuple[tuple[float, float], tuple[float, float]], ...]
 
 
 def table_bound(problem: TableProblem) -> Bound:
-    """What no safe table with these margins can go below, from multipliers of the lines."""
+    """Return a lower bound of any safe table with these margins, from multipliers of the lines."""
     return lower_bound(
         problem.counts,
         low=problem.low,
@@ -233,9 +233,9 @@ def table_bound(problem: TableProblem) -> Bound:
 
 
 def closer_bound(problem: TableProblem, *, seconds: float, enough: float) -> float:
-    """A bound that is mostly higher, for tables of three and more kept margins; 0 where it would take too long.
+    """Return a usually higher bound for tables with three or more kept margins; 0 if it would take too long.
 
-    In two-way tables the integer programme comes as far in as little time.
+    In two-way tables the integer programme gets as far in as little time.
     """
     if len(problem.keep) < 3 or problem.counts.size > _MOST_BY_LINES:
         return 0.0
@@ -252,7 +252,7 @@ def closer_bound(problem: TableProblem, *, seconds: float, enough: float) -> flo
 
 
 def near_table(problem: TableProblem, multipliers: Floats, *, seed: int = 1, effort: float = 1.0) -> Int64s | None:
-    """The best safe table with the kept margins of several annealings; None where none found one.
+    """Return the best safe table with the kept margins of several annealing runs; None if none found one.
 
     The same arguments give the same table on every machine.
     """
@@ -264,8 +264,8 @@ def near_table(problem: TableProblem, multipliers: Floats, *, seed: int = 1, eff
     best: Int64s | None = None
     chains = ((_SLOW, 0), (_FIRM, 1), (_SLOW, 2), (_FIRM, 3)) if small else ((_SLOW, 0), (_FIRM, 1))
     for stages, number in chains:
-        x = _annealed(problem, multipliers, stages, steps=int(steps), seed=seed + 100 * number)
-        x = _settled(problem, _balanced(problem, x), axes, seed=seed + number)
+        x = _anneal(problem, multipliers, stages, steps=int(steps), seed=seed + 100 * number)
+        x = _settle_cells(problem, _balance(problem, x), axes, seed=seed + number)
         if problem.solves(x) and (best is None or problem.change(x) < problem.change(best)):
             best = x
         if best is not None and not small:
@@ -273,13 +273,13 @@ def near_table(problem: TableProblem, multipliers: Floats, *, seed: int = 1, eff
     return best
 
 
-def nearly_balanced(problem: TableProblem, multipliers: Floats, *, seed: int = 1) -> Int64s:
-    """A safe table whose margins are off a little, for where they need not hold."""
+def near_balanced_table(problem: TableProblem, multipliers: Floats, *, seed: int = 1) -> Int64s:
+    """Return a safe table whose margins are slightly off, for soft margins."""
     steps = min(_MOST_STEPS, _STEPS_PER_CELL * problem.counts.size)
-    return _annealed(problem, multipliers, _FIRM, steps=steps, seed=seed)
+    return _anneal(problem, multipliers, _FIRM, steps=steps, seed=seed)
 
 
-def _annealed(problem: TableProblem, multipliers: Floats, stages: Stages, *, steps: int, seed: int) -> Int64s:
+def _anneal(problem: TableProblem, multipliers: Floats, stages: Stages, *, steps: int, seed: int) -> Int64s:
     x = anneal.nearest_safe(problem.counts, problem.low, problem.high, problem.zero_ok)
     excess = problem.excess(x)
     scale = float(problem.weights.mean())
@@ -293,8 +293,8 @@ def _annealed(problem: TableProblem, multipliers: Floats, stages: Stages, *, ste
     return x
 
 
-def _balanced(problem: TableProblem, x: Int64s) -> Int64s:
-    """The margins put right, on the cells of the largest levels as far as possible; cells may become unsafe."""
+def _balance(problem: TableProblem, x: Int64s) -> Int64s:
+    """Restore the margins, changing cells of the largest levels where possible; cells may become unsafe."""
     excess = problem.excess(x)
     if not excess.any():
         return x
@@ -313,7 +313,7 @@ def _balanced(problem: TableProblem, x: Int64s) -> Int64s:
     return balanced
 
 
-def _settled(problem: TableProblem, x: Int64s, axes: tuple[tuple[int, ...], ...], *, seed: int) -> Int64s:
+def _settle_cells(problem: TableProblem, x: Int64s, axes: tuple[tuple[int, ...], ...], *, seed: int) -> Int64s:
     x = x.copy()
     longest = max(len(each) for each in axes)
     boxes = np.array([[*each, *[-1] * (longest - len(each))] for each in axes], dtype=np.int64).reshape(

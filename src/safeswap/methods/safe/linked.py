@@ -1,4 +1,4 @@
-"""Several tables of the same records made safe at once: what they share stays alike in all of them."""
+"""Make several tables of the same records safe at once: shared figures stay equal in all of them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ from safeswap.arrays.types import Int64s, Names
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.anneal import nearest_safe
 from safeswap.methods.safe.certificate import not_found, refuse_small_margins
-from safeswap.methods.safe.heuristic import nearly_balanced, table_bound
-from safeswap.methods.safe.milp import CellModel, Solved, nearest
+from safeswap.methods.safe.heuristic import near_balanced_table, table_bound
+from safeswap.methods.safe.milp import CellModel, Solved, find_nearest
 from safeswap.methods.safe.problem import UNLIMITED, TableProblem
 from safeswap.methods.safe.spec import SafeTables, Status
-from safeswap.methods.safe.table import MOST_EXACT, Found, Terms, cell_model, checked, refusal, safe_one
+from safeswap.methods.safe.table import MOST_EXACT, Found, Terms, cell_model, check_result, refusal, safe_one
 from safeswap.model.table import CountTable, Programme
 
-# Safe tables where the margins cannot all be kept: as few units off as possible, each one listed.
-#
-# First the least violation of the kept margins, all units together; then, with no more than that, the least change.
+# Soft margins: first minimise the total violation of the kept margins; then, at that violation, the change.
 
 
 def least_violation(
     tables: list[CountTable], problems: list[TableProblem], terms: Terms, *, model: CellModel | None = None
 ) -> SafeTables:
-    """Tables that are safe, with margins that are off as little as possible. ``model`` links several tables."""
+    """Make tables safe with margins that are off as little as possible. ``model`` links several tables."""
     model = cell_model(problems) if model is None else model
     _refuse_impossible(model)
     if terms.proves(model.counts.size):
-        return _proved(tables, problems, model, terms)
+        return _prove_least(tables, problems, model, terms)
     if len(problems) > 1:
         raise SpecError(
             f"linked tables of {model.counts.size:,} cells together are too many for soft=True",
@@ -40,50 +38,50 @@ def least_violation(
             hint=f'at most {MOST_EXACT:,} cells, or solver="exact" with a long time limit; or one table at a time',
         )
     rounded = nearest_safe(model.counts, model.low, model.high, model.zero_ok)
-    problem = replace(problems[0], high=_reach(model, _off(model, rounded)))
-    cells = nearly_balanced(problem, table_bound(problem).multipliers)
+    problem = replace(problems[0], high=_limit_cells(model, _count_off(model, rounded)))
+    cells = near_balanced_table(problem, table_bound(problem).multipliers)
     found = Found(cells=cells, value=problem.change(cells), bound=0.0, status="heuristic")
-    return checked(tables, problems, found, terms, off=(_off(model, cells), 0))
+    return check_result(tables, problems, found, terms, off=(_count_off(model, cells), 0))
 
 
-def _proved(tables: list[CountTable], problems: list[TableProblem], model: CellModel, terms: Terms) -> SafeTables:
+def _prove_least(tables: list[CountTable], problems: list[TableProblem], model: CellModel, terms: Terms) -> SafeTables:
     end = time.monotonic() + terms.time_limit
     start = _start(model)
-    # What is known to be possible limits the cells; where nothing is known, a guess does until there is an answer.
-    most = int(model.totals[model.rounded].sum() + model.low.sum()) if start is None else _off(model, start)
-    first = _least_off(model, most, terms.time_limit / 2, start)
-    if first.cells is not None and _off(model, first.cells) > most:
-        first = _least_off(model, _off(model, first.cells), max(0.2, end - time.monotonic()), first.cells)
+    # A known solution limits the cells; without one, use a guess until there is an answer.
+    most = int(model.totals[model.rounded].sum() + model.low.sum()) if start is None else _count_off(model, start)
+    first = _least_violation(model, most, terms.time_limit / 2, start)
+    if first.cells is not None and _count_off(model, first.cells) > most:
+        first = _least_violation(model, _count_off(model, first.cells), max(0.2, end - time.monotonic()), first.cells)
     if first.cells is None:
         raise not_found(tolerance=model.tolerance)
-    off = _off(model, first.cells)
+    off = _count_off(model, first.cells)
     fewest = int(np.ceil(first.bound - 1e-6)) if np.isfinite(first.bound) else 0
     left = max(0.2, end - time.monotonic())
-    within = replace(model, high=_reach(model, off), soft=True, most_off=float(off))
-    second = nearest(within, time_limit=left, start=first.cells)
+    within = replace(model, high=_limit_cells(model, off), soft=True, most_off=float(off))
+    second = find_nearest(within, time_limit=left, start=first.cells)
     cells = first.cells if second.cells is None else second.cells
     proved = second.status == "optimal" and first.status == "optimal"
     value = float(model.weights @ np.abs(cells - model.counts))
     found = Found(cells=cells, value=value, bound=min(value, second.bound), status="optimal" if proved else "gap")
-    return checked(tables, problems, found, terms, off=(_off(model, cells), min(off, fewest)))
+    return check_result(tables, problems, found, terms, off=(_count_off(model, cells), min(off, fewest)))
 
 
-def _least_off(model: CellModel, most: int, seconds: float, start: Int64s | None) -> Solved:
-    return nearest(replace(model, high=_reach(model, most), soft=True), time_limit=seconds, start=start)
+def _least_violation(model: CellModel, most: int, seconds: float, start: Int64s | None) -> Solved:
+    return find_nearest(replace(model, high=_limit_cells(model, most), soft=True), time_limit=seconds, start=start)
 
 
 def _start(model: CellModel) -> Int64s | None:
-    """A safe table without regard to its margins. Rounding would not keep linked tables alike; zeros do."""
+    """Return a safe table, ignoring its margins. Rounding would not keep linked tables equal; zeros do."""
     if model.rounded.all():
         return nearest_safe(model.counts, model.low, model.high, model.zero_ok)
     return np.zeros_like(model.counts) if model.zero_ok.all() else None
 
 
-def _reach(model: CellModel, off: int) -> Int64s:
-    """How large each cell can be while no more than ``off`` units of the kept figures are off.
+def _limit_cells(model: CellModel, off: int) -> Int64s:
+    """Return the largest value of each cell while at most ``off`` units of the kept figures are off.
 
-    It is part of each kept figure of its lines, the smallest of which it exceeds by no more than that. A cell of no
-    kept figure is limited by what could be linked to it, or by what changing all cells to 0 would cost.
+    A cell is part of each kept figure of its lines, and exceeds the smallest of them by no more than that. A cell of no
+    kept figure is limited by what could be linked to it, or by the cost of changing all cells to 0.
     """
     lines = model.matrix[np.flatnonzero(model.rounded)].tocoo()
     largest = np.full(model.counts.size, UNLIMITED, dtype=np.int64)
@@ -105,14 +103,14 @@ def _refuse_impossible(model: CellModel) -> None:
         )
 
 
-def _off(model: CellModel, cells: Int64s) -> int:
+def _count_off(model: CellModel, cells: Int64s) -> int:
     return int(np.abs(model.matrix @ cells - model.totals)[model.rounded].sum())
 
 
 def safe_programme(programme: Programme, problems: list[TableProblem], terms: Terms) -> SafeTables:
-    """All tables of a programme made safe.
+    """Make all tables of a programme safe.
 
-    Where the shared margins are kept in both tables the tables do not meet, and each is solved on its own. Otherwise
+    If the shared margins are kept in both tables, the tables are independent and each is solved on its own. Otherwise
     one integer programme holds all cells, with an equation for each shared figure.
     """
     tables = list(programme.tables)
@@ -123,8 +121,8 @@ def safe_programme(programme: Programme, problems: list[TableProblem], terms: Te
         return least_violation(tables, problems, terms, model=model)
     loose = [link for link in programme.links if not _is_kept(problems, link)]
     if not loose:
-        return _one_by_one(tables, problems, terms)
-    return _together(tables, problems, loose, terms)
+        return _solve_one_by_one(tables, problems, terms)
+    return _solve_together(tables, problems, loose, terms)
 
 
 def _is_kept(problems: list[TableProblem], link: tuple[int, int, Names]) -> bool:
@@ -139,7 +137,7 @@ def _axes(problem: TableProblem, names: Names) -> Axes:
     return tuple(sorted(problem.names.index(name) for name in names))
 
 
-def _one_by_one(tables: list[CountTable], problems: list[TableProblem], terms: Terms) -> SafeTables:
+def _solve_one_by_one(tables: list[CountTable], problems: list[TableProblem], terms: Terms) -> SafeTables:
     sizes = np.array([problem.counts.size for problem in problems], dtype=np.float64)
     shares = terms.time_limit * sizes / sizes.sum()
     results = [
@@ -157,30 +155,32 @@ def _one_by_one(tables: list[CountTable], problems: list[TableProblem], terms: T
     )
 
 
-def _together(
+def _solve_together(
     tables: list[CountTable], problems: list[TableProblem], loose: list[tuple[int, int, Names]], terms: Terms
 ) -> SafeTables:
     end = time.monotonic() + terms.time_limit
     for problem in problems:
         if not problem.solves(problem.counts):
             refuse_small_margins(problem)
-    start = _apart(tables, problems, loose, replace(terms, solver="heuristic"))
+    start = _solve_apart(tables, problems, loose, replace(terms, solver="heuristic"))
     model = _linked_model(problems, tuple(loose))
     whole = np.concatenate([problem.counts for problem in problems])
     if start is not None and not terms.proves(whole.size):
         value = _value(model, start, terms)
-        return checked(tables, problems, Found(cells=start, value=value, bound=0.0, status="heuristic"), terms)
+        return check_result(tables, problems, Found(cells=start, value=value, bound=0.0, status="heuristic"), terms)
     if terms.objective == "largest":
-        return checked(tables, problems, _least_largest(problems, loose, start, end), terms)
-    solved = nearest(model, time_limit=max(0.2, end - time.monotonic()), start=start)
+        return check_result(tables, problems, _minimise_largest(problems, loose, start, end), terms)
+    solved = find_nearest(model, time_limit=max(0.2, end - time.monotonic()), start=start)
     if solved.cells is None:
         raise refusal(problems, model, proved=solved.status == "infeasible")
     status: Status = "optimal" if solved.status == "optimal" else "gap"
     value = _value(model, solved.cells, terms)
-    return checked(tables, problems, Found(cells=solved.cells, value=value, bound=solved.bound, status=status), terms)
+    return check_result(
+        tables, problems, Found(cells=solved.cells, value=value, bound=solved.bound, status=status), terms
+    )
 
 
-def _least_largest(
+def _minimise_largest(
     problems: list[TableProblem], loose: list[tuple[int, int, Names]], start: Int64s | None, end: float
 ) -> Found:
     counts = np.concatenate([problem.counts for problem in problems])
@@ -188,11 +188,11 @@ def _least_largest(
     proved, best = 0, start
     low, high = 0, most
     while low < high or best is None:
-        # Bisection: what can be done within a limit can be done within a larger one.
+        # Bisection: feasible within a limit implies feasible within a larger one.
         limit = (low + high) // 2
-        model = _linked_model([problem.within(limit) for problem in problems], tuple(loose))
+        model = _linked_model([problem.limit(limit) for problem in problems], tuple(loose))
         left = end - time.monotonic()
-        solved = nearest(model, time_limit=max(0.2, left / 2))
+        solved = find_nearest(model, time_limit=max(0.2, left / 2))
         if solved.cells is not None:
             best, high = solved.cells, limit
             continue
@@ -205,10 +205,10 @@ def _least_largest(
     return Found(cells=best, value=float(largest), bound=float(proved), status=status)
 
 
-def _apart(
+def _solve_apart(
     tables: list[CountTable], problems: list[TableProblem], loose: list[tuple[int, int, Names]], terms: Terms
 ) -> Int64s | None:
-    """Each table on its own with what it shares kept as it is: a solution, though hardly ever the nearest."""
+    """Solve each table separately with its shared figures fixed: a solution, though rarely the nearest."""
     cells = []
     for number, (table, problem) in enumerate(zip(tables, problems, strict=True)):
         shared = [_axes(problem, names) for first, second, names in loose if number in (first, second)]
@@ -226,7 +226,7 @@ def _value(model: CellModel, cells: Int64s, terms: Terms) -> float:
 
 
 def _linked_model(problems: list[TableProblem], links: tuple[tuple[int, int, Names], ...]) -> CellModel:
-    """The programme of all cells with an equation for every shared figure: it is the same in both tables."""
+    """Build the programme of all cells, with an equation for every shared figure: equal in both tables."""
     model = cell_model(problems)
     rows = []
     for first, second, names in links:
@@ -246,7 +246,7 @@ def _linked_model(problems: list[TableProblem], links: tuple[tuple[int, int, Nam
 
 
 def _sums(problem: TableProblem, names: Names) -> sparse.csr_matrix:
-    """The matrix that sums the cells of a table to its margin by these variables, in the order of the names."""
+    """Return the matrix that sums the cells of a table to its margin by these variables, in the order of the names."""
     index = np.indices(problem.shape).reshape(len(problem.shape), -1)
     axes = [problem.names.index(name) for name in names]
     sizes = [problem.shape[axis] for axis in axes]

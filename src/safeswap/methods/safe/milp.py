@@ -1,12 +1,12 @@
-"""The nearest safe table, exactly: a mixed-integer programme for HiGHS.
+"""Find the nearest safe table exactly: a mixed-integer programme for HiGHS.
 
-A cell is ref·b + p − q: b says whether it is occupied, ref is the count or the safe value nearest to it, p and q are
-steps up and down from there. With b the cost of a small cell, min(count, Q − count) at least, is linear, which makes
-the relaxation tight where |x − count| alone would let it vanish. The rounding inequality of every kept line (see
+A cell is ref·b + p − q: b is 1 if it is occupied, ref is the count or the safe value nearest to it, p and q are steps
+up and down from there. With b the cost of a small cell, min(count, Q − count) at least, is linear, which makes the
+relaxation tight where |x − count| alone would let it vanish. The rounding inequality of every kept line (see
 :mod:`safeswap.methods.safe.bounds`) is added from the start.
 
-Whether a large cell is emptied hardly ever matters: cells of at least 2Q get their b only if a solution leaves them
-between 0 and Q.
+Emptying a large cell hardly ever matters: cells of at least 2Q get their b only if a solution leaves them between 0
+and Q.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CellModel:
     """Cells of one or several tables and their lines: ``matrix`` @ x = ``totals``.
 
     ``rounded`` marks the lines that are sums of cells, for which the rounding inequality holds; the others link tables.
-    In a ``soft`` model sums may be off: as few units as possible, or where ``most_off`` is stated at most that many.
+    In a ``soft`` model sums may be off: by as little as possible, or by at most ``most_off`` if stated.
     """
 
     counts: Int64s
@@ -47,15 +47,15 @@ class CellModel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Solved:
-    """What the solver found: cells or None, and what no solution can go below."""
+    """The solver's result: cells or None, and a lower bound of any solution."""
 
     status: Status
     cells: Int64s | None = None
     bound: float = 0.0
 
 
-def nearest(model: CellModel, *, time_limit: float, start: Int64s | None = None) -> Solved:
-    """The safe table nearest to the counts, or the best found in the time, or the proof that there is none."""
+def find_nearest(model: CellModel, *, time_limit: float, start: Int64s | None = None) -> Solved:
+    """Return the safe table nearest to the counts, the best found in time, or the proof that there is none."""
     if ((model.low > model.high) & ~model.zero_ok).any():
         return Solved(status="infeasible", bound=np.inf)
     end = time.monotonic() + time_limit
@@ -75,19 +75,19 @@ def nearest(model: CellModel, *, time_limit: float, start: Int64s | None = None)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Columns:
-    """The model without lines: cells = constant + shape @ variables, and what the variables cost."""
+    """The model without lines: cells = constant + shape @ variables, and the cost of the variables."""
 
     constant: Floats
     shape: sparse.csr_matrix
     cost: Floats
     offset: float
     upper: Floats
-    links: sparse.csr_matrix  # links @ variables ≤ 0: no step away from a cell that is not occupied
-    over: sparse.csr_matrix  # cells × variables: what is above a multiple of Q, or above the count
+    links: sparse.csr_matrix  # links @ variables ≤ 0: no steps from an unoccupied cell
+    over: sparse.csr_matrix  # cells × variables: the part above a multiple of Q, or above the count
     under: sparse.csr_matrix
     fixed_over: Floats
     fixed_under: Floats
-    occupied: Int64s  # the cells that have a variable b, in the order of their columns, which come first
+    occupied: Int64s  # the cells with a variable b, in column order; these columns come first
 
 
 def _columns(model: CellModel, emptied: Flags) -> _Columns:
@@ -114,7 +114,7 @@ def _columns(model: CellModel, emptied: Flags) -> _Columns:
 
     w = model.weights
     cost = np.concatenate([w[with_b] * (np.abs(ref - c) - c)[with_b], w[ups], w[downs]])
-    # What of a cell is over a multiple of Q (small cells) or over its count, and what is under its count.
+    # The part of a cell above a multiple of Q (small cells) or above its count, and the part below its count.
     over_b = with_b[toggle[with_b]]
     under_b = with_b[~toggle[with_b]]
     over = put(over_b, number[over_b], (low - model.tolerance)[over_b]) + put(ups, at_p, 1.0)
@@ -138,7 +138,7 @@ def _columns(model: CellModel, emptied: Flags) -> _Columns:
 
 
 def _links(cells: Int64s, columns: Int64s, number: Int64s, most: Int64s, total: int) -> sparse.csr_matrix:
-    """step ≤ most · b, a row for each step."""
+    """Return step ≤ most · b, a row for each step."""
     rows = np.arange(len(cells))
     data = np.concatenate([np.ones(len(cells)), -most[cells].astype(np.float64)])
     places = (np.concatenate([rows, rows]), np.concatenate([columns, number[cells]]))
@@ -146,7 +146,7 @@ def _links(cells: Int64s, columns: Int64s, number: Int64s, most: Int64s, total: 
 
 
 def _rounding_rows(model: CellModel, columns: _Columns) -> tuple[sparse.csr_matrix, Floats]:
-    """rows @ variables ≥ sides: (Q − r)·over + r·under ≥ r·(Q − r), for the lines with a rest r."""
+    """Return rows @ variables ≥ sides: (Q − r)·over + r·under ≥ r·(Q − r), for the lines with a rest r."""
     q = model.tolerance
     toggle = model.zero_ok & (model.counts < q)
     small = np.rint(model.totals - model.matrix @ np.where(toggle, 0, model.counts))
@@ -168,7 +168,7 @@ def _run(columns: _Columns, model: CellModel, *, time_limit: float, start: Int64
     upper = [targets, np.zeros(columns.links.shape[0]), np.full(len(sides), np.inf)]
     cost, most = columns.cost, columns.upper
     if model.soft:
-        free = np.flatnonzero(model.rounded)  # what links two tables is never off
+        free = np.flatnonzero(model.rounded)  # links between tables are never off
         off = len(free)
         slack = sparse.csr_matrix((np.ones(off), (free, np.arange(off))), shape=(len(targets), off))
         rows = [
@@ -194,12 +194,12 @@ def _run(columns: _Columns, model: CellModel, *, time_limit: float, start: Int64
 
 
 def _as_variables(columns: _Columns, model: CellModel, x: Int64s) -> Floats:
-    """A table as values of the variables: b, then what is above and below the occupied cell's reference."""
+    """Express a table as values of the variables: b, then the steps above and below the occupied cell's reference."""
     b = np.zeros(len(columns.cost))
     b[: len(columns.occupied)] = x[columns.occupied] > 0
     apart = x - columns.constant - columns.shape @ b
     up = columns.shape.tocsc()[:, len(columns.occupied) :]
-    cells, signs = up.indices, up.data  # one entry in each column of a step
+    cells, signs = up.indices, up.data  # one entry per step column
     b[len(columns.occupied) :] = np.maximum(0, signs * apart[cells])
     if not model.soft:
         return b
@@ -219,9 +219,9 @@ def solve(
     start: Floats | None = None,
     most_nodes: int | None = None,
 ) -> tuple[Status, Floats | None, float]:
-    """Minimise cost · v over whole v from 0 to ``upper`` with ``row_lower`` ≤ matrix · v ≤ ``row_upper``."""
+    """Minimise cost · v over integers 0 ≤ v ≤ ``upper`` with ``row_lower`` ≤ matrix · v ≤ ``row_upper``."""
     highspy = _highspy()
-    if not len(cost):  # HiGHS calls a model without columns empty and does not look at its rows
+    if not len(cost):  # HiGHS calls a model without columns empty and ignores its rows
         holds = bool(((row_lower <= 0) & (row_upper >= 0)).all())
         return ("optimal", np.zeros(0), float(offset)) if holds else ("infeasible", None, np.inf)
     columns = sparse.csc_matrix(matrix)

@@ -1,4 +1,4 @@
-"""A table to be made safe, as the solvers take it: flat counts, what each cell may become, and the lines to be kept."""
+"""A table to make safe, in the solvers' form: flat counts, the allowed values of each cell, and the lines to keep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNLIMITED = 1 << 40
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableProblem:
-    """Cells are numbered as ``ravel`` does. A cell may be 0 where ``zero_ok``, or between ``low`` and ``high``.
+    """Cells are numbered as by ``ravel``. A cell may be 0 where ``zero_ok``, or between ``low`` and ``high``.
 
     >>> table = CountTable.from_array([[4, 5], [1, 6]])
     >>> problem = table_problem(table, tolerance=3)
@@ -49,7 +49,7 @@ class TableProblem:
 
     @property
     def lines(self) -> int:
-        """How many figures are kept."""
+        """The number of kept figures."""
         return self._numbered[1]
 
     @cached_property
@@ -57,8 +57,8 @@ class TableProblem:
         """The kept figures."""
         return line_sums(self.counts, self.ids, self.lines)
 
-    def within(self, most: int) -> TableProblem:
-        """The problem in which no cell may change by more than ``most``."""
+    def limit(self, most: int) -> TableProblem:
+        """Return the problem in which no cell may change by more than ``most``."""
         return replace(
             self,
             zero_ok=self.zero_ok & (self.counts <= most),
@@ -67,23 +67,23 @@ class TableProblem:
         )
 
     def is_safe(self, x: Int64s) -> bool:
-        """Whether every cell has a value that it may have."""
+        """Return True if every cell has an allowed value."""
         return bool((((x == 0) & self.zero_ok) | ((x >= self.low) & (x <= self.high))).all())
 
     def excess(self, x: Int64s) -> Int64s:
-        """By how much each kept figure of ``x`` is off."""
+        """Return the excess of each kept figure of ``x``."""
         return line_sums(x - self.counts, self.ids, self.lines)
 
     def solves(self, x: Int64s) -> bool:
-        """Whether this is a safe table with the kept margins."""
+        """Return True if this is a safe table with the kept margins."""
         return self.is_safe(x) and not self.excess(x).any()
 
     def change(self, x: Int64s) -> float:
-        """The weighted change of all cells together."""
+        """Return the weighted sum of all absolute changes."""
         return float(self.weights @ np.abs(x - self.counts))
 
     def position(self, line: int) -> tuple[Names, tuple[int, ...]]:
-        """Which margin a kept figure belongs to, and where it stands in it."""
+        """Return the margin of a kept figure, and the position in it."""
         for axes in self.keep:
             sizes = [self.shape[axis] for axis in axes]
             number = int(np.prod(sizes, dtype=np.int64))
@@ -104,9 +104,9 @@ def table_problem(
     structural_zeros: Any = None,
     soft: bool = False,
 ) -> TableProblem:
-    """Check what is asked of a table and put it into the form of the solvers.
+    """Check a request for one table and put it into the solvers' form.
 
-    No cell is larger than a kept figure that it is part of, unless kept figures may be off (``soft``).
+    No cell exceeds a kept figure that it is part of, unless kept figures may be off (``soft``).
     """
     check_tolerance(tolerance)
     axes = all_but_one(table.ways) if keep is None else _kept_axes(table, keep)
@@ -114,7 +114,7 @@ def table_problem(
     ids, lines = line_ids(table.counts.shape, axes)
     capped = axes and not soft
     most = line_sums(counts, ids, lines)[ids].min(axis=0) if capped else np.full(counts.size, UNLIMITED)
-    fixed = _structural(table, structural_zeros)
+    fixed = _flag_structural_zeros(table, structural_zeros)
     lower, upper = _bounds(table, bounds)
     return TableProblem(
         shape=table.counts.shape,
@@ -140,7 +140,7 @@ def table_problems(
     structural_zeros: Any = None,
     soft: bool = False,
 ) -> list[TableProblem]:
-    """The problems of several tables. A margin is kept in every table that has its variables."""
+    """Return the problems of several tables. A margin is kept in every table that has its variables."""
     if (weights is not None) != (objective == "weighted"):
         raise SpecError(
             'weights and objective="weighted" belong together',
@@ -150,7 +150,7 @@ def table_problems(
     several = len(tables) > 1
     problems = []
     stated = {"weights": weights, "bounds": bounds, "structural_zeros": structural_zeros}
-    each = {name: _for_each(name, value, len(tables)) for name, value in stated.items()}
+    each = {name: _list_per_table(name, value, len(tables)) for name, value in stated.items()}
     for number, table in enumerate(tables):
         own = {name: values[number] for name, values in each.items()}
         kept = (
@@ -172,8 +172,8 @@ def table_problems(
     return problems
 
 
-def _for_each(name: str, stated: Any, tables: int) -> Sequence[Any]:
-    """What is stated for each table: of several a list, unless it is nothing or one word for all."""
+def _list_per_table(name: str, stated: Any, tables: int) -> Sequence[Any]:
+    """Return what is stated for each table: a list for several tables, unless it is None or one word for all."""
     if tables == 1 or stated is None or isinstance(stated, str):
         return [stated] * tables
     if not isinstance(stated, (list, tuple)) or len(stated) != tables:
@@ -198,7 +198,7 @@ def _kept_axes(table: CountTable, keep: Sequence[Sequence[str]] | Mapping[Sequen
 
 
 def _check_stated(table: CountTable, names: Names, stated: npt.NDArray[Any]) -> None:
-    """Margins that come with their figures must be those of the table."""
+    """Refuse margins whose stated figures are not those of the table."""
     found = table.margin(names)
     order = [sorted(names, key=table.names.index).index(name) for name in names]
     found = found.transpose(order) if found.ndim else found
@@ -214,8 +214,8 @@ def _check_stated(table: CountTable, names: Names, stated: npt.NDArray[Any]) -> 
         )
 
 
-def _structural(table: CountTable, stated: Any) -> Flags:
-    """The cells that must stay 0: all that are, those that a mask marks, or those listed by their positions."""
+def _flag_structural_zeros(table: CountTable, stated: Any) -> Flags:
+    """Flag the cells that must stay 0: all zero cells, those of a mask, or those listed by position."""
     counts = table.counts
     if stated is None:
         return np.zeros(counts.size, dtype=np.bool_)
@@ -248,7 +248,7 @@ def _structural(table: CountTable, stated: Any) -> Flags:
 
 
 def _position(table: CountTable, position: Sequence[int | str]) -> tuple[int, ...]:
-    """A cell given by the numbers or by the names of its levels."""
+    """Return the position of a cell given by the numbers or names of its levels."""
     try:
         found = [
             level if isinstance(level, (int, np.integer)) else table.levels[axis].index(level)
@@ -302,7 +302,7 @@ def _weights(table: CountTable, stated: Any) -> Floats:
 
 
 def _per_cell(table: CountTable, stated: Any) -> Floats:
-    """A number for each cell, from one for all of them or an array of the shape of the table: no other is stretched."""
+    """Return a number for each cell, from one for all or an array of the table's shape; nothing else is broadcast."""
     numbers = np.asarray(stated, dtype=np.float64)
     if numbers.shape not in ((), table.counts.shape):
         raise ValueError(numbers.shape)

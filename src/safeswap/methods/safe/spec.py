@@ -1,4 +1,4 @@
-"""The promise that a table has no small cell."""
+"""Specification, results and promises of SAFE."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from safeswap.model.spec import MaskSpec
 from safeswap.model.table import CountTable, long_table
 from safeswap.model.text import several
 
-# What is asked of SAFE on microdata.
-
 
 class SafeSpec(MaskSpec):
     """Change few records so that in all of these tables every cell is 0 or at least the tolerance.
@@ -34,15 +32,13 @@ class SafeSpec(MaskSpec):
 
     tables: Annotated[
         tuple[Names, ...],
-        Field(description="the tables to be published, each by its attributes; none: nothing is done"),
+        Field(description="tables to publish, each by its attributes; none: do nothing"),
     ]
-    tolerance: Annotated[int, Field(ge=2, description="the smallest count above 0 that may be published")] = 3
-    keep: Annotated[
-        tuple[Names, ...], Field(description="margins that stay exactly as they are, each by its attributes")
-    ] = ()
+    tolerance: Annotated[int, Field(ge=2, description="smallest count above 0 that may be published")] = 3
+    keep: Annotated[tuple[Names, ...], Field(description="margins kept exactly, each by its attributes")] = ()
     search: Annotated[
         Literal["thorough", "quick"],
-        Field(description="thorough: small files also by an integer programme that proves the fewest records"),
+        Field(description="thorough: for small files, also prove the fewest records by an integer programme"),
     ] = "thorough"
     time_limit: Annotated[
         float,
@@ -50,7 +46,7 @@ class SafeSpec(MaskSpec):
             gt=0,
             le=86_400,
             allow_inf_nan=False,
-            description="seconds after which the search ends with the safe records that it has, or is given up",
+            description="seconds after which the search stops with the safe records it has, or gives up",
         ),
     ] = 600.0
 
@@ -71,11 +67,9 @@ class SafeSpec(MaskSpec):
 
     @property
     def context(self) -> Names:
-        """Attributes of kept margins that are in no table: they never change, but decide what may."""
+        """Attributes of kept margins that are in no table: they never change, but restrict what may."""
         return tuple(dict.fromkeys(n for names in self.keep for n in names if n not in self.variables))
 
-
-# Tables made safe: before and after, how far apart they are, and how far they had to be.
 
 Objective = Literal["total", "largest", "weighted"]
 Status = Literal["optimal", "gap", "heuristic"]
@@ -83,7 +77,7 @@ Status = Literal["optimal", "gap", "heuristic"]
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """A figure of a kept margin that is not as it was: which margin, where in it, and the two figures."""
+    """A changed figure of a kept margin: the margin, the position in it, and both figures."""
 
     margin: Names
     at: tuple[int, ...]
@@ -111,19 +105,19 @@ class ChangedTable:
 
     @property
     def moves(self) -> Counts:
-        """What was added to each cell."""
+        """The change of each cell."""
         difference: Counts = self.after.counts - self.before.counts
         return difference
 
     @property
     def changed(self) -> npt.NDArray[np.bool_]:
-        """The cells that are not as they were."""
+        """The cells that changed."""
         flags: npt.NDArray[np.bool_] = self.moves != 0
         return flags
 
     @property
     def total(self) -> int:
-        """All changes together, without their signs."""
+        """The sum of all absolute changes."""
         return int(np.abs(self.moves).sum())
 
     @property
@@ -132,7 +126,7 @@ class ChangedTable:
         return int(np.abs(self.moves).max(initial=0))
 
     def violations(self) -> tuple[Violation, ...]:
-        """The figures of the kept margins that moved."""
+        """Return the figures of the kept margins that moved."""
         found = []
         for names in self.keep:
             one, other = self.before.margin(names), self.after.margin(names)
@@ -142,7 +136,7 @@ class ChangedTable:
         return tuple(found)
 
     def long(self) -> pa.Table:
-        """The cells in rows, with the counts before and after."""
+        """Return the cells as rows, with the counts before and after."""
         return long_table(self.before, {"before": self.before.counts, "after": self.after.counts})
 
     def as_dict(self, tolerance: int) -> dict[str, Any]:
@@ -161,11 +155,11 @@ class ChangedTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SafeTables:
-    """What came of making tables safe.
+    """The result of making tables safe.
 
-    ``value`` is what was to be small, by ``objective``; no safe table has less than ``bound``. ``status`` is "optimal"
-    where the two meet, "gap" where the time ran out before that was proved, "heuristic" where no proof was tried. Of
-    soft solutions ``violation`` units of the margins are off, and no safe table has fewer than ``violation_bound``.
+    ``value`` is what was minimised, by ``objective``; no safe table has less than ``bound``. ``status`` is "optimal" if
+    the two are equal, "gap" if time ran out before that was proved, "heuristic" if no proof was tried. In soft
+    solutions ``violation`` units of the margins are off, and no safe table has fewer than ``violation_bound``.
     """
 
     tables: tuple[ChangedTable, ...]
@@ -184,17 +178,17 @@ class SafeTables:
 
     @property
     def after(self) -> CountTable:
-        """The safe table; of several the first."""
+        """The safe table; the first of several."""
         return self.tables[0].after
 
     @property
     def counts(self) -> Counts:
-        """The counts of the safe table; of several of the first."""
+        """The counts of the safe table; of the first of several."""
         return self.after.counts
 
     @property
     def total(self) -> int:
-        """All changes together, without their signs."""
+        """The sum of all absolute changes."""
         return sum(table.total for table in self.tables)
 
     @property
@@ -204,17 +198,17 @@ class SafeTables:
 
     @property
     def gap(self) -> float:
-        """The share of the value by which the least one may be below it; 0 where it is the least."""
+        """The share of the value that a better table could save at most; 0 if proved optimal."""
         return 0.0 if self.value <= self.bound else (self.value - self.bound) / self.value
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """The figures of kept margins that are off; none unless a soft solution was asked for."""
+        """The figures of kept margins that are off; none unless a soft solution was requested."""
         return tuple(violation for table in self.tables for violation in table.violations())
 
     @property
     def sentence(self) -> str:
-        """The result in plain words."""
+        """The result in words."""
         cells = sum(int(np.count_nonzero(table.changed)) for table in self.tables)
         text = several(cells, "cell changes", "cells change")
         text += f", by {self.total:,} together and by {self.largest:,} at most"
@@ -229,7 +223,7 @@ class SafeTables:
         return text
 
     def as_dict(self) -> dict[str, Any]:
-        """Totals, and the violations of margins where there are any."""
+        """Return totals, and any violations of margins."""
         return {
             "tolerance": self.tolerance,
             "objective": self.objective,
@@ -251,9 +245,9 @@ class SafeTables:
 
 @dataclass(frozen=True)
 class SafeCells(Invariant):
-    """In the file after masking no combination of these attributes has fewer records than the tolerance.
+    """In the masked file no combination of these attributes has fewer records than the tolerance.
 
-    Counted anew from the columns of the file, without the code that changed it. Values are told apart to the bit.
+    Recounted from the columns of the file, without the code that changed it. Values are compared bit for bit.
     """
 
     attributes: Names
@@ -261,11 +255,11 @@ class SafeCells(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in words."""
         return f"Every cell of the table by {', '.join(self.attributes)} is 0 or at least {self.tolerance:,}."
 
     def problem(self, evidence: Evidence) -> str:
-        """The number of cells that are small."""
+        """Count the small cells."""
         columns = {f"k{i}": _codes(evidence.after.table.column(name)) for i, name in enumerate(self.attributes)}
         counted = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])
         small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
@@ -274,13 +268,13 @@ class SafeCells(Invariant):
         return f"{too_small} fewer than {self.tolerance:,} records" if small else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
-        """The table by those of the attributes that are released: its cells are sums of safe ones."""
+        """Return the promise for the released attributes: cells of their table are sums of safe ones."""
         left = tuple(name for name in self.attributes if name in names)
         return SafeCells(left, self.tolerance) if left else None
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Integers that are equal where the values are; of a dictionary whose entries are distinct, its own."""
+    """Encode values as integers; a dictionary with distinct entries keeps its own."""
     if pa.types.is_dictionary(column.type) and column.num_chunks:
         column = column.unify_dictionaries()
         levels = bitwise(pa.chunked_array([column.chunk(0).dictionary]))

@@ -23,18 +23,18 @@ from safeswap.methods.safe.certificate import (
     refuse_small_margins,
 )
 from safeswap.methods.safe.heuristic import closer_bound, near_table, table_bound
-from safeswap.methods.safe.milp import CellModel, nearest
+from safeswap.methods.safe.milp import CellModel, find_nearest
 from safeswap.methods.safe.problem import TableProblem
 from safeswap.methods.safe.spec import ChangedTable, Objective, SafeTables, Status
 from safeswap.model.score import proved_bound
 from safeswap.model.table import CountTable
 
 MOST_EXACT = 20_000
-"""Cells up to which the integer programme is tried; in larger tables it would not come far."""
+"""Cells up to which the integer programme is tried; larger tables would not get far."""
 
 _CERTIFICATE_SECONDS = 10.0
 _LINE_SECONDS = 10.0
-_OF_THE_TIME = 0.9  # the solver looks at the clock between two of its steps, which may take a second each
+_OF_THE_TIME = 0.9  # the solver checks the clock between steps, which may take a second each
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,14 +49,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Nothing:
-    """No safe table: proved, or none found in the time."""
+    """No safe table: proved, or none found in time."""
 
     proved: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How thorough to be: "exact" and "auto" try to prove the optimum, until ``time_limit`` seconds have passed."""
+    """How thorough to be: "exact" and "auto" try to prove the optimum within ``time_limit`` seconds."""
 
     objective: Objective = "total"
     solver: str = "auto"
@@ -82,24 +82,24 @@ class Terms:
             raise SpecError("the time limit is above 0 seconds", code="bad-spec", hint="for example time_limit=30")
 
     def proves(self, cells: int) -> bool:
-        """Whether the integer programme is tried for so many cells."""
+        """Return True if the integer programme is tried for this many cells."""
         return self.solver == "exact" or (self.solver == "auto" and cells <= MOST_EXACT)
 
 
 def safe_one(table: CountTable, problem: TableProblem, terms: Terms) -> SafeTables:
-    """One table made safe, or the refusal with its reason."""
+    """Make one table safe, or refuse with the reason."""
     end = time.monotonic() + terms.time_limit
     if not problem.solves(problem.counts):
         refuse_small_margins(problem)
-    solve = _smallest_largest if terms.objective == "largest" else _smallest_total
+    solve = _minimise_largest if terms.objective == "largest" else _minimise_total
     found = solve(problem, terms, end)
-    return checked([table], [problem], found, terms)
+    return check_result([table], [problem], found, terms)
 
 
-def checked(
+def check_result(
     tables: list[CountTable], problems: list[TableProblem], found: Found, terms: Terms, *, off: tuple[int, int] = (0, 0)
 ) -> SafeTables:
-    """The result, after every promise has been tried on it."""
+    """Build the result, after checking every promise on it."""
     changed, first = [], 0
     for table, problem in zip(tables, problems, strict=True):
         cells = found.cells[first : first + problem.counts.size]
@@ -122,7 +122,7 @@ def checked(
 
 
 def cell_model(problems: list[TableProblem]) -> CellModel:
-    """The tables as one programme of cells and lines, one after the other."""
+    """Return the tables as one programme of cells and lines, one after the other."""
     blocks = []
     for problem in problems:
         size = problem.counts.size
@@ -142,7 +142,7 @@ def cell_model(problems: list[TableProblem]) -> CellModel:
     )
 
 
-def _smallest_total(problem: TableProblem, terms: Terms, end: float) -> Found:
+def _minimise_total(problem: TableProblem, terms: Terms, end: float) -> Found:
     if problem.solves(problem.counts):
         return Found(cells=problem.counts.copy(), value=0.0, bound=0.0, status="optimal")
     found = _search(problem, terms, end)
@@ -152,21 +152,21 @@ def _smallest_total(problem: TableProblem, terms: Terms, end: float) -> Found:
 
 
 def _search(problem: TableProblem, terms: Terms, end: float) -> Found | Nothing:
-    """The best table to be had in the time."""
+    """Return the best table found in time."""
     dual = table_bound(problem)
-    bound = _rounded_up(problem, dual.value)
-    # An annealing is cheap beside the programme that follows, and what it finds is where that starts from.
+    bound = _round_up(problem, dual.value)
+    # Annealing is cheap compared with the programme that follows, and gives it a start.
     cells = near_table(problem, dual.multipliers)
     value = np.inf if cells is None else problem.change(cells)
-    if bound < value < np.inf and terms.objective != "largest":  # which asks only whether there is a table
+    if bound < value < np.inf and terms.objective != "largest":  # which only asks if there is a table
         seconds = min(_LINE_SECONDS, 0.3 * max(0.0, end - time.monotonic()))
-        bound = max(bound, _rounded_up(problem, closer_bound(problem, seconds=seconds, enough=value)))
+        bound = max(bound, _round_up(problem, closer_bound(problem, seconds=seconds, enough=value)))
     proves, proved = terms.proves(problem.counts.size), False
     if value > bound and proves:
         seconds = _OF_THE_TIME * (end - time.monotonic())
-        solved = nearest(cell_model([problem]), time_limit=seconds, start=cells)
+        solved = find_nearest(cell_model([problem]), time_limit=seconds, start=cells)
         proved = solved.status == "infeasible"
-        bound = max(bound, _rounded_up(problem, solved.bound))
+        bound = max(bound, _round_up(problem, solved.bound))
         if solved.cells is not None and problem.change(solved.cells) < value:
             cells, value = solved.cells, problem.change(solved.cells)
     if cells is None:
@@ -175,8 +175,8 @@ def _search(problem: TableProblem, terms: Terms, end: float) -> Found | Nothing:
     return Found(cells=cells, value=value, bound=bound, status="optimal" if value <= bound + 1e-9 else status)
 
 
-def _rounded_up(problem: TableProblem, bound: float) -> float:
-    """Whole weights make whole changes. Margins that are kept make the total even: what comes in must go out."""
+def _round_up(problem: TableProblem, bound: float) -> float:
+    """Round a bound up: whole weights make whole changes, and kept margins make the total even."""
     if not np.isfinite(bound) or (problem.weights != np.rint(problem.weights)).any():
         return bound
     whole = float(np.ceil(bound - 1e-6))
@@ -184,8 +184,8 @@ def _rounded_up(problem: TableProblem, bound: float) -> float:
     return whole + (whole % 2 if even else 0)
 
 
-def _smallest_largest(problem: TableProblem, terms: Terms, end: float) -> Found:
-    """Allow no more than 1, 2, … units of change in a cell, until it can be done; then the smallest total."""
+def _minimise_largest(problem: TableProblem, terms: Terms, end: float) -> Found:
+    """Allow at most 1, 2, … units of change per cell, until that is feasible; then minimise the total."""
     if problem.solves(problem.counts):
         return Found(cells=problem.counts.copy(), value=0.0, bound=0.0, status="optimal")
     start = nearest_safe(problem.counts, problem.low, problem.high, problem.zero_ok)
@@ -194,7 +194,7 @@ def _smallest_largest(problem: TableProblem, terms: Terms, end: float) -> Found:
     hopeless = False
     for limit in (*range(proved, min(final, proved + 2 * problem.tolerance)), final):
         share = 1.0 if limit == final else 0.5
-        found = _search(problem.within(limit), terms, time.monotonic() + max(0.2, share * (end - time.monotonic())))
+        found = _search(problem.limit(limit), terms, time.monotonic() + max(0.2, share * (end - time.monotonic())))
         if isinstance(found, Found):
             largest = int(np.abs(found.cells - problem.counts).max())
             status: Status = "optimal" if largest <= proved else ("gap" if terms.proves(start.size) else "heuristic")
@@ -206,7 +206,7 @@ def _smallest_largest(problem: TableProblem, terms: Terms, end: float) -> Found:
 
 
 def refusal(problems: list[TableProblem], model: CellModel, *, proved: bool) -> InfeasibleError:
-    """Why there is no safe table: explained where it was proved."""
+    """Return the reason why there is no safe table, with an explanation where it was proved."""
     tolerance = problems[0].tolerance
     if not proved:
         return not_found(tolerance=tolerance)

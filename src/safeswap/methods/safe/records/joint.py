@@ -1,8 +1,8 @@
-"""The fewest records, proved: an integer programme over the cells of all variables together, for files small enough.
+"""Prove the fewest records: an integer programme over the cells of all variables together, for small files.
 
-A record moves by one variable, or freely: taken out of its cell and put into any other. Every cell of every table is 0
-or at least the tolerance, every kept margin is as it was. A record costs more than all values and distances of the best
-changes known, so that the optimum has the fewest records; then come values, then distance.
+A record moves by one variable, or freely: out of its cell and into any other. Every cell of every table is 0 or at
+least the tolerance, every kept margin is unchanged. A record costs more than all values and distances of the best known
+changes, so the optimum has the fewest records; then values, then distance.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from safeswap.methods.safe.records.state import State
 from safeswap.methods.safe.spec import SafeSpec
 
 MOST_CELLS = 600
-"""Combinations up to which fewer records are looked for; eight times as many where the search found nothing."""
+"""Combinations up to which fewer records are sought; eight times as many if the search found nothing."""
 
-_NODES = 50  # unlike the limit on time, this one does not make the result depend on the machine
+_NODES = 50  # unlike a time limit, independent of the machine
 _VALUE, _FAR = 100, 20
 
 
-def improved(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int, seconds: float) -> tuple[bool, int]:
-    """Replace what the search found by something with fewer changes, where there is.
+def improve(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int, seconds: float) -> tuple[bool, int]:
+    """Replace the changes of the search by fewer ones, where possible.
 
-    Whether all is safe, and how many records must change at least: no fewer than the ``fewest`` that were known. Where
-    the search found nothing and the programme proves that there is nothing, that is said.
+    Return True if all is safe, and the number of records that must change at least (never below ``fewest``). If the
+    search found nothing and the programme proves that nothing exists, raise.
     """
     made = int((found.state.codes != found.state.original).any(axis=1).sum())
     if (safe and made <= fewest) or spec.search == "quick" or not found.whole or not found.state.strides.size:
         return safe, fewest
     if seconds <= 0:
         return safe, fewest
-    joint = _joint(found.state, MOST_CELLS if safe else 8 * MOST_CELLS)
+    joint = _build_joint(found.state, MOST_CELLS if safe else 8 * MOST_CELLS)
     if joint is None:
         return safe, fewest
-    status, moves, bound = _solved(joint, found, spec, most=made if safe else len(found.rows), seconds=seconds)
+    status, moves, bound = _solve_joint(joint, found, spec, most=made if safe else len(found.rows), seconds=seconds)
     if status == "infeasible" and not safe:
-        raise _impossible(spec)
+        raise _infeasible(spec)
     if moves is None:
         return safe, max(fewest, bound)
-    codes = _assigned(joint, found.state, moves)
+    codes = _assign_moves(joint, found.state, moves)
     if not safe or _cost_of(found.state, codes) < _cost_of(found.state, found.state.codes):
         found.state.codes[:] = codes
     return True, max(fewest, bound)
 
 
-def _impossible(spec: SafeSpec) -> InfeasibleError:
+def _infeasible(spec: SafeSpec) -> InfeasibleError:
     kept = "; ".join(", ".join(names) for names in spec.keep)
     return InfeasibleError(
         f"no change of records makes every cell 0 or at least {spec.tolerance}"
@@ -65,12 +65,12 @@ def _impossible(spec: SafeSpec) -> InfeasibleError:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Joint:
-    """All cells of the variables: of those that change every combination, of the others those that occur."""
+    """All cells of the variables: every combination of those that change, the occurring ones of the others."""
 
     levels: Int64s  # cell × variable
     counts: Int64s
     place: Int64s  # the cell of each record
-    context: Int64s  # the group of each cell within which records stay
+    context: Int64s  # by cell: the group within which records stay
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +82,7 @@ class _Chosen:
     into: Int64s
 
 
-def _joint(state: State, most: int) -> _Joint | None:
+def _build_joint(state: State, most: int) -> _Joint | None:
     free = np.flatnonzero(~state.fixed)
     fixed = np.flatnonzero(state.fixed)
     used = [np.unique(state.original[:, v]) for v in free]
@@ -104,8 +104,8 @@ def _joint(state: State, most: int) -> _Joint | None:
     )
 
 
-def _singles(joint: _Joint, state: State) -> tuple[Int64s, Int64s, Int64s]:
-    """All moves from an occupied cell to one that differs in one variable: from, to, cost."""
+def _single_moves(joint: _Joint, state: State) -> tuple[Int64s, Int64s, Int64s]:
+    """Return all moves from an occupied cell to one that differs in one variable: from, to, cost."""
     occupied = np.flatnonzero(joint.counts)
     starts, ends, costs = [], [], []
     for j in occupied:
@@ -114,22 +114,22 @@ def _singles(joint: _Joint, state: State) -> tuple[Int64s, Int64s, Int64s]:
         near = np.flatnonzero(same & (differs.sum(axis=1) == 1))
         starts.append(np.full(len(near), j))
         ends.append(near)
-        costs.append(_VALUE + _far(joint.levels[near], joint.levels[j], state))
+        costs.append(_VALUE + _distances(joint.levels[near], joint.levels[j], state))
     return np.concatenate(starts), np.concatenate(ends), np.concatenate(costs)
 
 
-def _far(levels: Int64s, others: Int64s, state: State) -> Int64s:
+def _distances(levels: Int64s, others: Int64s, state: State) -> Int64s:
     apart = np.abs(levels - others)
     steps = np.where(state.steps > 0, state.steps * apart, apart > 0)
     far: Int64s = np.rint(_FAR * steps.sum(axis=-1)).astype(np.int64)
     return far
 
 
-def _solved(
+def _solve_joint(
     joint: _Joint, found: Ready, spec: SafeSpec, *, most: int, seconds: float
 ) -> tuple[str, _Chosen | None, int]:
     state, cells = found.state, len(joint.counts)
-    start, end, cost = _singles(joint, state)
+    start, end, cost = _single_moves(joint, state)
     occupied = np.flatnonzero(joint.counts)
     outs, ins = np.arange(len(occupied)), np.arange(cells)
     first_out, first_in = len(start), len(start) + len(occupied)
@@ -160,9 +160,9 @@ def _solved(
     rows = sparse.vstack([
         sparse.hstack([after[free], -state.tolerance * b]),
         sparse.hstack([after[free], -sparse.diags((totals[free] + most).astype(np.float64))]),
-        sparse.hstack([after[shut], _nothing(len(shut), wide)]),
-        sparse.hstack([leaving, _nothing(len(occupied), wide)]),
-        sparse.hstack([balance, _nothing(balance.shape[0], wide)]),
+        sparse.hstack([after[shut], _zeros(len(shut), wide)]),
+        sparse.hstack([leaving, _zeros(len(occupied), wide)]),
+        sparse.hstack([balance, _zeros(balance.shape[0], wide)]),
     ])  # fmt: skip
     infinite, zero = np.full(len(free), np.inf), np.zeros(balance.shape[0])
     lower = np.concatenate([-totals[free], -infinite, np.zeros(len(shut)), np.full(len(occupied), -np.inf), zero])
@@ -175,7 +175,7 @@ def _solved(
         cost=price, offset=0.0, upper=upmost.astype(np.float64), matrix=rows, row_lower=lower, row_upper=upper,
         time_limit=seconds, most_nodes=_NODES,
     )  # fmt: skip
-    # Each record costs at most so much, hence so many of them at least; the last digits of the bound are not exact.
+    # A cost cap per record turns the bound into a number of records; the bound's last digits are inexact.
     fewest = int(np.ceil(bound / (record + cost.max(initial=0)) - 1e-6)) if np.isfinite(bound) else 0
     if values is None:
         return status, None, fewest
@@ -187,17 +187,17 @@ def _solved(
     return status, _Chosen(single=single[single[:, 2] > 0], out=out, into=into), fewest
 
 
-def _nothing(rows: int, wide: sparse.csr_matrix) -> sparse.csr_matrix:
+def _zeros(rows: int, wide: sparse.csr_matrix) -> sparse.csr_matrix:
     return sparse.csr_matrix((rows, wide.shape[1]))
 
 
 def _indicator(groups: Int64s) -> sparse.csr_matrix:
-    """A row per group that sums its cells."""
+    """Return the matrix that sums the cells of each group, a row per group."""
     return sparse.csr_matrix((np.ones(len(groups)), (groups, np.arange(len(groups)))))
 
 
 def _table_sums(joint: _Joint, state: State) -> tuple[sparse.csr_matrix, Int64s]:
-    """A row for every cell of every table that summed cells can give, and its count."""
+    """Return a row for every cell of every table that summed cells can give, and its count."""
     blocks = []
     for strides in state.strides:
         _, cell = np.unique(joint.levels @ strides, return_inverse=True)
@@ -216,15 +216,15 @@ def _kept_sums(joint: _Joint, found: Ready, spec: SafeSpec) -> sparse.csr_matrix
 
 
 def _cost_of(state: State, codes: Int32s) -> tuple[int, int]:
-    """Records changed, and what their values and distances cost."""
+    """Return the number of changed records, and the cost of their values and distances."""
     differs = codes != state.original
     moved = differs.any(axis=1)
-    far = _far(codes[moved].astype(np.int64), state.original[moved].astype(np.int64), state)
+    far = _distances(codes[moved].astype(np.int64), state.original[moved].astype(np.int64), state)
     return int(moved.sum()), int(_VALUE * differs.sum() + far.sum())
 
 
-def _assigned(joint: _Joint, state: State, chosen: _Chosen) -> Int32s:
-    """Give the moves to records: of each cell those with the lowest draws, which come first."""
+def _assign_moves(joint: _Joint, state: State, chosen: _Chosen) -> Int32s:
+    """Assign the moves to records: in each cell to those with the lowest draws, which come first."""
     codes = state.original.copy()
     order = np.argsort(joint.place, kind="stable")
     first = np.searchsorted(joint.place[order], np.arange(len(joint.counts)))
@@ -243,7 +243,7 @@ def _assigned(joint: _Joint, state: State, chosen: _Chosen) -> Int32s:
         records = np.concatenate(leaving)
         targets = np.repeat(np.flatnonzero(here), chosen.into[here])
         old, new = state.original[records].astype(np.int64)[:, None], joint.levels[targets][None]
-        cost = _VALUE * (old != new).sum(axis=-1) + _far(new, old, state)
+        cost = _VALUE * (old != new).sum(axis=-1) + _distances(new, old, state)
         one, other = linear_sum_assignment(cost)
         codes[records[one]] = joint.levels[targets[other]]
     return codes

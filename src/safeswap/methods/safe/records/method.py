@@ -1,6 +1,6 @@
-"""SAFE on microdata: change the fewest records so that every table of a programme comes out safe from the one file.
+"""SAFE on microdata: change the fewest records so that every table of a programme is safe in the one file.
 
-Sources: Moore 1996, section V, which describes the tables of SAFE and thought records that tabulate to them infeasible
+Sources: Moore 1996, section V, which describes SAFE's tables and considered records that tabulate to them infeasible
 for a census; Appel, Kinzel & Nolte, SAFE.
 """
 
@@ -17,10 +17,10 @@ from safeswap.arrays import cells, keyed
 from safeswap.arrays.types import Names
 from safeswap.engines.base import Engine
 from safeswap.errors import InternalError
-from safeswap.methods.safe.records.joint import improved
+from safeswap.methods.safe.records.joint import improve
 from safeswap.methods.safe.records.moves import fewest_changes
-from safeswap.methods.safe.records.search import Moves, moves_of, search, unreached
-from safeswap.methods.safe.records.setup import TableCells, check_safe, count_cells, ready, refuse_kept_small
+from safeswap.methods.safe.records.search import Moves, moves_of, search, search_failed
+from safeswap.methods.safe.records.setup import TableCells, check_safe, count_cells, prepare_search, refuse_kept_small
 from safeswap.methods.safe.spec import SafeCells, SafeSpec
 from safeswap.model.audit import Audit, Replacement
 from safeswap.model.columns import rank_of_code, replaced_column
@@ -36,7 +36,7 @@ from safeswap.model.text import several
 
 @dataclass(frozen=True, kw_only=True)
 class SafePlan(Plan):
-    """How many cells of all tables are below tolerance, and how few records can put that right at best."""
+    """The number of cells of all tables below tolerance, and the fewest records that could change."""
 
     cells: int = 0
     tolerance: int = 3
@@ -44,7 +44,7 @@ class SafePlan(Plan):
 
     @property
     def sentence(self) -> str:
-        """The plan in plain words."""
+        """The plan in words."""
         text = f"{self.asked:,} of {self.cells:,} occupied cells have fewer than {self.tolerance} records"
         if not self.is_feasible:
             return f"{text}; the margin by {', '.join(self.binds)} keeps {self.asked - self.feasible:,} of them so"
@@ -63,11 +63,11 @@ class Safe:
     )
 
     def plan(self, data: Microdata, spec: SafeSpec, *, engine: Engine) -> SafePlan:
-        """How many cells are below tolerance, and whether a kept margin keeps some of them so."""
+        """Count the cells below tolerance, and those that a kept margin fixes there."""
         check_safe(data, spec)
         tables = [count_cells(data, names) for names in spec.tables]
         below = sum(int(table.small(spec.tolerance).size) for table in tables)
-        stuck, margin = _stuck(data, spec, tables)
+        stuck, margin = _count_stuck(data, spec, tables)
         return SafePlan(
             method=self.name,
             records=len(data),
@@ -80,22 +80,22 @@ class Safe:
         )
 
     def apply(self, data: Microdata, spec: SafeSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Find the changes on counts, make them on the records that the key chooses, and count every table again."""
+        """Find the changes on counts, apply them to records chosen by the key, and recount every table."""
         plan = self.plan(data, spec, engine=engine)
         tables = [count_cells(data, names) for names in spec.tables]
         refuse_kept_small(data, spec, tables)
         moves = _no_moves(spec)
         fewest, end = 0, time.monotonic() + spec.time_limit
         if plan.asked:
-            found = ready(data, spec, tables, key=key, replicate=replicate)
+            found = prepare_search(data, spec, tables, key=key, replicate=replicate)
             safe = search(found, end=end)
             seconds = end - time.monotonic()
-            safe, fewest = improved(found, spec, safe=safe, fewest=plan.fewest_records, seconds=seconds)
+            safe, fewest = improve(found, spec, safe=safe, fewest=plan.fewest_records, seconds=seconds)
             if not safe:
-                raise unreached(found, time_limit=spec.time_limit if time.monotonic() > end else None)
+                raise search_failed(found, time_limit=spec.time_limit if time.monotonic() > end else None)
             moves = moves_of(found)
         timed_out = time.monotonic() > end
-        masked, replacements = _applied(data, moves)
+        masked, replacements = _apply_moves(data, moves)
         after = [count_cells(masked, names) for names in spec.tables]
         _verify(data, masked, spec, after)
         audit = Audit(
@@ -117,7 +117,7 @@ class Safe:
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
     def invariants(self, data: Microdata, spec: SafeSpec) -> tuple[Invariant, ...]:
-        """Tables safe, kept margins exact, all other columns untouched."""
+        """Promise safe tables, exact kept margins, and all other columns untouched."""
         check_safe(data, spec)
         untouched = tuple(name for name in data.attributes if name not in spec.variables)
         return (
@@ -129,8 +129,8 @@ class Safe:
         )
 
 
-def _stuck(data: Microdata, spec: SafeSpec, tables: list[TableCells]) -> tuple[int, Names]:
-    """Small cells that a kept margin fixes, and the margin that fixes most."""
+def _count_stuck(data: Microdata, spec: SafeSpec, tables: list[TableCells]) -> tuple[int, Names]:
+    """Count the small cells that kept margins fix, and name the margin that fixes most."""
     worst: tuple[int, Names] = (0, ())
     for table in tables:
         for margin in spec.keep:
@@ -146,8 +146,8 @@ def _no_moves(spec: SafeSpec) -> Moves:
     return Moves(rows=nothing, codes=dict.fromkeys(names, nothing), changed=dict.fromkeys(names, nothing > 0))
 
 
-def _applied(data: Microdata, moves: Moves) -> tuple[Microdata, tuple[Replacement, ...]]:
-    """The file with the new values, and what they were before."""
+def _apply_moves(data: Microdata, moves: Moves) -> tuple[Microdata, tuple[Replacement, ...]]:
+    """Return the file with the new values, and the values they replaced."""
     columns: dict[str, pa.ChunkedArray] = {}
     coded: dict[str, Coded] = {}
     replacements = []
@@ -156,7 +156,7 @@ def _applied(data: Microdata, moves: Moves) -> tuple[Microdata, tuple[Replacemen
             continue
         rows, codes = moves.rows[flags], moves.codes[name][flags]
         before = data.coded(name)
-        replacements.append(Replacement(attribute=name, rows=rows, before=_taken(data.table.column(name), rows)))
+        replacements.append(Replacement(attribute=name, rows=rows, before=_take_rows(data.table.column(name), rows)))
         columns[name] = replaced_column(data.table.column(name), rows, _values(before, codes))
         new = before.codes.copy()
         new[rows] = codes
@@ -164,18 +164,18 @@ def _applied(data: Microdata, moves: Moves) -> tuple[Microdata, tuple[Replacemen
     return data.with_columns(columns, coded), tuple(replacements)
 
 
-def _taken(column: pa.ChunkedArray, rows: Any) -> pa.Array:
+def _take_rows(column: pa.ChunkedArray, rows: Any) -> pa.Array:
     taken = column.take(pa.array(rows)).combine_chunks()
     return taken if isinstance(taken, pa.Array) else pa.concat_arrays(taken.chunks)
 
 
 def _values(coded: Coded, codes: Any) -> pa.Array:
-    """The levels of these codes; the code behind the last level is a missing value."""
+    """Return the levels of these codes; the code after the last level is a missing value."""
     return coded.levels.take(pa.array(codes, mask=codes >= len(coded.levels)))
 
 
 def _verify(before: Microdata, after: Microdata, spec: SafeSpec, tables: list[TableCells]) -> None:
-    """Nothing unsafe is ever returned: counted anew, not taken from the search."""
+    """Recount everything independently of the search, so that nothing unsafe is ever returned."""
     if any(table.small(spec.tolerance).size for table in tables):
         raise InternalError("a table is still not safe", code="unsafe-table")
     for names in spec.keep:
@@ -195,9 +195,9 @@ def _facts(
     fewest: int,
     timed_out: bool,
 ) -> dict[str, Any]:
-    """What the report says: totals for each table and attribute, nothing about any one record."""
+    """Return the facts for the report: totals for each table and attribute, nothing about any single record."""
     changed = {name: int(np.count_nonzero(flags)) for name, flags in moves.changed.items() if flags.any()}
-    moved = [name for name in changed if _moved(before_data, after_data, name)]
+    moved = [name for name in changed if _has_moved(before_data, after_data, name)]
     return {
         "unit": "records",
         "tables": [_table_facts(one, other, spec.tolerance) for one, other in zip(before, after, strict=True)],
@@ -207,14 +207,14 @@ def _facts(
         "stopped_by_time_limit": timed_out,
         "values_changed": sum(changed.values()),
         "values_changed_by_attribute": changed,
-        "records_by_values_changed": _by_number(moves),
+        "records_by_values_changed": _count_by_number(moves),
         "mean_steps_by_attribute": _steps(before_data, moves),
         "univariate_margins_moved": moved,
     }
 
 
-def _by_number(moves: Moves) -> dict[str, int]:
-    """How many records changed one value, two, and so on."""
+def _count_by_number(moves: Moves) -> dict[str, int]:
+    """Count the records that changed one value, two, and so on."""
     if not len(moves.rows):
         return {}
     numbers = np.sum(list(moves.changed.values()), axis=0)
@@ -223,7 +223,7 @@ def _by_number(moves: Moves) -> dict[str, int]:
 
 
 def _steps(data: Microdata, moves: Moves) -> dict[str, float]:
-    """How far values of ordered attributes moved: the mean number of levels, over the values that changed."""
+    """Return the mean number of levels that changed values of ordered attributes moved."""
     found = {}
     for name, flags in moves.changed.items():
         if flags.any() and data.schema[name].kind is Kind.ORDINAL:
@@ -233,7 +233,7 @@ def _steps(data: Microdata, moves: Moves) -> dict[str, float]:
     return found
 
 
-def _moved(before: Microdata, after: Microdata, name: str) -> bool:
+def _has_moved(before: Microdata, after: Microdata, name: str) -> bool:
     size = before.coded(name).cardinality
     one, other = (cells.dense_counts(data.coded(name).codes, size) for data in (before, after))
     return not np.array_equal(one, other)

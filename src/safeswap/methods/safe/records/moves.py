@@ -1,4 +1,4 @@
-"""After the search: take back what was not needed, and the last resort where some cells stayed unsafe."""
+"""Moves of records: ways out of small cells, the passes that make tables safe, and the last resort."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from safeswap.methods.safe.records.state import (
     want,
 )
 
-# Ways out of a cell that change two variables or more, for records that no single change takes to a safe place.
+# Ways out of a cell that change two or more variables, for records that no single change makes safe.
 
 _PROFILES = 64
 _FAR_PARTNERS = 4000
-_MOST_PAIRS = 1 << 16  # levels of two variables up to which all pairs are tried
+_MOST_PAIRS = 1 << 16  # pairs of levels of two variables up to which all are tried
 _NOBODY = np.int64(-1)
 
 
 @njit(cache=True, nogil=True)
 def far_way_out(state, ties, journal, r, table, focus):  # type: ignore[no-untyped-def]
-    """The same by changing two variables, or all that another record differs in; only variables that are not tied."""
+    """Move a record out by changing two variables, or all in which another record differs; untied variables only."""
     best = NEVER
     found = np.empty(state.levels.size, dtype=np.int32)
     copy_levels(state.codes[r], found)
@@ -78,7 +78,7 @@ def far_way_out(state, ties, journal, r, table, focus):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def far_exchange(state, ties, journal, r, table, focus):  # type: ignore[no-untyped-def]
-    """Exchange two variables at once with a partner that agrees in all that is kept together with them."""
+    """Exchange two variables at once with a partner that agrees in everything kept together with them."""
     best, found, first, second = NEVER, _NOBODY, _NOBODY, _NOBODY
     mine, theirs = np.empty(state.levels.size, dtype=np.int32), np.empty(state.levels.size, dtype=np.int32)
     length = journal.length[0]
@@ -92,8 +92,8 @@ def far_exchange(state, ties, journal, r, table, focus):  # type: ignore[no-unty
             for u in range(state.levels.size):
                 if u == v or state.fixed[u] or not _may_exchange(state, ties, r, other, v, u):
                     continue
-                _exchanged(state, r, other, v, u, mine)
-                _exchanged(state, other, r, v, u, theirs)
+                _write_exchange(state, r, other, v, u, mine)
+                _write_exchange(state, other, r, v, u, theirs)
                 wants = gain(state, r, mine, focus)
                 if wants == NEVER or price(state, r, mine) + PER_WANT * wants >= best:
                     continue
@@ -106,8 +106,8 @@ def far_exchange(state, ties, journal, r, table, focus):  # type: ignore[no-unty
                 if cost < best:
                     best, found, first, second = cost, np.int64(other), np.int64(v), np.int64(u)
     if found >= 0:
-        _exchanged(state, r, found, first, second, mine)
-        _exchanged(state, found, r, first, second, theirs)
+        _write_exchange(state, r, found, first, second, mine)
+        _write_exchange(state, found, r, first, second, theirs)
         if make(state, journal, r, mine) and make(state, journal, found, theirs):
             return best
         take_back(state, journal, length)
@@ -116,7 +116,7 @@ def far_exchange(state, ties, journal, r, table, focus):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def _may_exchange(state, ties, r, other, v, u):  # type: ignore[no-untyped-def]
-    """Whether exchanging v and u keeps every margin: in what stands with either, both records agree."""
+    """Return True if exchanging v and u keeps every margin: both records agree in all that is tied to either."""
     agree = r != other
     for w in range(state.levels.size):
         if w not in (v, u) and ((ties.tied[v] and ties.context[v, w]) or (ties.tied[u] and ties.context[u, w])):
@@ -125,7 +125,7 @@ def _may_exchange(state, ties, r, other, v, u):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _exchanged(state, r, other, v, u, target):  # type: ignore[no-untyped-def]
+def _write_exchange(state, r, other, v, u, target):  # type: ignore[no-untyped-def]
     copy_levels(state.codes[r], target)
     target[v] = state.codes[other, v]
     target[u] = state.codes[other, u]
@@ -139,19 +139,19 @@ def _leaves(state, r, table, target):  # type: ignore[no-untyped-def]
     return left
 
 
-# Make every table safe by moving few records: cell by cell, emptied or filled, whichever is cheaper.
+# Make every table safe by moving few records: each small cell is emptied or filled, whichever is cheaper.
 #
-# A move changes one variable of a record where that will do, two where not. A variable in a kept margin is exchanged
-# with a partner that agrees in the rest of that margin, so that the margin stays exact.
+# A move changes one variable of a record if that suffices, two otherwise. A variable in a kept margin is exchanged with
+# a partner that agrees in the rest of that margin, so that the margin stays exact.
 
-_PARTNER = 1100.0  # what a partner costs as a rule: a record with one value changed
+_PARTNER = 1100.0  # usual cost of a partner: a record with one value changed
 
 
 @njit(cache=True, nogil=True)
 def _partner(state, ties, r, v, level, focus, looks, target):  # type: ignore[no-untyped-def]
-    """The cheapest record to give ``level`` of variable v to record r and take r's own; −1 where there is none.
+    """Find the cheapest record to give ``level`` of variable v to record r and take r's own; −1 if there is none.
 
-    Called after r has moved: r's old level is what the partner gets. ``target`` gets the partner's new levels.
+    Called after r has moved: the partner gets r's old level. ``target`` receives the partner's new levels.
     """
     own = target[v]  # the level that r had
     code = np.int64(level)
@@ -198,9 +198,9 @@ def _same_context(state, ties, v, r, other):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _with_partner(state, ties, journal, r, v, target, focus, looks, most):  # type: ignore[no-untyped-def]
-    """Make a move of r in variable v, with a partner where v is tied; its cost, NEVER if it cannot be made for less.
+    """Move r in variable v, with a partner where v is tied; return the cost, NEVER if it is not below ``most``.
 
-    A move that with the usual price of a partner costs ``most`` is not tried: looking for partners takes longest.
+    A move that costs ``most`` at the usual price of a partner is not tried: the search for partners takes longest.
     """
     wants = gain(state, r, target, focus)
     if wants == NEVER:
@@ -225,13 +225,13 @@ def _with_partner(state, ties, journal, r, v, target, focus, looks, most):  # ty
 
 @njit(cache=True, nogil=True)
 def _best_way_out(state, ties, lines, journal, r, table, focus, variables, looks):  # type: ignore[no-untyped-def]
-    """Move a record out of a cell of a table in the cheapest way; its cost, NEVER if there is none."""
+    """Move a record out of a cell of a table in the cheapest way; return the cost, NEVER if there is none."""
     best, chosen, level = NEVER, _NOBODY, 0
     target = np.empty(state.levels.size, dtype=np.int32)
     copy_levels(state.codes[r], target)
     near = np.empty(LONG, dtype=np.int64)
     length = journal.length[0]
-    for turn in range(2 * state.levels.size):  # what needs no partner comes first and is a limit for what does
+    for turn in range(2 * state.levels.size):  # moves without a partner come first and limit the others
         v = turn % state.levels.size
         if state.strides[table, v] == 0 or state.fixed[v] or ties.tied[v] != (turn >= state.levels.size):
             continue
@@ -259,17 +259,17 @@ def _best_way_out(state, ties, lines, journal, r, table, focus, variables, looks
 
 @njit(cache=True, nogil=True)
 def _empty(state, ties, lines, journal, table, slot, variables, looks):  # type: ignore[no-untyped-def]
-    """Move every record out of a cell; the cost of it, or NEVER with nothing moved."""
+    """Move every record out of a cell; return the cost, or NEVER with nothing moved."""
     start = journal.length[0]
     cost = 0.0
     while state.counts[slot] > 0:
-        r = np.int64(state.heads[slot])  # one type of integers: each further one is compiled anew
+        r = np.int64(state.heads[slot])  # one integer type: each other one would be compiled separately
         if r < 0:
             take_back(state, journal, start)
             return NEVER
         inside = state.counts[slot]
         more = _best_way_out(state, ties, lines, journal, r, table, slot, variables, looks)
-        if more == NEVER or state.counts[slot] >= inside:  # a partner may have come in where the record left
+        if more == NEVER or state.counts[slot] >= inside:  # a partner may have entered as the record left
             take_back(state, journal, start)
             return NEVER
         cost += more
@@ -278,9 +278,9 @@ def _empty(state, ties, lines, journal, table, slot, variables, looks):  # type:
 
 @njit(cache=True, nogil=True)
 def _fill(state, ties, lines, journal, table, slot, looks, most):  # type: ignore[no-untyped-def]
-    """Bring records of neighbouring cells into a cell until it is safe; the cost of it, or NEVER with nothing moved.
+    """Bring records of neighbouring cells into a cell until it is safe; return the cost, or NEVER with nothing moved.
 
-    It is given up as soon as it costs ``most``.
+    Give up as soon as the cost reaches ``most``.
     """
     start = journal.length[0]
     cost = 0.0
@@ -303,7 +303,7 @@ def _fill(state, ties, lines, journal, table, slot, looks, most):  # type: ignor
                 r, looked = np.int64(state.heads[neighbour]), 0
                 while r >= 0 and looked < looks:
                     looked += 1
-                    following = np.int64(state.links[table, r, 1])  # trying a move puts the record first in its list
+                    following = np.int64(state.links[table, r, 1])  # trying a move reorders the list
                     copy_levels(state.codes[r], target)
                     target[v] = wanted
                     length = journal.length[0]
@@ -332,9 +332,9 @@ def _fill(state, ties, lines, journal, table, slot, looks, most):  # type: ignor
 
 @njit(cache=True, nogil=True)
 def make_safe(state, ties, lines, journal, spare, order, tables, variables, looks):  # type: ignore[no-untyped-def]
-    """Treat the unsafe slots in this order; how many are left. ``tables`` is the table of each slot of the order.
+    """Treat the unsafe slots in this order; return how many are left. ``tables`` is the table of each slot.
 
-    ``looks`` is how many partners, and donors of each neighbouring cell, are looked at.
+    ``looks`` is the number of partners, and of donors in each neighbouring cell, to consider.
     """
     left = 0
     for position in range(order.size):
@@ -361,9 +361,9 @@ def make_safe(state, ties, lines, journal, spare, order, tables, variables, look
 
 @njit(cache=True, nogil=True)
 def take_back_idle(state, tied):  # type: ignore[no-untyped-def]
-    """Give records the levels back that they had, all or one, where every cell stays safe; how many were given back.
+    """Restore the original levels of records, all or one, where every cell stays safe; return how many were restored.
 
-    Variables that are ``tied`` to kept margins stay as they are: their partners would have to follow.
+    Variables ``tied`` to kept margins are left alone: their partners would have to follow.
     """
     done = 0
     target = np.empty(state.levels.size, dtype=np.int32)
@@ -397,11 +397,11 @@ def _stays_safe(state, r, target):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def into_one(state, sink):  # type: ignore[no-untyped-def]
-    """Move the records of unsafe cells to the levels of one record, and those of the cells that this makes unsafe.
+def move_into_one(state, sink):  # type: ignore[no-untyped-def]
+    """Move the records of unsafe cells to the levels of one record, repeatedly; return True if every cell is safe.
 
-    It ends, since no record moves twice, and with all records in one place every table is safe if there are enough of
-    them. All records of the file must be among those that may move. Whether every cell is safe in the end.
+    This ends because no record moves twice, and with all records in one place every table is safe if there are enough
+    of them. All records of the file must be among those that may move.
     """
     tables = state.strides.shape[0]
     target = np.empty(state.levels.size, dtype=np.int32)
@@ -429,13 +429,13 @@ def into_one(state, sink):  # type: ignore[no-untyped-def]
                     inside = following
         if not unsafe:
             return True
-        if not moved and not _one_more(state, there, target):
+        if not moved and not _move_one_more(state, there, target):
             return False
 
 
 @njit(cache=True, nogil=True)
-def _one_more(state, there, target):  # type: ignore[no-untyped-def]
-    """The cell of the sink itself is too small: bring the next record there."""
+def _move_one_more(state, there, target):  # type: ignore[no-untyped-def]
+    """Bring the next record into the sink's own cell, which is too small."""
     for r in range(there.size):
         if not there[r]:
             move(state, r, target)
@@ -445,18 +445,18 @@ def _one_more(state, there, target):  # type: ignore[no-untyped-def]
 
 
 def fewest_changes(counts: Int64s, tolerance: int) -> int:
-    """How many records must change at least until no count of a table is above 0 and below the tolerance.
+    """Return the least number of records that must change until no count of a table is above 0 and below the tolerance.
 
     Every small cell is emptied, by records that leave, or filled, by records that enter; a record can leave one cell
-    and enter another. The larger of all that leave and all that enter is, for any λ, at least
-    Σ min(λ·n, (1 − λ)·(Q − n)).
+    and enter another. The larger of the numbers leaving and entering is, for any λ, at least Σ min(λ·n, (1 − λ)·(Q −
+    n)).
 
     >>> fewest_changes(np.array([1, 4, 2, 9]), 5)
     3
     """
     small = counts[(counts > 0) & (counts < tolerance)].astype(np.float64)
     best = 0.0
-    for n in np.unique(small):  # the sum is concave in λ and bends at these only
+    for n in np.unique(small):  # the sum is concave in λ, with kinks only here
         share = (tolerance - n) / tolerance
         best = max(best, float(np.minimum(share * small, (1 - share) * (tolerance - small)).sum()))
     return int(np.ceil(best - 1e-9))

@@ -1,4 +1,4 @@
-"""Which records change, and to what: the search on counts and few records that makes all tables safe."""
+"""Search for the records to change, on counts and few records, until all tables are safe."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from safeswap.arrays.types import Flags, Int32s, Int64s
 from safeswap.errors import InfeasibleError
 from safeswap.methods.safe.records import moves
 from safeswap.methods.safe.records.setup import Ready
-from safeswap.methods.safe.records.state import Journal, State, move, with_wanting
+from safeswap.methods.safe.records.state import Journal, State, move, record_wanting
 from safeswap.model.text import several
 
-# Fewer changes by trying again: take back some that meet in a cell, make the tables safe anew, keep what is better.
+# Improve by trying again: undo some changes that share a cell, make the tables safe again, keep the better result.
 #
-# Shaw 1998 calls it large neighbourhood search. Only variables in no kept margin are tried again: the others change
-# in pairs, which would have to be taken back together.
+# This is large neighbourhood search (Shaw 1998). Only variables in no kept margin are retried: the others change in
+# pairs, which would have to be undone together.
 
 MOST_ROUNDS = 400
 MOST_CHANGED = 5_000
-"""Changed records up to which trying again is worth its time: each round improves a handful of them at most."""
+"""Changed records up to which retrying pays: each round improves a handful of them at most."""
 
 _TAKEN_BACK = 10
 _ROUNDS_PER_RECORD = 10
 _STEP = 7919
-_FIRST_RUN = 64  # slots treated before the clock is looked at
+_FIRST_RUN = 64  # slots treated before the first look at the clock
 _RUN_SECONDS = 0.1
 
 
@@ -34,13 +34,13 @@ Journals = tuple[Journal, Journal]
 
 
 def make_safe(found: Ready, journals: Journals, order: Int64s, *, variables: int, looks: int, end: float) -> bool:
-    """Treat the unsafe slots in this order; whether there was time for all of them.
+    """Treat the unsafe slots in this order; return False if time ran out.
 
-    ``variables`` of a record may change; ``looks`` partners, and donors of each neighbouring cell, are looked at.
+    ``variables`` of a record may change; ``looks`` partners, and donors of each neighbouring cell, are considered.
     """
     state = found.state
     tables = np.searchsorted(state.starts, order, side="right") - 1
-    lines = with_wanting(found.lines, state, order)
+    lines = record_wanting(found.lines, state, order)
     done, number = 0, _FIRST_RUN
     while done < order.size:
         began = time.monotonic()
@@ -60,12 +60,12 @@ def renew(found: Ready, journals: Journals, *, end: float) -> None:
     best, cost = state.codes.copy(), changes_cost(state, state.codes)
     rounds = min(MOST_ROUNDS, _ROUNDS_PER_RECORD * int((best != state.original).any(axis=1).sum()))
     for number in range(rounds):
-        changed = np.flatnonzero((best != state.original).any(axis=1) & ~_bound(state, best, tied))
+        changed = np.flatnonzero((best != state.original).any(axis=1) & ~_flag_bound(state, best, tied))
         if not changed.size or changed.size > MOST_CHANGED or time.monotonic() > end:
             return
-        for r in _meeting(state, changed, number):
+        for r in _pick_meeting(state, changed, number):
             move(state, int(r), state.original[r])
-        _safe_again(found, journals, number, end)
+        _make_safe_again(found, journals, number, end)
         tried = changes_cost(state, state.codes)
         if not unsafe_slots(state).size and tried <= cost:
             best, cost = state.codes.copy(), tried
@@ -75,7 +75,7 @@ def renew(found: Ready, journals: Journals, *, end: float) -> None:
 
 
 def changes_cost(state: State, codes: Int32s) -> float:
-    """What all changes cost together, as the search counts them: records, then values, then how far."""
+    """Return the total cost of all changes as the search counts it: records, then values, then distance."""
     differs = codes != state.original
     moved = np.flatnonzero(differs.any(axis=1))
     apart = np.abs(codes[moved].astype(np.int64) - state.original[moved])
@@ -84,19 +84,19 @@ def changes_cost(state: State, codes: Int32s) -> float:
 
 
 def unsafe_slots(state: State) -> Int64s:
-    """The slots above 0 and below tolerance."""
+    """Return the slots above 0 and below tolerance."""
     found: Int64s = np.flatnonzero((state.counts > 0) & (state.counts < state.tolerance))
     return found
 
 
-def _bound(state: State, codes: Int32s, tied: Flags) -> Flags:
-    """The records that changed a variable of a kept margin."""
+def _flag_bound(state: State, codes: Int32s, tied: Flags) -> Flags:
+    """Flag the records that changed a variable of a kept margin."""
     flags: Flags = (codes[:, tied] != state.original[:, tied]).any(axis=1)
     return flags
 
 
-def _meeting(state: State, changed: Int64s, number: int) -> Int64s:
-    """A changed record and some of those that are with it in a cell of any table, now."""
+def _pick_meeting(state: State, changed: Int64s, number: int) -> Int64s:
+    """Return a changed record and some of those that now share a cell of any table with it."""
     picks = state.noise[(np.arange(_TAKEN_BACK) + _STEP * number) % state.noise.size]
     first = changed[int(picks[0] * changed.size)]
     slots = state.links[:, changed, 0]
@@ -106,7 +106,7 @@ def _meeting(state: State, changed: Int64s, number: int) -> Int64s:
     return np.unique(np.append(together[order[:most]], first))
 
 
-def _safe_again(found: Ready, journals: Journals, number: int, end: float) -> None:
+def _make_safe_again(found: Ready, journals: Journals, number: int, end: float) -> None:
     state = found.state
     for variables, looks in ((1, 64), (2, 256)):
         slots = unsafe_slots(state)
@@ -116,14 +116,14 @@ def _safe_again(found: Ready, journals: Journals, number: int, end: float) -> No
         make_safe(found, journals, slots[np.lexsort((slots, keys))], variables=variables, looks=looks, end=end)
 
 
-# How many variables of a record may change, and how many partners and donors are looked at, pass by pass.
+# The number of variables that may change, and of partners and donors to consider, pass by pass.
 _PASSES = ((1, 8), (1, 64), (2, 1000), (2, 1000))
 _MOST_GIVING_BACK = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Moves:
-    """Rows and, for each variable, the level that they get in the file's own codes; only records that change."""
+    """Rows, and for each variable their new level in the file's own codes; only records that change."""
 
     rows: Int64s
     codes: dict[str, Int64s]
@@ -131,7 +131,7 @@ class Moves:
 
 
 def search(found: Ready, *, end: float) -> bool:
-    """Make all tables safe, in the state, until ``end`` at most; whether that was possible."""
+    """Make all tables safe in the state, until ``end`` at most; return True if that was possible."""
     state, ties = found.state, found.ties
     journals = _journal(state), _journal(state)
     for variables, looks in _PASSES:
@@ -139,7 +139,7 @@ def search(found: Ready, *, end: float) -> bool:
         if not order.size or not make_safe(found, journals, order, variables=variables, looks=looks, end=end):
             break
     if _unsafe(state).size and found.whole and not ties.tied.any() and len(found.rows) >= state.tolerance:
-        moves.into_one(state, _largest_profile(state))
+        moves.move_into_one(state, _largest_profile(state))
     if _unsafe(state).size:
         return False
     _give_back(found)
@@ -155,7 +155,7 @@ def _give_back(found: Ready) -> None:
 
 
 def moves_of(found: Ready) -> Moves:
-    """What the search has changed, as rows and codes of the file."""
+    """Return the changes of the search, as rows and codes of the file."""
     differs = found.state.codes != found.state.original
     records = np.flatnonzero(differs.any(axis=1))
     return Moves(
@@ -165,8 +165,8 @@ def moves_of(found: Ready) -> Moves:
     )
 
 
-def unreached(found: Ready, *, time_limit: float | None) -> InfeasibleError:
-    """The refusal where no changes were found, in the ``time_limit`` if that was reached; it proves nothing."""
+def search_failed(found: Ready, *, time_limit: float | None) -> InfeasibleError:
+    """Return the refusal where no changes were found, within ``time_limit`` if that was reached; it proves nothing."""
     left, tolerance = int(_unsafe(found.state).size), int(found.state.tolerance)
     within = "" if time_limit is None else f" within {time_limit:g} seconds"
     hint = "keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels"
@@ -192,14 +192,14 @@ def _journal(state: State) -> Journal:
 
 
 def _unsafe(state: State) -> Int64s:
-    """The slots below tolerance, those first that want most records, then as the key decides."""
+    """Return the slots below tolerance: those that want most records first, then as the key decides."""
     slots = unsafe_slots(state)
     wants = np.minimum(state.counts[slots], state.tolerance - state.counts[slots])
-    # What is hard is done first, while most cells can still give and take.
+    # The hardest come first, while most cells can still give and take.
     order = np.lexsort((slots, state.noise[(slots * 2_654_435_761) % state.noise.size], -wants))
     return np.asarray(slots[order])
 
 
 def _largest_profile(state: State) -> int:
-    """The record whose smallest cell is largest: where others find a place without doubt."""
+    """Return the record whose smallest cell is largest: a safe place for others."""
     return int(state.counts[state.links[:, :, 0]].min(axis=0).argmax())

@@ -1,8 +1,7 @@
-"""From a file to the few records that may have to move: cells are counted, and only records of interest are taken.
+"""Prepare the search: count the cells of a file, and select the few records that may have to move.
 
-Of interest are all records in small cells, and as donors a keyed sample of the others. Levels are numbered by rank
-where they have an order and by the first draw otherwise, so that neither the order of the rows nor names of levels play
-a part.
+These are all records in small cells, and as donors a keyed sample of the others. Levels are numbered by rank if they
+are ordered and by the first draw otherwise, so that neither the order of rows nor the names of levels matter.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.table import check_table_names
 
-# One pass over a file: the records that may have to move, and an order for levels that have none of their own.
-
 _RUN = 1 << 20
 _TABLE = 1 << 26
 
@@ -42,7 +39,7 @@ def gather(
     wanted: Flags,
     share: float,
 ) -> tuple[Int64s, list[Words]]:
-    """The rows that are wanted or whose draw is among the lowest ``share`` of all, and each level's lowest draw.
+    """Return the rows that are wanted or whose draw is among the lowest ``share``, and each level's lowest draw.
 
     >>> draws = [(0, np.array([9, 4, 1 << 63], dtype=np.uint64))]
     >>> rows, first = gather([np.array([1, 0, 1], np.uint8)], [2], draws, np.array([True, False, False]), 0.25)
@@ -92,9 +89,7 @@ def _mark_by_table(packed, table, flags):  # type: ignore[no-untyped-def]
             flags[i] = True
 
 
-# Occupied cells as slots, and the state in which the search for few changes moves records between them.
-
-_DIRECT = 1 << 22  # possible cells up to which a slot is looked up instead of searched
+_DIRECT = 1 << 22  # possible cells up to which slots are looked up directly
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,14 +102,14 @@ class TableCells:
     counts: Int64s
 
     def small(self, tolerance: int) -> Int64s:
-        """The codes of the cells below tolerance."""
+        """Return the codes of the cells below tolerance."""
         found: Int64s = self.codes[self.counts < tolerance]
         return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Slots:
-    """The occupied cells of all tables by the search's own numbers of levels; see :class:`State` for the fields."""
+    """The occupied cells of all tables by the search's own level numbers; see :class:`State` for the fields."""
 
     strides: Int64s
     keys: Int64s
@@ -169,7 +164,7 @@ def search_state(
     noise: Floats,
     tolerance: int,
 ) -> State:
-    """The state before any move: every record in the lists of its slots."""
+    """Return the state before any move: every record in the lists of its slots."""
     tables, records = len(slots.direct_starts), len(codes)
     state = State(
         codes=np.ascontiguousarray(codes, dtype=np.int32),
@@ -193,7 +188,7 @@ def search_state(
 
 
 def ties_of(keep: Sequence[Names], variables: Names, state: State) -> Ties:
-    """What each variable in a kept margin is tied to, and who could be a partner."""
+    """Return what each variable in a kept margin is tied to, and its possible partners."""
     number = len(variables)
     context: Flags = np.zeros((number, number), dtype=np.bool_)
     tied: Flags = np.zeros(number, dtype=np.bool_)
@@ -248,7 +243,7 @@ def _context_strides(context: Flags, levels: Int64s, v: int, variables: Names) -
 
 
 WHOLE_FILE = 300_000
-"""Up to so many records all of them may move; above, those in small cells and about as many others as donors."""
+"""Up to this many records all of them may move; above, those in small cells and about as many others as donors."""
 
 _NOISE = 1 << 13
 
@@ -280,7 +275,7 @@ def check_safe(data: Microdata, spec: SafeSpec) -> None:
 
 
 def count_cells(data: Microdata, names: Names) -> TableCells:
-    """The occupied cells of a table and their counts."""
+    """Return the occupied cells of a table and their counts."""
     columns, sizes = data.coded_columns(names)
     counted = cells.cell_counts(columns, sizes)
     return TableCells(
@@ -289,7 +284,7 @@ def count_cells(data: Microdata, names: Names) -> TableCells:
 
 
 def refuse_kept_small(data: Microdata, spec: SafeSpec, tables: list[TableCells]) -> None:
-    """A kept margin fixes what it shares with a table: where that is below tolerance, the table cannot become safe."""
+    """Refuse a kept margin that fixes a cell below tolerance: the table cannot become safe."""
     for table in tables:
         for margin in spec.keep:
             shared = tuple(name for name in table.names if name in margin)
@@ -309,8 +304,8 @@ def refuse_kept_small(data: Microdata, spec: SafeSpec, tables: list[TableCells])
                 )
 
 
-def ready(data: Microdata, spec: SafeSpec, tables: list[TableCells], *, key: Key, replicate: int) -> Ready:
-    """Everything that the search needs, in an order that only the key decides."""
+def prepare_search(data: Microdata, spec: SafeSpec, tables: list[TableCells], *, key: Key, replicate: int) -> Ready:
+    """Build everything that the search needs, in an order that only the key decides."""
     variables = (*spec.variables, *spec.context)
     identity = record_identity(data, keyed.derive(key.secret, "identity"))
     draw_key = keyed.derive(key.secret, "data", data.schema.name, len(data), "safe", "records", replicate)
@@ -347,7 +342,7 @@ def ready(data: Microdata, spec: SafeSpec, tables: list[TableCells], *, key: Key
 
 
 def _step(data: Microdata, name: str) -> float:
-    """What one rank of an ordered attribute counts for; the whole range counts as much as another nominal value."""
+    """Return the cost of one rank of an ordered attribute; the whole range costs as much as one nominal change."""
     ordered = data.schema[name].kind is Kind.ORDINAL
     return 1.0 / max(1, data.coded(name).cardinality - 1) if ordered else 0.0
 
@@ -364,7 +359,7 @@ def _in_small_cells(data: Microdata, spec: SafeSpec, tables: list[TableCells]) -
 
 
 def _level_order(data: Microdata, name: str, first: Words) -> Int64s:
-    """The number of each code in the search: its rank if the attribute is ordinal, else the place of its first draw."""
+    """Number the codes for the search: by rank if the attribute is ordinal, else by first draw."""
     size = data.coded(name).cardinality
     if data.schema[name].kind is Kind.ORDINAL:
         return rank_of_code(data, name)[:size]

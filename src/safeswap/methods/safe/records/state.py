@@ -1,8 +1,9 @@
-"""The occupied cells that differ from a cell in one variable only: where its records could go, or others come from.
+"""The state of the search: records that may move, counts of every table, and lines of neighbouring cells.
 
-Such cells form a line. Of a line of up to ``LONG`` cells all are looked at. Of a longer one, an attribute of thousands
-of levels, only a few: some that want records themselves and some that are safe, the nearest where levels are ordered.
-So the work for a cell does not grow with the number of levels.
+The occupied cells that differ from a cell in one variable form a line: where its records could go, or others come from.
+Lines of up to ``LONG`` cells are searched completely. Of longer ones, for an attribute of thousands of levels, only a
+few cells are considered: some that want records and some that are safe, the nearest if levels are ordered. So the work
+for a cell does not grow with the number of levels.
 """
 
 from __future__ import annotations
@@ -14,38 +15,35 @@ from numba import njit
 
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
-# The records that may move and the counts of every table, kept up to date move by move.
-#
-# A record has a level of each variable. A table is some of the variables; its occupied cells are *slots*, numbered
-# through all tables. A move gives a record other levels, which takes it from slot to slot in every table that has one
-# of them.
+# Records have a level of each variable. A table is a subset of the variables; its occupied cells are *slots*, numbered
+# across all tables. A move gives a record other levels, which takes it from slot to slot in every affected table.
 
 NEVER = 1e18
 
 
 class State(NamedTuple):
-    """Everything that a search looks at; records are numbered in the order of their keyed draws."""
+    """Everything a search looks at; records are numbered in the order of their keyed draws."""
 
     codes: Int32s  # record × variable: the levels as they are
     original: Int32s  # as they were
-    levels: Int64s  # how many each variable has
-    steps: Floats  # per variable: what one rank costs; 0 where levels have no order
+    levels: Int64s  # number of levels of each variable
+    steps: Floats  # per variable: cost of one rank; 0 if levels are unordered
     strides: Int64s  # table × variable: 0 where the table does not have it
     keys: Int64s  # the codes of the occupied cells, ascending within each table
-    starts: Int64s  # where the slots of each table begin, and where the last ones end
-    direct: Int32s  # slot of each possible code, for tables small enough; −1 where there is none
-    direct_starts: Int64s  # where a table's part of ``direct`` begins; −1 where slots are searched among the keys
-    counts: Int64s  # how many records of the file each slot holds
-    heads: Int32s  # the first record of each slot, of those that may move; −1 for none
+    starts: Int64s  # first slot of each table, and the end of the last
+    direct: Int32s  # slot of each possible code, for small tables; −1 for none
+    direct_starts: Int64s  # start of a table's part of ``direct``; −1 if slots are searched among the keys
+    counts: Int64s  # number of records of the file in each slot
+    heads: Int32s  # first record of each slot that may move; −1 for none
     links: Int32s  # table × record × (slot, next record of the slot, previous one)
     fixed: Flags  # variables that never change
-    noise: Floats  # in [0, 1), from the secret key: decides among equals
+    noise: Floats  # in [0, 1), from the secret key: breaks ties
     tolerance: int
 
 
 @njit(cache=True, nogil=True)
 def slot_of(state, table, code):  # type: ignore[no-untyped-def]
-    """The slot of a cell, or −1 where the file has no record in it."""
+    """Return the slot of a cell, or −1 if the file has no record in it."""
     start = state.direct_starts[table]
     if start >= 0:
         return np.int64(state.direct[start + code])
@@ -61,7 +59,7 @@ def slot_of(state, table, code):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def table_code(state, table, levels):  # type: ignore[no-untyped-def]
-    """The code of a cell."""
+    """Return the code of a cell."""
     code = np.int64(0)
     for v in range(state.levels.size):
         code += levels[v] * state.strides[table, v]
@@ -90,20 +88,20 @@ def link_all(state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def copy_levels(source, target):  # type: ignore[no-untyped-def]
-    """Copy the levels of a record; a loop, since assigning slices takes seconds to compile."""
+    """Copy the levels of a record; a loop, because slice assignment takes seconds to compile."""
     for v in range(target.size):
         target[v] = source[v]
 
 
 @njit(cache=True, nogil=True)
 def want(count, tolerance):  # type: ignore[no-untyped-def]
-    """How many records must leave or enter a cell at least, until it is 0 or at least the tolerance."""
+    """Return the least number of records that must leave or enter a cell until it is 0 or at least the tolerance."""
     return min(count, tolerance - count) if 0 < count < tolerance else 0
 
 
 @njit(cache=True, nogil=True)
 def gain(state, r, target, focus):  # type: ignore[no-untyped-def]
-    """What a move does to the wants of all slots but ``focus``; NEVER where it makes a safe cell unsafe.
+    """Return what a move does to the wants of all slots but ``focus``; NEVER if it makes a safe cell unsafe.
 
     A cell without records is never entered: one record in it would be alone.
     """
@@ -124,7 +122,7 @@ def gain(state, r, target, focus):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def move(state, r, target):  # type: ignore[no-untyped-def]
-    """Give a record these levels; every slot that it leaves and enters is counted and listed anew."""
+    """Give a record these levels; update counts and lists of every slot it leaves or enters."""
     for t in range(state.strides.shape[0]):
         old = np.int64(state.links[t, r, 0])
         new = slot_of(state, t, table_code(state, t, target))
@@ -146,7 +144,7 @@ def move(state, r, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def distance(state, r, target):  # type: ignore[no-untyped-def]
-    """How far a record would be from what it was: the number of values changed, and steps along ordered levels."""
+    """Return how far a record would be from its original: values changed, and steps along ordered levels."""
     changed, far = 0, 0.0
     for v in range(state.levels.size):
         apart = abs(np.int64(state.original[r, v]) - np.int64(target[v]))
@@ -158,7 +156,7 @@ def distance(state, r, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def price(state, r, target):  # type: ignore[no-untyped-def]
-    """What a move adds to the cost: a record first, then values, then how far; the key decides among equals."""
+    """Return what a move adds to the cost: records first, then values, then distance; the key breaks ties."""
     values, far = distance(state, r, target)
     values_now, far_now = distance(state, r, state.codes[r])
     cost = 1000.0 * ((values > 0) - (values_now > 0)) + 100.0 * (values - values_now) + 20.0 * (far - far_now)
@@ -168,16 +166,14 @@ def price(state, r, target):  # type: ignore[no-untyped-def]
     return cost + state.noise[place % state.noise.size]
 
 
-# The moves of one attempt, which can be taken back, and what kept margins tie variables to.
-
 PER_WANT = 900.0
 """What a record that serves a second table saves there: nearly a record."""
 
 
 class Ties(NamedTuple):
-    """Which variables are bound by kept margins, and to what.
+    """The variables bound by kept margins, and what they are tied to.
 
-    ``context[v, u]``: u stands with v in a kept margin. Partners of variable v are found by the packed levels of its
+    ``context[v, u]``: u is in a kept margin with v. Partners of variable v are found by the packed levels of its
     context and its own: ``groups`` ascending, members from ``begins`` on in ``members``, variable after variable.
     """
 
@@ -191,7 +187,7 @@ class Ties(NamedTuple):
 
 
 class Journal(NamedTuple):
-    """The moves of one attempt, to be taken back or made again: record and levels before and after."""
+    """The moves of one attempt, to undo or redo: record and levels before and after."""
 
     length: Int64s
     records: Int64s
@@ -201,7 +197,7 @@ class Journal(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def make(state, journal, r, target):  # type: ignore[no-untyped-def]
-    """Move a record and note it; False where the journal is full and nothing was done."""
+    """Move a record and log it; return False if the journal is full and nothing was done."""
     n = journal.length[0]
     if n >= journal.records.size:
         return False
@@ -215,35 +211,35 @@ def make(state, journal, r, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def take_back(state, journal, length):  # type: ignore[no-untyped-def]
-    """Undo all moves but the first ``length``, the last one first."""
+    """Undo all moves but the first ``length``, last one first."""
     for i in range(journal.length[0] - 1, length - 1, -1):
         move(state, journal.records[i], journal.before[i])
     journal.length[0] = length
 
 
 LONG = 256
-"""Cells up to which a line is looked at as a whole."""
+"""Cells up to which a line is searched completely."""
 
-_NEAR = 32  # cells looked at, at most, of a longer line: of those that want records and of those that are safe
-_PROBES = 4096  # cells passed over, at most, on the way to these
+_NEAR = 32  # most cells considered of a longer line, wanting and safe ones each
+_PROBES = 4096  # most cells skipped on the way to these
 
 
 class Lines(NamedTuple):
-    """The lines of all tables along all of their variables, numbered through, and the cells on them, ascending.
+    """The lines of all tables along all of their variables, numbered consecutively, and the cells on them, ascending.
 
-    ``first[t, v]`` is where the lines of the slots of table t along variable v begin in ``line``.
+    ``first[t, v]`` is the start in ``line`` of the lines of table t's slots along variable v.
     """
 
     first: Int64s
     line: Int32s  # of each slot of a table, variable after variable
-    begins: Int64s  # where each line begins in ``slots``, and where the last one ends
+    begins: Int64s  # start of each line in ``slots``, and the end of the last
     slots: Int32s
     wanting: Int32s  # slots that want records, line by line
     wanting_lines: Int32s  # their lines, ascending
 
 
 def lines_of(state: State) -> Lines:
-    """All lines of a state. Which slots want records is not known yet."""
+    """Return all lines of a state, before it is known which slots want records."""
     tables, variables = state.strides.shape
     first = np.full((tables, variables), -1, dtype=np.int64)
     line, begins, slots = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
@@ -266,8 +262,8 @@ def lines_of(state: State) -> Lines:
     return Lines(first, np.concatenate(line), np.concatenate(begins), np.concatenate(slots), nothing, nothing)
 
 
-def with_wanting(lines: Lines, state: State, slots: Int64s) -> Lines:
-    """The lines with these slots noted as those that want records."""
+def record_wanting(lines: Lines, state: State, slots: Int64s) -> Lines:
+    """Return the lines with these slots recorded as wanting records."""
     tables = np.searchsorted(state.starts, slots, side="right") - 1
     found, places = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for t, v in zip(*np.nonzero(lines.first >= 0), strict=True):
@@ -283,8 +279,8 @@ def with_wanting(lines: Lines, state: State, slots: Int64s) -> Lines:
 def near_cells(state, lines, table, v, slot, giving, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with occupied slots on the line of a slot along v, and return how many.
 
-    Of a long line those that taking a record, or ``giving`` one, brings nearer to being safe or leaves safe; where
-    there are none, any that want records.
+    Of a long line, those that taking a record, or ``giving`` one, brings closer to safety or leaves safe; if there are
+    none, any that want records.
     """
     line = lines.line[lines.first[table, v] + slot - state.starts[table]]
     begin, end = lines.begins[line], lines.begins[line + 1]
@@ -299,14 +295,16 @@ def near_cells(state, lines, table, v, slot, giving, out):  # type: ignore[no-un
     low = _place(lines.wanting_lines, 0, lines.wanting_lines.size, line)
     high = _place(lines.wanting_lines, low, lines.wanting_lines.size, line + 1)
     tolerance, most = state.tolerance, np.iinfo(np.int64).max
-    if giving:  # a cell of up to half the tolerance is nearer to being safe with a record less
-        number = _outwards(state, lines.wanting, low, high, v, slot, 1, tolerance // 2, out, number)
-        number = _outwards(state, lines.slots, begin, end, v, slot, tolerance + 1, most, out, number)
+    if giving:  # a cell of up to half the tolerance is closer to safe with one record less
+        number = _add_nearest(state, lines.wanting, low, high, v, slot, 1, tolerance // 2, out, number)
+        number = _add_nearest(state, lines.slots, begin, end, v, slot, tolerance + 1, most, out, number)
     else:
-        number = _outwards(state, lines.wanting, low, high, v, slot, (tolerance + 1) // 2, tolerance - 1, out, number)
-        number = _outwards(state, lines.slots, begin, end, v, slot, tolerance, most, out, number)
+        number = _add_nearest(
+            state, lines.wanting, low, high, v, slot, (tolerance + 1) // 2, tolerance - 1, out, number
+        )
+        number = _add_nearest(state, lines.slots, begin, end, v, slot, tolerance, most, out, number)
     if number == 0:
-        number = _outwards(state, lines.wanting, low, high, v, slot, 1, tolerance - 1, out, number)
+        number = _add_nearest(state, lines.wanting, low, high, v, slot, 1, tolerance - 1, out, number)
     return number
 
 
@@ -322,8 +320,8 @@ def _place(values, low, high, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _outwards(state, slots, low, high, v, slot, least, most, out, number):  # type: ignore[no-untyped-def]
-    """Add slots that hold ``least`` to ``most`` records: the nearest, or from anywhere where levels have no order."""
+def _add_nearest(state, slots, low, high, v, slot, least, most, out, number):  # type: ignore[no-untyped-def]
+    """Add slots that hold ``least`` to ``most`` records: the nearest, or any if levels are unordered."""
     if state.steps[v] > 0:
         right = _place(slots, low, high, slot)
     else:
