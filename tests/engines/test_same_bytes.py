@@ -151,14 +151,14 @@ def test_edits_of_tiny_files_are_the_same_whoever_is_left_over(tmp_path: Path, m
     places = [Attribute(name=name, kind=Kind.GEOGRAPHY) for name in ("STATE", "COUNTY", "TRACT")]
     schema = Schema(attributes=(Attribute(name="ID", kind=Kind.IDENTIFIER), *places, Attribute(name="SIZE")))
     opened: list[int] = []
-    find = DuckDBHouseholds._opened
+    find = DuckDBHouseholds._find_openings
 
     def counted(self: DuckDBHouseholds, *tables: str) -> str:
         found = find(self, *tables)
         opened.append(self._store.number(f"SELECT count(*) FROM {found}"))
         return found
 
-    monkeypatch.setattr(DuckDBHouseholds, "_opened", counted)
+    monkeypatch.setattr(DuckDBHouseholds, "_find_openings", counted)
     for seed in range(40):
         random = np.random.default_rng(seed)
         counties = random.choice(3, 30, p=[0.7, 0.2, 0.1])

@@ -107,14 +107,14 @@ def test_an_input_that_changes_underneath_leaves_nothing(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_parts(census(), tmp_path / "census", 1)
-    verify = spark._verified
+    verify = spark._verify
 
     def verified_late(*arguments: Any) -> Any:
         found = verify(*arguments)
         os.utime(next(source.glob("*.parquet")), ns=(1, 1))
         return found
 
-    monkeypatch.setattr(spark, "_verified", verified_late)
+    monkeypatch.setattr(spark, "_verify", verified_late)
     with pytest.raises(InputError) as caught:
         masked(source, spec_of("a number of pairs"), cluster)
     assert caught.value.code == "input-changed"
@@ -127,7 +127,7 @@ def test_an_interrupted_write_leaves_nothing(cluster: Any, tmp_path: Path, monke
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(spark, "_verified", interrupt)
+    monkeypatch.setattr(spark, "_verify", interrupt)
     with pytest.raises(KeyboardInterrupt):
         masked(source, spec_of("a number of pairs"), cluster)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
@@ -139,7 +139,7 @@ def test_a_job_that_fails_leaves_nothing(cluster: Any, tmp_path: Path, monkeypat
     def fail(*_: object) -> None:
         cluster.range(1).selectExpr("assert_true(id > 5)").collect()
 
-    monkeypatch.setattr(spark, "_verified", fail)
+    monkeypatch.setattr(spark, "_verify", fail)
     with pytest.raises(EngineError) as caught:
         masked(source, spec_of("one attribute"), cluster)
     assert caught.value.code == "engine-failed"

@@ -33,8 +33,8 @@ def noticed(*arguments):
     print(session.sparkContext._gateway.proc.pid, flush=True)
     return verified(*arguments)
 
-folder, verified = Path(sys.argv[1]), spark_files._verified
-spark_files._verified = noticed
+folder, verified = Path(sys.argv[1]), spark_files._verify
+spark_files._verify = noticed
 session = own_session(master="local[1]", **{settings!r})
 try:
     workflow.mask_file(folder / "census", folder / "masked", {spec!r}, audit=folder / "audit", engine="spark",

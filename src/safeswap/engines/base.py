@@ -1,6 +1,6 @@
-"""The narrow door to an engine: count classes, draw pairs, exchange columns.
+"""The engine protocol: count classes, draw pairs, exchange columns.
 
-Planning needs counts only and is the same for all engines; an engine never decides, it orders records by their keyed
+Planning needs counts only and is the same for all engines; an engine decides nothing: it sorts records by their keyed
 draw and moves values.
 """
 
@@ -20,9 +20,9 @@ from safeswap.model.spec import Targeting
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """Which records may be paired: same values of ``equal``, and a difference in each group of ``unequal``.
+    """The records that may be paired: equal values of ``equal``, and a difference in each group of ``unequal``.
 
-    A group differs if any of its attributes does. ``carried`` names attributes that decide nothing but are exchanged:
+    A group differs if any of its attributes does. ``carried`` names attributes that are exchanged but decide nothing:
     engines keep their values with the pairs.
     """
 
@@ -33,7 +33,7 @@ class Constraint:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
-    """Records counted by stratum and coordinates; classes of one stratum stand together."""
+    """Records counted by stratum and coordinates; classes of one stratum are adjacent."""
 
     strata: Counts
     coordinates: Counts
@@ -42,9 +42,9 @@ class Classes:
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """How many pairs to draw under which constraint, and the derived keys that decide the order.
+    """The number of pairs to draw, their constraint, and the derived keys that decide the order.
 
-    With ``repair`` consecutive records of each stratum are paired along the order, and a shortfall is made good.
+    With ``repair``, consecutive records of each stratum are paired along the order, and a shortfall is repaired.
     Without, consecutive records of the whole order are paired, and pairs that the constraint forbids are dropped.
     """
 
@@ -54,79 +54,78 @@ class PairRequest:
     draw_key: bytes = field(repr=False)
     identity_key: bytes = field(repr=False)
     targeting: Targeting | None = None
-    pairs_per_record: float = 0.25  # an estimate, for how much of the order is needed; the result does not depend on it
+    pairs_per_record: float = 0.25  # an estimate of how much of the order is needed; does not affect the result
 
 
 class Records(Protocol):
-    """What planning needs to know of a file, wherever its records are."""
+    """What planning needs to know about a file, wherever its records are."""
 
     @property
     def schema(self) -> Schema:
-        """What is known about its columns."""
+        """The schema of its columns."""
         ...
 
     def __len__(self) -> int: ...
 
     def is_constant(self, name: str) -> bool:
-        """Whether all records have the same value of an attribute."""
+        """Return True if all records have the same value of an attribute."""
         ...
 
 
 class HouseholdCounts(Protocol):
-    """What the Confidentiality Edit of 1990 asks of a file before any household is drawn, as counts."""
+    """The counts that the Confidentiality Edit of 1990 needs before any household is drawn."""
 
     def missing(self, name: str) -> int:
-        """How many records have no value of an attribute, or one that stands for none."""
+        """Count the records with no value of an attribute, or a missing code."""
         ...
 
     def repeats(self, name: str) -> bool:
-        """Whether a household number is missing or occurs twice."""
+        """Return True if a household number is missing or occurs twice."""
         ...
 
     def straddling(self, coarse: str, fine: str) -> int:
-        """How many areas of a finer level lie in more than one of a coarser one."""
+        """Count the areas of a finer level that lie in more than one of a coarser one."""
         ...
 
     def single_areas(self) -> tuple[int, int]:
-        """How many areas have several households but nowhere to exchange them with, and how many households."""
+        """Count the areas with several households but no other area to exchange with, and their households."""
         ...
 
 
 class Engine(Protocol):
-    """What every engine can do, with records as it holds them: columns in memory, or a stream of them."""
+    """The operations of every engine, on records as it holds them: columns in memory, or a stream."""
 
     name: str
 
     def classes(self, data: Any, constraint: Constraint) -> Classes:
-        """Count the records by what decides who may be paired with whom."""
+        """Count the records by what decides which of them may be paired."""
         ...
 
     def pairs(self, data: Any, request: PairRequest) -> Any:
-        """Disjoint pairs of records, as many as wanted or, failing that, as there are; their number is its length."""
+        """Draw disjoint pairs of records, as many as wanted or else as possible; ``len`` gives their number."""
         ...
 
     def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
-        """The data with the values of these attributes exchanged within each pair."""
+        """Return the data with the values of these attributes exchanged within each pair."""
         ...
 
 
-# How a shortfall of random pairs is made good, decided on counts of classes alone.
+# Repair of a shortfall of random pairs, decided on counts of classes alone.
 #
-# The same decisions as :mod:`safeswap.engines.memory` takes, for engines whose records are elsewhere: how many random
+# These are the decisions of :mod:`safeswap.engines.memory`, for engines that keep records elsewhere: how many random
 # pairs can be kept, and which moves between classes make up the rest. Classes come in the order of their first record
-# in the keyed order, strata likewise, so that neither row order nor names of levels play a part.
+# in the keyed order, strata likewise, so neither row order nor names of levels matter.
 
 CountsOfFirst = Callable[[int], Counts]
-"""How many records of each class are in the first so many random pairs."""
+"""Returns how many records of each class are in the first q random pairs."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Repair:
-    """Keep so many random pairs; deal these intervals of the remaining records of each class.
+    """Keep ``kept`` random pairs; deal these intervals of the remaining records of each class.
 
-    An interval: the remaining records of ``class`` from rank ``first`` up to ``last`` (ranks from 0 in keyed order)
-    stand on ``side`` 0 or 1 of the pairs from ``pair`` on. ``wanted`` pairs are taken of those dealt, the ones that
-    come first in the keyed order.
+    An interval: the remaining records of ``class`` from rank ``first`` up to ``last`` (ranks from 0 in keyed order) are
+    on ``side`` 0 or 1 of the pairs from ``pair`` on. Of the dealt pairs, the first ``wanted`` in keyed order are taken.
     """
 
     kept: int
@@ -135,7 +134,7 @@ class Repair:
 
 
 def repair(classes: Classes, *, wanted: int, found: int, first: CountsOfFirst) -> Repair:
-    """What to keep of ``found`` random pairs and what to deal, to reach ``wanted`` pairs or the most there are.
+    """Decide what to keep of ``found`` random pairs and what to deal, to reach ``wanted`` pairs or the maximum.
 
     >>> classes = Classes(strata=np.zeros(2, int), coordinates=np.array([[0], [1]]), counts=np.array([3, 3]))
     >>> repair(classes, wanted=3, found=0, first=lambda q: np.zeros(2, int)).intervals.tolist()
@@ -148,7 +147,7 @@ def repair(classes: Classes, *, wanted: int, found: int, first: CountsOfFirst) -
         enough = middle + _best(classes, classes.counts - first(middle)) >= target
         low, high = (middle, high) if enough else (low, middle - 1)
     moves = matching.largest_matching(classes.strata, classes.coordinates, classes.counts - first(low)).moves
-    # Fewer than the target where the search for moves was cut short.
+    # Fewer than the target if the search for moves was cut short.
     dealt = min(target - low, int(moves[:, 2].sum()))
     return Repair(kept=low, wanted=dealt, intervals=_intervals(moves, len(classes.counts)))
 
@@ -158,7 +157,7 @@ def _best(classes: Classes, counts: Counts) -> int:
 
 
 def _intervals(moves: Counts, number_of_classes: int) -> Counts:
-    """The ranks that each move takes: the next ones of its two classes."""
+    """Return the ranks that each move takes: the next ones of its two classes."""
     place = np.zeros(number_of_classes, dtype=np.int64)
     rows = []
     pair = 0

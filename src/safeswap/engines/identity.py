@@ -1,4 +1,4 @@
-"""From a file's identifiers to the blocks from which keyed draws are made."""
+"""Turn a file's identifiers into the blocks from which keyed draws are made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safeswap.model.microdata import Microdata
 
 
 def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
-    """Integers, or blocks, one per record. Without an identifier a record is known by its position."""
+    """Return integers, or blocks, one per record. Without an identifier a record is known by its position."""
     attribute = data.schema.identifier
     if attribute is None:
         return np.arange(len(data), dtype=np.int64)
@@ -22,7 +22,7 @@ def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int6
 
 
 def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
-    """Integers, or blocks, one per value: whatever part of a column it is, each value is known alike.
+    """Return integers, or blocks, one per value, independent of the part of the column it is in.
 
     >>> column_identity(pa.chunked_array([[7, 8]]), bytes(32)).tolist()
     [7, 8]
@@ -36,13 +36,13 @@ def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray
 
 
 def column_blocks(column: pa.Array, identity_key: bytes) -> Words:
-    """The same as blocks throughout, whatever the type of the column."""
+    """Return blocks throughout, whatever the type of the column."""
     identity: Any = column_identity(pa.chunked_array([column]), identity_key)
     return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
 
 
 def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
-    # Bytes need not be text: they are taken as they are. All else is known by how it prints.
+    # Bytes need not be text and are used as they are. Everything else is identified by its printed form.
     text = column.cast(pa.large_binary() if _is_bytes(column.type) else pa.large_string())
     parts = []
     for chunk in text.chunks:

@@ -18,11 +18,11 @@ from safeswap.model.microdata import Coded, Microdata, signed_zeros, without_sig
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
-"""Up to so many records the whole order is made at once; above, only the prefix that is needed."""
+"""Up to this many records the whole order is computed at once; above, only the prefix needed."""
 
 
 class MemoryEngine:
-    """Everything in one process; the reference that other engines must equal."""
+    """Everything in one process; the reference for other engines."""
 
     name = "memory"
 
@@ -39,7 +39,7 @@ class MemoryEngine:
         return Classes(strata=labels[:, 0], coordinates=labels[:, 1:], counts=counts)
 
     def pairs(self, data: Microdata, request: PairRequest) -> Rows:
-        """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
+        """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         if request.wanted == 0:
             return np.zeros((0, 2), dtype=np.int64)
         identity = record_identity(data, request.identity_key)
@@ -60,7 +60,7 @@ class MemoryEngine:
         coded: dict[str, Coded] = {}
 
         def exchange(name: str) -> None:
-            columns[name] = _exchanged(data.table.column(name), pairs)
+            columns[name] = _exchange_values(data.table.column(name), pairs)
             before = data.coded(name)
             codes = before.codes.copy()
             pairing.exchange(codes, pairs)
@@ -73,10 +73,10 @@ class MemoryEngine:
 def _labels(
     data: Microdata, constraint: Constraint, rows: Rows | None, *, exact: bool = False
 ) -> tuple[list[Codes], list[int]]:
-    """The stratum and the label in each coordinate, a column each, for all records or for some rows.
+    """Return the stratum and the label in each coordinate, a column each, for all records or for some rows.
 
-    −0.0 and 0.0 have one label in a coordinate, since they do not differ, unless ``exact`` labels are asked for. Those
-    have what is carried as a last column.
+    −0.0 and 0.0 have one label in a coordinate, since they do not differ, unless ``exact`` labels are requested. Those
+    have the carried attributes as a last column.
     """
     records = len(data) if rows is None else len(rows)
     codes: list[Codes] = []
@@ -96,7 +96,7 @@ def _labels(
 
 
 def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[UInt32s, int, UInt32s]:
-    """Strata, their number and coordinates of some rows, as :func:`safeswap.arrays.pairing.walk` takes them."""
+    """Return strata, their number and coordinates of some rows, as :func:`safeswap.arrays.pairing.walk` takes them."""
     codes, sizes = _labels(data, constraint, rows)
     columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
     strata, number = columns[0] if constraint.equal else (np.zeros(0, dtype=np.uint32), 1)
@@ -104,14 +104,14 @@ def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[U
 
 
 def _distinct(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Rows, Counts]:
-    """The classes, sorted by stratum: the first record of each, the class of each record, the counts."""
+    """Return the classes, sorted by stratum: the first record of each, the class of each record, the counts."""
     packed, _ = cells.pack(codes, sizes)
     _, first, inverse, counts = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
     return first, inverse, counts
 
 
 def _narrow(codes: Codes, size: int) -> tuple[UInt32s, int]:
-    """Labels as 32-bit integers that can number an array: renumbered where the possible ones are too many."""
+    """Return labels as 32-bit array indices, renumbered if there are too many possible ones."""
     if size <= max(4 * len(codes), 1 << 16) and size <= 1 << 32:
         return codes.astype(np.uint32, copy=False), size
     distinct, inverse = np.unique(codes, return_inverse=True)
@@ -133,7 +133,7 @@ def _walk_prefixes(
     share = 0.0
     while True:
         needed = request.wanted / max(expected, 1 / records)
-        # Three standard deviations of head room; a prefix that is a little too long costs little.
+        # Three standard deviations of headroom; a slightly long prefix costs little.
         likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
         share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
         rows = order.prefix(identity, request.draw_key, share)
@@ -144,7 +144,7 @@ def _walk_prefixes(
 
 
 def _weights(data: Microdata, targeting: Targeting) -> npt.NDArray[np.float64]:
-    """The weight of a record in a cell below ``n``, and 1 elsewhere."""
+    """Return the weight of each record: the targeting weight in a cell below ``n``, 1 elsewhere."""
     columns, cardinalities = data.coded_columns(targeting.keys or data.schema.categorical)
     small = cells.record_cell_counts(columns, cardinalities) < targeting.n
     return np.where(small, targeting.weight, 1.0)
@@ -153,20 +153,20 @@ def _weights(data: Microdata, targeting: Targeting) -> npt.NDArray[np.float64]:
 def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> Rows:
     """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes.
 
-    ``rows`` is the whole keyed order. Adding a random pair never raises (pairs kept + best of the rest), so the largest
-    number that can be kept is found by bisection.
+    ``rows`` is the whole keyed order. Adding a random pair never raises (pairs kept + best of the rest), so bisection
+    finds the largest number that can be kept.
     """
     codes, sizes = _labels(data, request.constraint, rows, exact=True)
     class_of, classes = _canonical_classes(codes, sizes, _labels(data, request.constraint, rows)[0][1:])
     target = min(request.wanted, _best(classes, classes.counts))
     kept = _bisect(
         len(found),
-        lambda q: q + _best(classes, _without(classes.counts, class_of[found[:q].ravel()])) >= target,
+        lambda q: q + _best(classes, _subtract_members(classes.counts, class_of[found[:q].ravel()])) >= target,
     )
     rest = np.ones(len(rows), dtype=np.bool_)
     rest[found[:kept].ravel()] = False
     places = np.flatnonzero(rest)
-    counts = _without(classes.counts, class_of[found[:kept].ravel()])
+    counts = _subtract_members(classes.counts, class_of[found[:kept].ravel()])
     moves = matching.largest_matching(classes.strata, classes.coordinates, counts).moves
     dealt = places[pairing.deal(class_of[places].astype(np.uint32), moves, len(classes.counts))]
     first = np.argsort(dealt.max(axis=1), kind="stable")[: target - kept]
@@ -175,7 +175,7 @@ def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> R
 
 
 def _canonical_classes(codes: list[Codes], sizes: list[int], labels: list[Codes]) -> tuple[Rows, Classes]:
-    """Classes numbered by first appearance in the keyed order: neither row order nor names of levels play a part."""
+    """Number classes by first appearance in the keyed order: neither row order nor names of levels matter."""
     first, inverse, counts = _distinct(codes, sizes)
     strata_codes = codes[0][first]
     earliest: dict[int, int] = {}
@@ -195,13 +195,13 @@ def _best(classes: Classes, counts: Counts) -> int:
     return matching.largest_total(classes.strata, classes.coordinates, counts).found
 
 
-def _without(counts: Counts, members: Rows) -> Counts:
+def _subtract_members(counts: Counts, members: Rows) -> Counts:
     remaining: Counts = counts - np.bincount(members, minlength=len(counts))
     return remaining
 
 
 def _bisect(most: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to ``most`` for which ``holds``; it holds for 0 and never again after it has failed."""
+    """Return the largest number up to ``most`` that ``holds``; it holds for 0 and never again after a failure."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -209,14 +209,14 @@ def _bisect(most: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def _exchanged(column: pa.ChunkedArray, pairs: Rows) -> pa.ChunkedArray:
-    """The column with values exchanged; the values themselves are moved, never rebuilt from codes."""
+def _exchange_values(column: pa.ChunkedArray, pairs: Rows) -> pa.ChunkedArray:
+    """Exchange values of a column; the values themselves are moved, never rebuilt from codes."""
     if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_float64(column.type)):
         values = np.concatenate([np.empty(0, column.type.to_pandas_dtype()), *(c.to_numpy() for c in column.chunks)])
         pairing.exchange(values, pairs)
         return pa.chunked_array([pa.array(values, type=column.type)])
     whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # what combining gives for an empty column
+    if isinstance(whole, pa.ChunkedArray):  # the result of combining an empty column
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], type=column.type)
     if pa.types.is_dictionary(whole.type) and whole.null_count == 0:
         indices = whole.indices.to_numpy().copy()

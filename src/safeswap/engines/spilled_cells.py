@@ -1,7 +1,7 @@
-"""Cells counted out of memory: two words stand for a record's cell, spilt by their first bits, counted part by part.
+"""Count cells out of memory: each cell is two words, spilled by their first bits and counted part by part.
 
-Each part of the words fits the cache when its turn comes, however many records there are, so that the time grows as the
-records do. Cells that come first, and with few attributes that is all of them, are counted in memory at once.
+Each part fits the cache when it is counted, however many records there are, so time grows linearly with records. The
+first cells, and with few attributes that is all of them, are counted in memory at once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from safeswap.arrays.types import Counts, Int64s, Words
 from safeswap.engines.identity import column_blocks
 from safeswap.errors import InternalError, OutputError
 
-# Count cells that are known by two random words each, with a hash table that grows as it is told to.
+# Compiled counting of cells, each identified by two random words, in a hash table that grows on request.
 #
 # The words of a cell are as good as random numbers, so their own bits serve as the hash. The two lowest bits of the
-# second word give way to what became of the record: 0 it stayed, 1 it left the cell, 2 it entered it.
+# second word are replaced by a flag of the record: 0 stayed, 1 left the cell, 2 entered it.
 
 STAYED, LEFT, ENTERED = 0, 1, 2
 SMALL = 32
@@ -40,17 +40,17 @@ _ONE = np.uint64(1)
 
 @numba.njit(cache=True, nogil=True)
 def mark(words, touched):  # type: ignore[no-untyped-def]
-    """Say of each record whether it stayed or left; overwrites the lowest bits of its second word."""
+    """Flag each record as stayed or left; overwrites the lowest bits of its second word."""
     for i in range(touched.size):
         words[i, 1] = (words[i, 1] & ~_KIND) | np.uint64(touched[i])
 
 
 @numba.njit(cache=True, nogil=True)
 def count_words(entries, slots, names, counts, found, rest):  # type: ignore[no-untyped-def]
-    """Count entries into a table; those of new cells for which it has no room go to ``rest``.
+    """Count entries into a table; entries of new cells without room go to ``rest``.
 
-    ``counts`` holds, per cell, the records before, after, and those that stayed. Returns how many cells the table
-    holds now, and how many entries are left over.
+    ``counts`` holds, per cell, the records before, after, and those that stayed. Returns the number of cells now in the
+    table, and the number of entries left over.
     """
     mask = np.uint64(slots.size - 1)
     left = 0
@@ -78,7 +78,7 @@ def count_words(entries, slots, names, counts, found, rest):  # type: ignore[no-
 
 @numba.njit(cache=True, nogil=True)
 def enter(names, found, slots):  # type: ignore[no-untyped-def]
-    """Enter the cells of a table into slots that are empty and more than the old ones."""
+    """Enter the cells of a table into empty slots, more than the old ones."""
     mask = np.uint64(slots.size - 1)
     for j in range(found):
         slot = names[j, 0] & mask
@@ -89,7 +89,7 @@ def enter(names, found, slots):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def spread(entries, shift, out):  # type: ignore[no-untyped-def]
-    """Bring entries together by the top bits of their first word; how many have which."""
+    """Group entries by the top bits of their first word; return the number in each group."""
     sizes = np.zeros(np.int64(_ONE << (np.uint64(64) - shift)), np.int64)
     for i in range(entries.shape[0]):
         sizes[entries[i, 0] >> shift] += 1
@@ -103,7 +103,7 @@ def spread(entries, shift, out):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
-    """Tally cells by their counts before and after, where both are small; the places of the others."""
+    """Tally cells by their counts before and after, where both are small; return the positions of the others."""
     large = np.empty(counts.shape[0], np.int64)
     others = 0
     for i in range(counts.shape[0]):
@@ -119,27 +119,24 @@ def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def mix(words, codes, table):  # type: ignore[no-untyped-def]
-    """Add, without carry, to the words of each record those that the table has for its code."""
+    """Add (XOR) to the words of each record those that the table has for its code."""
     for i in range(codes.size):
         words[i, 0] ^= table[codes[i], 0]
         words[i, 1] ^= table[codes[i], 1]
 
 
-# Two words that stand for the values of several columns of a record: equal where all of these are.
-
-
 def column_keys(key: bytes, columns: int) -> list[bytes]:
-    """A key for each of so many columns."""
+    """Derive a key for each column."""
     return [keyed.derive(key, "column", number) for number in range(columns)]
 
 
 def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> Words:
-    """The sum without carry, over the columns, of the cipher texts of the values, each column having its own key.
+    """Return the XOR, over the columns, of the cipher texts of the values, each column having its own key.
 
-    Equal records have equal words. Unequal ones differ in some column, whose two cipher texts are independent of all
-    else, so that their words are equal with probability 2⁻¹²⁸: below 2⁻⁷⁰ for all pairs of 10⁸ records together, also
-    if two bits of them are not looked at. So cells can be counted without holding all of what makes them. Words of
-    some columns are the sum of what they have in common and what not.
+    Equal records have equal words. Unequal ones differ in some column, whose two cipher texts are independent of
+    everything else, so their words are equal with probability 2⁻¹²⁸: below 2⁻⁷⁰ for all pairs of 10⁸ records together,
+    even if two bits are ignored. So cells can be counted without holding their values. Words of some columns are the
+    sum of their common and their different parts.
 
     >>> keys = column_keys(bytes(32), 2)
     >>> one, two, three = record_words([pa.array(["a", "a", "b"]), pa.array([1, 1, None])], keys).tolist()
@@ -157,7 +154,7 @@ def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> Words:
 
 def _mix(words: Words, column: pa.Array, key: bytes) -> None:
     if pa.types.is_dictionary(column.type) and not column.dictionary.null_count:
-        # Values are few: each is looked at once, and the one after the last stands for what is missing.
+        # Few distinct values: encrypt each once; the entry after the last is for missing values.
         table = np.append(_texts(column.dictionary, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
         codes = column.indices
         if codes.null_count:
@@ -173,7 +170,7 @@ def _mix(words: Words, column: pa.Array, key: bytes) -> None:
 
 
 def _texts(column: pa.Array, key: bytes) -> Words:
-    """The cipher text of each value, and nothing for what is missing."""
+    """Return the cipher text of each value, and zero for missing ones."""
     texts = keyed.encrypt(column_blocks(column.drop_null(), key), key)
     if not column.null_count:
         return texts
@@ -182,24 +179,21 @@ def _texts(column: pa.Array, key: bytes) -> Words:
     return all_texts
 
 
-# Cells counted by an engine: how many have which counts before and after; of no cell is it known which it is.
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TalliedCells:
-    """What becomes of the cells in counts: from these come all measures that are sums over cells."""
+    """Numbers of cells by their counts: the basis of all measures that are sums over cells."""
 
     joint: JointCounts
     small_cells: Int64s
     small_untouched: Int64s
 
 
-def tallied(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> TalliedCells:
-    """From kinds of cells as (count before, count after, untouched records, how many such cells).
+def tally_kinds(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> TalliedCells:
+    """Build the tally from kinds of cells as (count before, count after, untouched records, number of such cells).
 
-    Cells whose count did not change are thrown together; small ones are listed by their size up to ``limit``.
+    Cells whose count did not change are merged; small ones are listed by their size up to ``limit``.
 
-    >>> found = tallied([(2, 3, 1, 5), (4, 4, 16, 4)], limit=5)
+    >>> found = tally_kinds([(2, 3, 1, 5), (4, 4, 16, 4)], limit=5)
     >>> found.joint.before.tolist(), found.joint.after.tolist(), found.joint.alike.tolist()
     ([2, 16], [3, 16], [5, 1])
     >>> found.small_cells.tolist(), found.small_untouched.tolist()
@@ -223,15 +217,15 @@ def tallied(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> Tallie
     )
 
 
-_HELD = 1 << 21  # entries of 16 bytes that are gathered before they are spilt
-_PART = 1 << 17  # entries of a part, of which the table then fits the second-level cache
+_HELD = 1 << 21  # entries of 16 bytes buffered before they are spilled
+_PART = 1 << 17  # entries of a part, whose table then fits the second-level cache
 _MOST_BITS = 12
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_AT_ONCE = 1 << 13  # cells that are counted without being spilt
+_AT_ONCE = 1 << 13  # cells counted without spilling
 
 
 class SpilledCells:
-    """Counts of cells before and after, batch after batch; ``records`` is about how many there will be.
+    """Counts of cells before and after, batch by batch; ``records`` is their approximate total.
 
     >>> import tempfile
     >>> cells = SpilledCells(Path(tempfile.mkdtemp()), records=3)
@@ -259,18 +253,18 @@ class SpilledCells:
         mark(entered, np.full(len(entered), ENTERED, dtype=np.uint8))
         self._take(entered)
 
-    def tallied(self, *, limit: int) -> TalliedCells:
-        """The cells by their counts, those of all batches put together."""
-        return tallied([tuple(kind) for kind in self.kinds().tolist()], limit=limit)
+    def tally_kinds(self, *, limit: int) -> TalliedCells:
+        """Return the cells of all batches by their counts."""
+        return tally_kinds([tuple(kind) for kind in self.kinds().tolist()], limit=limit)
 
     def kinds(self) -> Counts:
-        """Counts before and after, how many records stayed in such cells, and how many cells there are: a line each."""
+        """Return rows of counts before and after, records that stayed in such cells, and the number of such cells."""
         found = _Kinds()
         found.add(self._first.counts)
         for part in self._parts():
             found.add(part.counts)
         self._path.unlink(missing_ok=True)
-        return found.summed()
+        return found.merge()
 
     def _take(self, entries: Words) -> None:
         for start in range(0, len(entries), len(self._held)):
@@ -283,14 +277,14 @@ class SpilledCells:
         if not len(self._parted):
             self._parted = np.empty_like(self._held)
         self._spilt.append(spread(self._held[: self._number], self._shift, self._parted))
-        with _room(), open(self._path, "ab", opener=_private) as file:
+        with _translate_write_errors(), open(self._path, "ab", opener=_open_private) as file:
             file.write(self._parted[: self._number].data)
         self._number = 0
 
     def _parts(self) -> Iterator[_Table]:
-        """Tables of cells that have nothing to do with each other."""
+        """Yield disjoint tables of cells."""
         if not self._spilt and self._number <= _PART:
-            yield _counted([self._held[: self._number]])
+            yield _count_runs([self._held[: self._number]])
             return
         if self._number:
             self._spill()
@@ -299,7 +293,7 @@ class SpilledCells:
         starts = np.cumsum(sizes).reshape(sizes.shape) - sizes
         with self._path.open("rb", buffering=0) as file:
             for part in range(sizes.shape[1]):
-                yield _counted(_read(file, *run) for run in zip(starts[:, part], sizes[:, part], strict=True))
+                yield _count_runs(_read(file, *run) for run in zip(starts[:, part], sizes[:, part], strict=True))
 
 
 class _Table:
@@ -317,12 +311,12 @@ class _Table:
         return self._counts[: self._found]
 
     def count(self, entries: Words, rest: Words) -> int:
-        """Count entries; how many went to ``rest``, since there is no room for their cells."""
+        """Count entries; return how many went to ``rest`` because there is no room for their cells."""
         self._found, left = count_words(entries, self._slots, self._names, self._counts, self._found, rest)
         return int(left)
 
     def make_room(self, more: int) -> None:
-        """Let there be room for so many cells more."""
+        """Make room for this many more cells."""
         room = self._found + more
         if room <= len(self._names):
             return
@@ -334,7 +328,7 @@ class _Table:
 
 
 class _Kinds:
-    """Cells by their counts: small ones in an array, the others in a list that is summed up now and then."""
+    """Cells by their counts: small ones in an array, the others in a list that is merged from time to time."""
 
     def __init__(self) -> None:
         size = (SMALL, SMALL)
@@ -345,16 +339,16 @@ class _Kinds:
         large = counts[tally(counts, self._cells, self._stayed)]
         self._large.append(np.column_stack([large, np.ones(len(large), dtype=np.int64)]))
         if sum(map(len, self._large)) > _HELD // 4:
-            self._large = [_summed(np.concatenate(self._large))]
+            self._large = [_merge_rows(np.concatenate(self._large))]
 
-    def summed(self) -> Counts:
+    def merge(self) -> Counts:
         before, after = np.nonzero(self._cells)
         small = [before, after, self._stayed[before, after], self._cells[before, after]]
-        return _summed(np.concatenate([np.stack(small, axis=1), *self._large]))
+        return _merge_rows(np.concatenate([np.stack(small, axis=1), *self._large]))
 
 
-def _summed(kinds: Counts) -> Counts:
-    """One line for each pair of counts before and after."""
+def _merge_rows(kinds: Counts) -> Counts:
+    """Merge to one row for each pair of counts before and after."""
     if not len(kinds):
         return kinds
     kinds = kinds[np.lexsort((kinds[:, 1], kinds[:, 0]))]
@@ -362,10 +356,10 @@ def _summed(kinds: Counts) -> Counts:
     return np.column_stack([kinds[begins, :2], np.add.reduceat(kinds[:, 2:], begins, axis=0)])
 
 
-def _counted(runs: Iterator[Words] | list[Words]) -> _Table:
+def _count_runs(runs: Iterator[Words] | list[Words]) -> _Table:
     table, nowhere = _Table(1), np.empty((0, 2), dtype=np.uint64)
     for entries in runs:
-        # No more at a time than a part should have: a cell with many records does not take room for many cells.
+        # At most one part at a time, so that a cell with many records does not reserve room for many cells.
         for start in range(0, len(entries), _PART):
             some = entries[start : start + _PART]
             table.make_room(len(some))
@@ -381,12 +375,12 @@ def _read(file: FileIO, start: int, number: int) -> Words:
     return entries
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _translate_write_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Records that pass by in batches, coded by levels that are learnt on the way."""
+"""Records streamed in batches, coded by levels that are learnt on the way."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from safeswap.engines.identity import column_blocks
 from safeswap.model.microdata import signed_zeros, without_signed_zero
 from safeswap.model.schema import Schema
 
-# The values of a column that have been met, each with its place: kept so that no batch costs more than it holds.
-#
-# Areas of a country are too many to be hashed anew with every batch, be they numbers or texts.
+# Known values of a column, each with its place, so that a batch costs no more than it holds: areas of a country are too
+# many to hash again with every batch.
 
 
 class KnownLevels(Protocol):
@@ -31,16 +30,16 @@ class KnownLevels(Protocol):
 
     @property
     def levels(self) -> pa.Array:
-        """The values in the order in which they first came."""
+        """The values in the order of first appearance."""
         ...
 
     def places(self, values: pa.Array) -> UInt32s:
-        """The places of values, none of which is missing; new ones take the next places in their order."""
+        """Return the places of non-missing values; new ones take the next places in their order."""
         ...
 
 
 def known_levels(kind: pa.DataType) -> KnownLevels:
-    """Nothing known yet of values of a type.
+    """Return an empty set of known values of a type.
 
     >>> known = known_levels(pa.string())
     >>> known.places(pa.array(["b"])).tolist(), known.places(pa.array(["a", "b"])).tolist(), known.levels.to_pylist()
@@ -54,7 +53,7 @@ def known_levels(kind: pa.DataType) -> KnownLevels:
 
 
 class _Numbers:
-    """Whole numbers; they may repeat among those that are asked for."""
+    """Whole numbers; a request may contain repetitions."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
@@ -78,10 +77,10 @@ class _Numbers:
 
 
 class _Texts:
-    """Texts, all different at a time, known by two words that are random but for those who have the key.
+    """Texts, distinct within a request, identified by two words that are random without the key.
 
-    The first word finds the place and the second tells whether it is the right one. Should two texts share the first
-    word, which in a country's worth of areas happens once in a million runs, all begins anew with another key.
+    The first word finds the place and the second confirms it. Should two texts share the first word, which in a
+    country's worth of areas happens once in a million runs, everything restarts with another key.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -100,12 +99,12 @@ class _Texts:
     def places(self, values: pa.Array) -> UInt32s:
         first = self._parts[0]
         if len(values) <= len(first) and values.equals(first.slice(0, len(values))):
-            return np.arange(len(values), dtype=np.uint32)  # as mostly, where there are few
-        found = self._entered(values)
+            return np.arange(len(values), dtype=np.uint32)  # the usual case with few values
+        found = self._enter(values)
         while found is None:
             self._begin()
-            if self._entered(self.levels) is not None:
-                found = self._entered(values)
+            if self._enter(self.levels) is not None:
+                found = self._enter(values)
         fresh = np.flatnonzero(found >= len(self))
         if len(fresh):
             self._parts.append(values.take(pa.array(fresh)))
@@ -116,8 +115,8 @@ class _Texts:
         self._numbers = IntegerCodes()
         self._second: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
-    def _entered(self, values: pa.Array) -> UInt32s | None:
-        """The places of texts; None if two of all share the first word."""
+    def _enter(self, values: pa.Array) -> UInt32s | None:
+        """Return the places of texts; None if two of all share the first word."""
         words = keyed.encrypt(column_blocks(values, self._key), self._key)
         known = len(self._numbers.levels)
         places: UInt32s = self._numbers.code(np.ascontiguousarray(words[:, 0]).view(np.int64))
@@ -130,7 +129,7 @@ class _Texts:
 
 
 class _Values:
-    """Any other values, all different at a time, as Arrow tells them apart."""
+    """Any other values, distinct within a request, as Arrow compares them."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.levels = pa.array([], kind)
@@ -160,26 +159,26 @@ _VALUES = 1 << 21
 
 
 class Source(Protocol):
-    """Where batches come from, as often as they are asked for and always in the same order."""
+    """A source of batches, readable repeatedly and always in the same order."""
 
     def __len__(self) -> int: ...
 
     def batches(self, names: Sequence[str], *, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Some columns, at most so many rows at a time, each batch with the number of its first record."""
+        """Yield some columns, at most ``rows`` rows at a time, each batch with the number of its first record."""
         ...
 
 
-def at_a_time(columns: int) -> int:
-    """How many rows to read: the more columns, the fewer, so that what is held at a time stays about the same.
+def rows_per_batch(columns: int) -> int:
+    """Return the number of rows to read: fewer with more columns, so that memory stays about the same.
 
-    >>> at_a_time(1), at_a_time(11)
+    >>> rows_per_batch(1), rows_per_batch(11)
     (1048576, 174762)
     """
     return max(1 << 16, _VALUES // (1 + columns))
 
 
 class LevelCoder:
-    """One column's values as integers. A value keeps its integer, whichever batch it comes in.
+    """Codes one column's values as integers. A value keeps its integer across batches.
 
     >>> coder = LevelCoder()
     >>> coder.codes(pa.array(["b", None])).tolist(), coder.codes(pa.array(["a", "b"])).tolist()
@@ -194,12 +193,12 @@ class LevelCoder:
 
     @property
     def levels(self) -> pa.Array | None:
-        """The values that have been met, in the order of their codes."""
+        """The values met so far, in the order of their codes."""
         return None if self._known is None else self._known.levels
 
     @property
     def distinct(self) -> int:
-        """How many different values have been met, missing counted as one."""
+        """The number of distinct values met, missing counted as one."""
         return self.bound - 1 + self.has_missing
 
     @property
@@ -208,13 +207,13 @@ class LevelCoder:
         return 1 if self._known is None else 1 + len(self._known)
 
     def codes(self, column: pa.Array) -> UInt32s:
-        """The codes of these values; values that are new get new codes."""
+        """Return the codes of these values; new values get new codes."""
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
         self.has_missing |= bool(column.null_count)
         if pa.types.is_integer(column.type):
-            return self._numbered(column)
-        encoded = _encoded(column)
+            return self._code_integers(column)
+        encoded = _encode(column)
         indices = encoded.indices
         if indices.null_count:
             self.has_missing = True
@@ -224,14 +223,14 @@ class LevelCoder:
         return codes
 
     def values(self, codes: UInt32s) -> pa.Array:
-        """The values behind codes, as codes with a dictionary."""
-        assert self.levels is not None  # noqa: S101  (no code is without a level)
+        """Return the values of these codes, dictionary-encoded."""
+        assert self.levels is not None  # noqa: S101  (every code has a level)
         missing = codes == MISSING
         indices = codes.astype(np.int32) - 1
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=missing if missing.any() else None), self.levels)
 
-    def _numbered(self, column: pa.Array) -> UInt32s:
-        """The codes of whole numbers, which need not be told apart first."""
+    def _code_integers(self, column: pa.Array) -> UInt32s:
+        """Return the codes of whole numbers, which need not be made distinct first."""
         if not column.null_count:
             return self._codes_of(column)
         codes = np.full(len(column), MISSING, dtype=np.uint32)
@@ -246,8 +245,8 @@ class LevelCoder:
         return codes
 
 
-def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    """With 32-bit indices and a dictionary without repeated or missing entries."""
+def _encode(column: pa.Array) -> pa.DictionaryArray:
+    """Encode with 32-bit indices and a dictionary without repeated or missing entries."""
     if not pa.types.is_dictionary(column.type):
         return column.dictionary_encode()
     if column.dictionary.null_count or len(column.dictionary.unique()) < len(column.dictionary):
@@ -258,7 +257,7 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
 
 
 class RecordStream:
-    """The records of a file that is read from disk again whenever they are needed."""
+    """The records of a file, read from disk again whenever they are needed."""
 
     def __init__(self, source: Source, schema: Schema) -> None:
         self.source = source
@@ -270,42 +269,42 @@ class RecordStream:
         return len(self.source)
 
     def is_constant(self, name: str) -> bool:
-        """Whether all records have the same value of an attribute."""
+        """Return True if all records have the same value of an attribute."""
         if name not in self._seen:
             for _ in self.coded((name,)):
                 pass
         return self.coders[name].distinct < 2
 
     def coded(self, names: Sequence[str], source: Source | None = None) -> Iterator[tuple[int, list[UInt32s]]]:
-        """The codes of some columns, a batch at a time; also of another file, by the same levels."""
+        """Yield the codes of some columns in batches; also of another file, by the same levels."""
         coders = [self.coders.setdefault(name, LevelCoder()) for name in names]
-        for start, batch in (source or self.source).batches(names, rows=at_a_time(len(names))):
+        for start, batch in (source or self.source).batches(names, rows=rows_per_batch(len(names))):
             yield start, [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
         if source is None:
             self._seen.update(names)
 
-    def drawn(
+    def draw_batches(
         self, names: Sequence[str], *, draw_key: bytes, identity_key: bytes
     ) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
-        """The whole cipher text of each record, from which its draw comes, and some columns, not coded yet."""
+        """Yield the whole cipher text of each record, which gives its draw, and some columns, not yet coded."""
         attribute = self.schema.identifier
         own = [] if attribute is None else [attribute.name]
-        for start, batch in self.source.batches([*own, *names], rows=at_a_time(len(names))):
+        for start, batch in self.source.batches([*own, *names], rows=rows_per_batch(len(names))):
             columns = dict(zip(names, batch.columns[len(own) :], strict=True))
             yield start, keyed.encrypt(_blocks(batch, start, own, identity_key), draw_key), columns
 
     def codes(self, name: str, column: pa.Array) -> UInt32s:
-        """The codes of some values of a column."""
+        """Return the codes of some values of a column."""
         return self.coders.setdefault(name, LevelCoder()).codes(column)
 
     def classes(self, constraint: Constraint) -> Classes:
-        """Count the records by stratum and coordinates; what is held is a line per class."""
+        """Count the records by stratum and coordinates, holding one row per class."""
         names = (*constraint.equal, *(name for group in constraint.unequal for name in group))
         labels, counts = self.counts(names)
         return _as_classes(self.without_signed_zeros(names, labels, constraint), counts, constraint)
 
     def signed_zeros(self, name: str) -> tuple[int, int] | None:
-        """The codes of −0.0 and of 0.0, where both have been met."""
+        """Return the codes of −0.0 and of 0.0, if both were met."""
         levels = self.coders[name].levels
         zeros = None if levels is None else signed_zeros(levels)
         return None if zeros is None else (zeros[0] + 1, zeros[1] + 1)
@@ -313,7 +312,7 @@ class RecordStream:
     def without_signed_zeros(
         self, names: Sequence[str], labels: npt.NDArray[np.int64], constraint: Constraint
     ) -> npt.NDArray[np.int64]:
-        """Combinations of codes in which −0.0 is 0.0, but for the attributes that must be equal."""
+        """Replace −0.0 by 0.0 in combinations of codes, except for the attributes that must be equal."""
         merged = labels.copy()
         for place, name in enumerate(names):
             if place >= len(constraint.equal):
@@ -321,7 +320,7 @@ class RecordStream:
         return merged
 
     def counts(self, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The combinations of codes that occur, a line each, and how many records have them."""
+        """Return the occurring combinations of codes, a row each, and their numbers of records."""
         tally = Tally(len(names))
         for _, codes in self.coded(names):
             tally.add(codes, [self.coders[name].bound for name in names])
@@ -335,7 +334,7 @@ def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: byt
 
 
 class Tally:
-    """Counts by combinations of codes, batch after batch.
+    """Counts by combinations of codes, batch by batch.
 
     >>> tally = Tally(2)
     >>> tally.add([np.array([1, 1], np.uint32), np.array([2, 2], np.uint32)], [2, 3])
@@ -349,7 +348,7 @@ class Tally:
         self._counts = [np.zeros(0, dtype=np.int64)]
 
     def add(self, codes: Sequence[UInt32s], bounds: Sequence[int]) -> None:
-        """Count records, given their codes in each column and a number above all of these."""
+        """Count records, given their codes in each column and exclusive upper bounds of these."""
         if prod(bounds) <= cells.MOST_CELLS:
             counted = cells.cell_counts(codes, bounds)
             columns = np.unravel_index(counted.codes.astype(np.int64), tuple(bounds))
@@ -362,7 +361,7 @@ class Tally:
             self._merge()
 
     def totals(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The combinations in ascending order, and how many records have them."""
+        """Return the combinations in ascending order, and their numbers of records."""
         self._merge()
         return self._labels[0].astype(np.int64), self._counts[0]
 
@@ -378,18 +377,18 @@ class Tally:
 
 
 def _order(labels: UInt32s) -> npt.NDArray[np.int64]:
-    """The order of combinations, by one number each where there is one for all."""
+    """Sort combinations, by a single packed number each if possible."""
     bounds = labels.max(axis=0, initial=0).astype(object) + 1
     if prod(bounds) > cells.MOST_CELLS:
         return np.lexsort(labels.T[::-1])
     packed = np.zeros(len(labels), dtype=np.int64)
     for column, bound in zip(labels.T, bounds, strict=True):
         packed = packed * int(bound) + column
-    return np.argsort(packed, kind="stable")  # which is quick where much is in order already
+    return np.argsort(packed, kind="stable")  # fast on partly sorted input
 
 
 def _as_classes(labels: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], constraint: Constraint) -> Classes:
-    """Sorted by the codes of the Fixed attributes, which come first: classes of a stratum stand together."""
+    """Sort by the codes of the Fixed attributes, which come first, so that classes of a stratum are adjacent."""
     width = len(constraint.equal)
     groups = []
     for group in constraint.unequal:
@@ -401,7 +400,7 @@ def _as_classes(labels: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], co
 
 
 def dense(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A number per combination, in the order of the combinations.
+    """Number the combinations, in ascending order.
 
     >>> dense(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
     [1, 0, 1]

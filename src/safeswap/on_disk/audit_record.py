@@ -1,4 +1,4 @@
-"""The confidential record of a release: enough to undo it, kept apart from it, readable by its owner only."""
+"""The confidential record of a release: enough to undo it, stored apart from it, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ REPLACED = "replaced-{}.parquet"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditRecord:
-    """An audit and what was noted at its release, as read from a directory.
+    """An audit and the notes of its release, as read from a directory.
 
-    ``row_order`` gives for each released row the row of the masked file from which it came.
+    ``row_order`` gives the row of the masked file for each released row.
     """
 
     audit: Audit
@@ -42,7 +42,7 @@ class AuditRecord:
 
 
 def write_audit(masked: Masked, directory: Path, *, row_order: npt.NDArray[Any], notes: Mapping[str, Any]) -> None:
-    """Write the record into an existing empty directory; ``notes`` holds what the release step found."""
+    """Write the record into an existing empty directory; ``notes`` holds the findings of the release step."""
     _write_rows(directory / PAIRS, _pairs_table(masked.audit))
     _write_rows(directory / ROW_ORDER, pa.table({"row": _narrow(row_order, masked.audit.records)}))
     for number, each in enumerate(masked.audit.replacements):
@@ -51,7 +51,7 @@ def write_audit(masked: Masked, directory: Path, *, row_order: npt.NDArray[Any],
 
 
 def write_audit_json(directory: Path, audit: Mapping[str, Any], schema: Schema, *, notes: Mapping[str, Any]) -> None:
-    """Write the readable part of a record beside its files of rows, which are there already."""
+    """Write the readable part of a record beside its existing files of rows."""
     content = {
         "format": AUDIT_FORMAT,
         "confidential": "This record undoes the release. Keep it where the original data are kept.",
@@ -67,12 +67,12 @@ def write_audit_json(directory: Path, audit: Mapping[str, Any], schema: Schema, 
 
 
 def read_audit(directory: Path) -> Audit:
-    """The audit of a release: with the masked file it gives the original back (``undo``)."""
+    """Return the audit of a release: with the masked file it restores the original (``undo``)."""
     return read_audit_record(directory).audit
 
 
 def read_audit_record(directory: Path) -> AuditRecord:
-    """Everything that was kept of a release."""
+    """Return everything recorded of a release."""
     directory = Path(directory)
     content = read_audit_json(directory)
     try:
@@ -81,11 +81,11 @@ def read_audit_record(directory: Path) -> AuditRecord:
         intact = {name: sum_file(directory / name)[1] for name in names} == content["files"]
         tables = {name: _read_rows(directory / name) for name in names} if intact else {}
         audit = _audit_from_dict(content["audit"], tables)
-        # A record of a large file leaves out an order that is that of the file.
-        order = _whole(tables[ROW_ORDER]["row"]) if ROW_ORDER in tables else np.arange(audit.records, dtype=np.int64)
+        # The record of a large file omits an order equal to that of the file.
+        order = _to_rows(tables[ROW_ORDER]["row"]) if ROW_ORDER in tables else np.arange(audit.records, dtype=np.int64)
         return AuditRecord(audit=audit, notes=content["notes"], row_order=order)
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException):
-        raise _damaged(directory) from None
+        raise _damaged_record(directory) from None
 
 
 def _row_files(replacements: Sequence[object]) -> list[str]:
@@ -93,7 +93,7 @@ def _row_files(replacements: Sequence[object]) -> list[str]:
 
 
 def read_audit_json(directory: Path) -> dict[str, Any]:
-    """The readable part of the record, without the pairs."""
+    """Return the readable part of the record, without the pairs."""
     path = Path(directory) / AUDIT
     if not path.is_file():
         raise InputError(
@@ -105,15 +105,15 @@ def read_audit_json(directory: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        raise _damaged(path.parent) from None
+        raise _damaged_record(path.parent) from None
     wanted = {"format", "audit", "schema", "notes", "files"}
     if not isinstance(content, dict) or not wanted <= content.keys() or content["format"] != AUDIT_FORMAT:
-        raise _damaged(path.parent)
+        raise _damaged_record(path.parent)
     return content
 
 
 def software_versions() -> dict[str, str]:
-    """What the result depends on, by version."""
+    """Return the versions of the software that the result depends on."""
     packages = ("safeswap", "numpy", "pyarrow", "polars", "cryptography", "numba")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
@@ -141,7 +141,7 @@ def _audit_as_dict(audit: Audit) -> dict[str, Any]:
 
 def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table]) -> Audit:
     fields = {name: value for name, value in content.items() if name not in ("stages", "replaced")}
-    stage, row_a, row_b = (_whole(tables[PAIRS][name]) for name in ("stage", "row_a", "row_b"))
+    stage, row_a, row_b = (_to_rows(tables[PAIRS][name]) for name in ("stage", "row_a", "row_b"))
     exchanges = []
     for number, noted in enumerate(content["stages"]):
         chosen = stage == number
@@ -153,7 +153,7 @@ def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table]) ->
     for number, attribute in enumerate(content["replaced"]):
         table = tables[REPLACED.format(number)]
         before = table["before"].combine_chunks()
-        replacements.append(Replacement(attribute=attribute, rows=_whole(table["row"]), before=before))
+        replacements.append(Replacement(attribute=attribute, rows=_to_rows(table["row"]), before=before))
     return Audit(exchanges=tuple(exchanges), replacements=tuple(replacements), **fields)
 
 
@@ -168,7 +168,7 @@ def _narrow(rows: npt.NDArray[Any], records: int) -> npt.NDArray[Any]:
     return rows.astype(np.int32, copy=False) if records < 2**31 else rows
 
 
-def _whole(column: pa.ChunkedArray) -> Rows:
+def _to_rows(column: pa.ChunkedArray) -> Rows:
     return np.asarray(column.to_numpy()).astype(np.int64)
 
 
@@ -193,7 +193,7 @@ def _plain(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in an audit record")
 
 
-def _damaged(directory: Path) -> InputError:
+def _damaged_record(directory: Path) -> InputError:
     return InputError(
         f"the audit record in {directory.name!r} is damaged or was changed",
         code="audit-damaged",

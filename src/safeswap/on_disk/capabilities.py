@@ -1,4 +1,4 @@
-"""What each engine can do, in one table from which errors and documentation are made."""
+"""The capabilities of each engine, in one table that generates errors and documentation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from safeswap.model.spec import MaskSpec, SwapSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """One thing that can be asked for, and the engines that can do it."""
+    """One capability, and the engines that have it."""
 
     what: str
     engines: tuple[str, ...]
 
 
 ENGINES: Mapping[str, str] = {
-    "memory": "columns that play a part in memory, all others copied on disk",
-    "duckdb": "records ordered and exchanged on disk under a limit of memory",
-    "spark": "records ordered and exchanged by a Spark cluster",
+    "memory": "relevant columns in memory, all others copied on disk",
+    "duckdb": "records sorted and exchanged on disk under a memory limit",
+    "spark": "records sorted and exchanged by a Spark cluster",
 }
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -46,7 +46,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 
 
 def check_supported(engine: str, spec: MaskSpec, *, identified: bool = True) -> None:
-    """Refuse what an engine cannot do to a file on disk, and say which one can.
+    """Refuse what an engine cannot do to a file on disk, and name the engines that can.
 
     >>> check_supported("duckdb", SwapSpec(swap=["Race"], rate=0.1))
     >>> check_supported("duckdb", EditTargetedSpec(keys=["Age"]))
@@ -78,7 +78,7 @@ def _check_known(engine: str) -> None:
 
 
 def not_supported(engine: str, capability: Capability) -> EngineError:
-    """The refusal, with the engines that can."""
+    """Return the refusal, with the engines that can."""
     able = ", ".join(capability.engines)
     return EngineError(
         f"the engine {engine!r} cannot do this: {capability.what}",

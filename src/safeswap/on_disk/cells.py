@@ -1,4 +1,4 @@
-"""Two Parquet files side by side as counts of cells, counted out of memory or in Spark."""
+"""Compare two Parquet files by counts of cells, in memory, out of memory or in Spark."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ from safeswap.model.score import Comparison, CountedCells
 from safeswap.on_disk.counted_cells import ChangingColumn, cell_attributes, counted_cells
 from safeswap.on_disk.memory import part_of
 
-# Two Parquet files side by side, as measures look at them, with no more of them in memory than measures need.
-
 
 def compare_files(
     before: Path, after: Path, *, attributes: Sequence[str] | None = None, reading: Mapping[str, Any]
 ) -> Comparison:
-    """The two files over ``attributes``, by default all categorical ones.
+    """Compare the two files over ``attributes``, by default all categorical ones.
 
-    Columns whose bytes on disk are the same are read once. Records correspond by their position; which of them changed
-    is found in all columns.
+    Columns with the same bytes on disk are read once. Records correspond by position; changes are looked for in all
+    columns.
     """
     first, second = open_parquet(before), open_parquet(after)
     schema = described_files(first, **reading)
@@ -48,7 +46,7 @@ def compare_files(
     touched = np.zeros(len(first), dtype=np.bool_)
     kinds = set()
     for name in changed:
-        flags = _different(first, second, name)
+        flags = _flag_different(first, second, name)
         if own is not None and name == own.name and flags.any():
             raise files_differ("the records of the second file have other identifiers, or another order")
         touched |= flags
@@ -71,13 +69,13 @@ def compare_files(
 
 
 def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
-    """Refuse files with another number of records, or with other columns."""
+    """Refuse files with different numbers of records, or different columns."""
     if len(first) != len(second) or not first.schema.equals(second.schema):
         raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
 
 
 def files_differ(message: str) -> InputError:
-    """The refusal of files that do not belong together."""
+    """Return the refusal of files that do not belong together."""
     return InputError(
         message,
         code="files-differ",
@@ -86,7 +84,7 @@ def files_differ(message: str) -> InputError:
 
 
 def changed_columns(first: ParquetFiles, second: ParquetFiles, names: Sequence[str]) -> list[str]:
-    """The columns that are not the same bytes on disk: only these can hold another value anywhere."""
+    """Return the columns whose bytes on disk differ: only these can hold a changed value."""
     if [part.groups for part in first.parts] != [part.groups for part in second.parts]:
         return list(names)
     changed: set[str] = set()
@@ -98,8 +96,8 @@ def changed_columns(first: ParquetFiles, second: ParquetFiles, names: Sequence[s
     return [name for name in names if name in changed]
 
 
-def _different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDArray[np.bool_]:
-    """Per record whether the column holds another value; compared a batch at a time."""
+def _flag_different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDArray[np.bool_]:
+    """Flag the records whose value differs, comparing in batches."""
     flags = np.zeros(len(first), dtype=np.bool_)
     theirs = second.table([name]).column(0)
     for start, batch in first.batches([name]):
@@ -108,10 +106,10 @@ def _different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDAr
     return flags
 
 
-def together(
+def zip_batches(
     first: ParquetFiles, second: ParquetFiles, names: Sequence[str], changed: Sequence[str], *, rows: int
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """The same records of two files, whatever the batches in which each comes; of the second what changed only."""
+    """Yield the same records of two files, whatever their batches; of the second file only the changed columns."""
     theirs = second.batches(changed, rows=rows) if changed else iter(())
     held = pa.RecordBatch.from_arrays([], names=[])
     for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=rows):
@@ -127,21 +125,19 @@ def together(
             held, done = held.slice(number), done + number
 
 
-# Two Parquet files side by side as counts of cells, for files whose records are too many to be held twice.
-
 WORTH_COUNTING = 1_000_000
-"""From so many records on counts are looked at instead of records, where measures allow it."""
+"""From this many records on, counts are compared instead of records, if the measures allow it."""
 
 Changes = tuple[Rows, pa.ChunkedArray]
-"""The records in which a column changed, in ascending order, and the values that it then has."""
+"""The records in which a column changed, in ascending order, and their new values."""
 
 
 def count_files(
     before: Path, after: Path, *, attributes: Sequence[str] | None, limit: int, reading: Mapping[str, Any]
 ) -> CountedCells | None:
-    """The cells of ``attributes``, by default all categorical ones; None where a column has missing values.
+    """Count the cells of ``attributes``, by default all categorical ones; None if a column has missing values.
 
-    Records correspond by their position; one that changed in any column counts as having taken part.
+    Records correspond by position; one that changed in any column counts as having taken part.
     """
     first, second = open_parquet(before), open_parquet(after)
     schema = described_files(first, **reading)
@@ -160,7 +156,7 @@ def count_files(
     coded = coded_columns(first, names)
     if any(coded[name].has_missing or (name in found and found[name][1].null_count) for name in names):
         return None
-    columns = {name: _changing(coded[name], found.get(name), rows) for name in names}
+    columns = {name: _changing_column(coded[name], found.get(name), rows) for name in names}
     return counted_cells(schema, names, columns, rows, limit=limit)
 
 
@@ -181,8 +177,8 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-def _changing(coded: Coded, changes: Changes | None, rows: Rows) -> ChangingColumn:
-    """The column with the codes after of ``rows``, in which those rows are that changed."""
+def _changing_column(coded: Coded, changes: Changes | None, rows: Rows) -> ChangingColumn:
+    """Return the column with the new codes of ``rows``, which include the changed rows."""
     if changes is None or not len(changes[0]):
         return ChangingColumn(before=coded.codes, after=None, cardinality=coded.cardinality)
     levels, values = coded.levels, changes[1].cast(coded.levels.type).combine_chunks()
@@ -205,10 +201,10 @@ def count_in_duckdb(
     reading: Mapping[str, Any],
     memory_limit: str = "1GB",
 ) -> CountedCells:
-    """The cells of ``attributes``, by default all categorical ones; records correspond by their position.
+    """Count the cells of ``attributes``, by default all categorical ones; records correspond by position.
 
-    What does not fit in memory is spilt to a directory of its own among the system's temporary files. Counting needs
-    no database and less than any ``memory_limit`` of use; a limit that is none is refused all the same.
+    Data that do not fit in memory are spilled to a private temporary directory. Counting needs no database and less
+    than any practical ``memory_limit``; an invalid limit is refused all the same.
     """
     limit_bytes(memory_limit)
     first, second = open_parquet(before), open_parquet(after)
@@ -219,12 +215,12 @@ def count_in_duckdb(
     seen = _Seen(schema, names, changed)
     with working_directory() as work:
         cells = SpilledCells(work, records=len(first))
-        for mine, theirs in together(first, second, names, changed, rows=_ROWS):
+        for mine, theirs in zip_batches(first, second, names, changed, rows=_ROWS):
             cells.add(*seen.look(mine, theirs))
-        found = cells.tallied(limit=limit)
+        found = cells.tally(limit=limit)
     first.check_unchanged()
     second.check_unchanged()
-    return counted(schema, names, found, untouched=seen.untouched, moved=seen.moved, changed=frozenset(seen.differ))
+    return as_counted(schema, names, found, untouched=seen.untouched, moved=seen.moved, changed=frozenset(seen.differ))
 
 
 def count_in_spark(
@@ -237,10 +233,10 @@ def count_in_spark(
     session: Any = None,
     threads: int | None = None,
 ) -> CountedCells:
-    """The same by a Spark cluster; records correspond by their identifier."""
-    from safeswap.engines.spark.checks import compared
+    """Count the cells with a Spark cluster; records correspond by identifier."""
+    from safeswap.engines.spark.checks import compare_cells
     from safeswap.on_disk.capabilities import CAPABILITIES, not_supported
-    from safeswap.on_disk.spark import opened, spark_session
+    from safeswap.on_disk.spark import load_records, spark_session
 
     first, second = open_parquet(before), open_parquet(after)
     schema = described_files(first, **reading)
@@ -249,40 +245,42 @@ def count_in_spark(
     if schema.identifier is None:
         raise not_supported("spark", CAPABILITIES["positions"])
     with spark_session(session, threads, records=len(first)) as spark:
-        found = compared(opened(spark, first, schema), opened(spark, second, schema), names, limit=limit)
+        found = compare_cells(
+            load_records(spark, first, schema), load_records(spark, second, schema), names, limit=limit
+        )
     first.check_unchanged()
     second.check_unchanged()
     if found.records != len(first):
         raise files_differ("the records of the second file have other identifiers")
-    told = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
-    return counted(schema, names, found.cells, **told)
+    totals = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
+    return as_counted(schema, names, found.cells, **totals)
 
 
-def counted(schema: Schema, names: Names, found: TalliedCells, **told: Any) -> CountedCells:
-    """The cells as measures look at them."""
+def as_counted(schema: Schema, names: Names, found: TalliedCells, **totals: Any) -> CountedCells:
+    """Return the cells in the form of the measures."""
     return CountedCells(
         schema=schema,
         attributes=names,
         joint=found.joint,
         small_cells=found.small_cells,
         small_untouched=found.small_untouched,
-        **told,
+        **totals,
     )
 
 
 class _Seen:
-    """Records of both files as they pass by: which took part, and the words of their cells."""
+    """Reads records of both files in step: which took part, and the words of their cells."""
 
     def __init__(self, schema: Schema, names: Names, changed: Names) -> None:
         self._own = None if schema.identifier is None else schema.identifier.name
         self._names, self._changed = names, changed
-        keys = column_keys(secrets.token_bytes(32), len(names))  # words have a meaning within this call only
+        keys = column_keys(secrets.token_bytes(32), len(names))  # words are comparable within this call only
         self._keys = dict(zip(names, keys, strict=True))
         self.untouched = self.moved = 0
         self.differ: set[str] = set()
 
     def look(self, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> tuple[Any, npt.NDArray[np.bool_], Any]:
-        """Cells before, who took part, and their cells after."""
+        """Return cells before, flags of those that took part, and their cells after."""
         touched = np.zeros(mine.num_rows, dtype=np.bool_)
         for name in self._changed:
             sides = (pa.chunked_array([side.column(name)]) for side in (mine, theirs))
@@ -294,7 +292,7 @@ class _Seen:
                 touched |= flags
         rows = pa.array(np.flatnonzero(touched))
         before = self._words(mine, self._names)
-        # What did not change is in the words already.
+        # Unchanged columns are already in the words.
         moved = [name for name in self._names if name in self._changed]
         old, new = (self._words(side.select(moved).take(rows), moved) for side in (mine, theirs))
         after = before[touched] ^ old ^ new if moved else before[touched]
@@ -307,6 +305,6 @@ class _Seen:
 
 
 def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
-    """Spark writes types in its own way, so that names and numbers of records are all that can be compared."""
+    """Compare names and numbers of records only: Spark writes its own types."""
     if len(first) != len(second) or first.schema.names != second.schema.names:
         raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")

@@ -1,4 +1,4 @@
-"""The cells of a large file before and after, counted from coded columns and from the few records that changed."""
+"""The cells of a large file before and after, counted from coded columns and the few changed records."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import CountedCells
 
-# What a masking did to the cells of a large file, from the cells of its records and the few that changed.
+# Compiled counting of cells before and after.
 #
 # Every record is spread over partitions by its scrambled code and counted there in a table that fits the cache, as in
-# :mod:`safeswap.arrays.sparse`; where the file is in the order of its cells anyway, as one sorted by area is by the
-# leading part of them, its stretches are the partitions. Nothing is kept per record: of each cell only how many
-# records it holds, how many of them took part, and how many left and entered it, and of these only what figures of
-# risk and distortion need.
+# :mod:`safeswap.arrays.sparse`; if the file is already in the order of its cells, as one sorted by area is by their
+# leading part, its stretches are the partitions. Nothing is kept per record: of each cell only how many records it
+# holds, how many took part, and how many left and entered, and of these only what risk and distortion need.
 
 _ONE = np.uint64(1)
 _FIRST_TABLE = 1 << 10
 _PARTITION_RECORDS = 1 << 13
 _MOST_BITS = 12
-_MOST_ORDERED, _ORDERED_RECORDS = 1 << 16, 1 << 11  # where nothing is spread partitions may be many, and small
+_MOST_ORDERED, _ORDERED_RECORDS = 1 << 16, 1 << 11  # without spreading, partitions may be many and small
 _UNEVEN = 32
 
 
@@ -40,8 +39,8 @@ _UNEVEN = 32
 class CellChanges:
     """Counts before and after as of :func:`safeswap.arrays.cells.changed_counts`, and the small cells after.
 
-    ``cells[s]`` is the number of cells that hold s records after, ``untouched[s]`` how many of these records took no
-    part; both for s below a limit.
+    ``cells[s]`` is the number of cells that hold s records after, ``untouched[s]`` the number of these records that
+    took no part; both for s below a limit.
     """
 
     joint: JointCounts
@@ -50,10 +49,10 @@ class CellChanges:
 
 
 def cell_changes(codes: Codes, possible: int, rows: Int64s, now: Codes, limit: int, *, inner: int = 1) -> CellChanges:
-    """The changes when the records ``rows``, which took part, move to the cells ``now``.
+    """Return the changes when the records ``rows``, which took part, move to the cells ``now``.
 
-    ``codes`` names the cell of every record before, one of ``possible``; sizes from 1 to ``limit - 1`` are small. So
-    many cells as ``inner`` says make up one value of the leading attribute, by which the file may be sorted.
+    ``codes`` names the cell of every record before, one of ``possible``; sizes from 1 to ``limit - 1`` are small.
+    ``inner`` is the number of cells per value of the leading attribute, by which the file may be sorted.
 
     >>> found = cell_changes(np.array([0, 1, 1, 2], np.uint8), 3, np.array([0, 1]), np.array([1, 0], np.uint8), 3)
     >>> found.joint.before.tolist(), found.joint.after.tolist()
@@ -88,7 +87,7 @@ def _dense(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt6
 def _sparse(
     codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int, inner: int
 ) -> CellChanges:
-    in_order = _in_order(codes, possible, inner)
+    in_order = _find_order(codes, possible, inner)
     if in_order is None:
         bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
         shift = np.uint64(64 - bits)
@@ -98,7 +97,7 @@ def _sparse(
         record_starts, width = in_order
         records = codes
         left, entered, stayed = (_spread_in_order(each, width, record_starts.size - 1) for each in movements)
-    begins = left[1] + entered[1]  # where the changed cells of a partition are put down
+    begins = left[1] + entered[1]  # output offset of each partition's changed cells
     most = int(begins[-1])
     names, before, after = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
     found = np.zeros(begins.size - 1, np.int64)
@@ -133,11 +132,11 @@ def _sparse(
     return CellChanges(joint, total[0], total[1])
 
 
-def _in_order(codes: Codes, possible: int, inner: int) -> tuple[Int64s, np.uint64] | None:
-    """Where partitions of so many neighbouring cells begin if the records come in their order, and how many that is.
+def _find_order(codes: Codes, possible: int, inner: int) -> tuple[Int64s, np.uint64] | None:
+    """Return the starts of partitions of adjacent cells, and their width, if the records are in cell order.
 
-    A file that is sorted by area comes so: its records are where they belong already and need not be spread. None where
-    they are not, or where most of them would be in one partition.
+    A file sorted by area is: its records are in place and need not be spread. None if they are not, or if most of them
+    would be in one partition.
     """
     leading = -(-possible // inner)
     parts = min(leading, _MOST_ORDERED, max(1, codes.size // _ORDERED_RECORDS))
@@ -149,14 +148,14 @@ def _in_order(codes: Codes, possible: int, inner: int) -> tuple[Int64s, np.uint6
 
 
 def _spread_in_order(codes: UInt64s, width: np.uint64, parts: int) -> tuple[UInt64s, Int64s]:
-    """The scrambled codes by partition, each of so many neighbouring cells, and where each partition begins."""
+    """Return the scrambled codes by partition, each of ``width`` adjacent cells, and the start of each partition."""
     starts, keys = np.zeros(parts + 1, np.int64), np.empty(codes.size, np.uint64)
     _deal_in_order(codes, width, starts, keys)
     return keys, starts
 
 
 def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]:
-    """The scrambled codes by partition, and where each partition begins."""
+    """Return the scrambled codes by partition, and the start of each partition."""
     runs = spans(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
     run_all(lambda r: hashing.partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
@@ -169,14 +168,14 @@ def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]
 
 @numba.njit(cache=True, nogil=True)
 def _ascend(codes, width, starts):  # type: ignore[no-untyped-def]
-    """Whether the records come partition by partition; ``starts`` then says where each one begins."""
+    """Return True if the records come partition by partition; then ``starts`` holds the start of each."""
     part = np.int64(0)
     lowest, above = np.uint64(0), width
     for i in range(codes.size):
         code = np.uint64(codes[i])
         if code < lowest:
             return False
-        if code >= above:  # a division for each new partition, and none for each record
+        if code >= above:  # one division per partition, none per record
             here = np.int64(code // width)
             starts[part + 1 : here + 1] = i
             part = here
@@ -203,7 +202,7 @@ def _deal_in_order(codes, width, starts, keys):  # type: ignore[no-untyped-def]
 def _count_partitions(first, last, records, is_plain, left, entered, stayed, out, small):  # type: ignore[no-untyped-def]
     begins, found, names, before, after = out
     limit = small.shape[1]
-    slots = np.zeros(_FIRST_TABLE, np.int32)  # number + 1, so that 0 is an empty slot
+    slots = np.zeros(_FIRST_TABLE, np.int32)  # number + 1; 0 is an empty slot
     keys, counts = np.empty(_FIRST_TABLE // 2, np.uint64), np.zeros(_FIRST_TABLE // 2, np.int32)
     changes = np.zeros((_FIRST_TABLE // 2, 3), np.int32)  # left, entered, took part and stayed
     for part in range(first, last):
@@ -214,7 +213,7 @@ def _count_partitions(first, last, records, is_plain, left, entered, stayed, out
             slot = _place(slots, keys, key)
             if slots[slot] == 0:
                 if used == keys.size:
-                    slots, keys, counts, changes = _grown(keys, counts, changes)
+                    slots, keys, counts, changes = _grow(keys, counts, changes)
                     slot = _place(slots, keys, key)
                 keys[used], counts[used] = key, 0
                 used += 1
@@ -228,7 +227,7 @@ def _count_partitions(first, last, records, is_plain, left, entered, stayed, out
                 slot = _place(slots, keys, key)
                 if slots[slot] == 0:
                     if used == keys.size:
-                        slots, keys, counts, changes = _grown(keys, counts, changes)
+                        slots, keys, counts, changes = _grow(keys, counts, changes)
                         slot = _place(slots, keys, key)
                     keys[used], counts[used] = key, 0
                     changes[used] = 0
@@ -257,8 +256,8 @@ def _place(slots, keys, key):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _grown(keys, counts, changes):  # type: ignore[no-untyped-def]
-    """Room for twice as many keys, with those that there are in their places."""
+def _grow(keys, counts, changes):  # type: ignore[no-untyped-def]
+    """Double the room for keys, and re-enter the existing ones."""
     more = 2 * keys.size
     slots, more_keys = np.zeros(2 * more, np.int32), np.empty(more, np.uint64)
     more_counts, more_changes = np.zeros(more, np.int32), np.zeros((more, 3), np.int32)
@@ -273,7 +272,7 @@ _TRIED = 10_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChangingColumn:
-    """A column as codes: of all records before, and of the records that took part after; None where it is the same."""
+    """A column as codes: of all records before, and of those that took part after; None if unchanged."""
 
     before: Codes
     after: Codes | None
@@ -281,7 +280,7 @@ class ChangingColumn:
 
 
 def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> tuple[str, ...]:
-    """The attributes from which cells are formed; refused where there are none, or where one is the identifier."""
+    """Return the attributes that form the cells; refuse an empty list, or the identifier."""
     names = tuple(attributes) if attributes is not None else schema.categorical
     if not names:
         raise SpecError(
@@ -305,12 +304,12 @@ def counted_cells(
 ) -> CountedCells:
     """Count the cells of the attributes ``names``; ``rows`` are the records that took part, in ascending order."""
     records = len(columns[names[0]].before)
-    was, now, possible, inner = packed([columns[name] for name in names], rows)
+    was, now, possible, inner = pack_cells([columns[name] for name in names], rows)
     found = cell_changes(was, possible, rows, now, limit, inner=inner)
     return CountedCells(
         schema=schema,
         attributes=names,
-        changed=frozenset(name for name in names if _moves(columns[name], rows)),
+        changed=frozenset(name for name in names if _changes(columns[name], rows)),
         joint=found.joint,
         small_cells=found.cells,
         small_untouched=found.untouched,
@@ -319,50 +318,50 @@ def counted_cells(
     )
 
 
-def packed(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes, int, int]:
-    """The cells of all records before and of ``rows`` after, how many are possible, and how many of the leading value.
+def pack_cells(columns: Sequence[ChangingColumn], rows: Rows) -> tuple[Codes, Codes, int, int]:
+    """Return the cells of all records before and of ``rows`` after, the number possible, and that per leading value.
 
-    Areas that are told by the code of a finer one are left out where there are too many cells otherwise.
+    If there are too many cells, areas determined by the code of a finer one are left out.
     """
     kept = list(columns)
     if prod(each.cardinality for each in kept) > cells.MOST_CELLS:
-        kept = _without_told(kept, rows)
+        kept = _drop_determined(kept, rows)
     sizes = [each.cardinality for each in kept]
     after = [each.before[rows] if each.after is None else each.after for each in kept]
     if prod(sizes) <= cells.MOST_CELLS:
         was, possible = cells.pack([each.before for each in kept], sizes)
         return was, cells.pack(after, sizes)[0], possible, max(1, prod(sizes[1:]))
-    # Ranks have a meaning within one call only, so both sides are packed in one.
+    # Ranks are comparable within one call only, so both sides are packed in one.
     both = [np.concatenate([each.before, now]) for each, now in zip(kept, after, strict=True)]
     codes, possible = cells.pack(both, sizes)
     return codes[: -len(rows) or None], codes[len(codes) - len(rows) :], possible, 1
 
 
-def _without_told(columns: list[ChangingColumn], rows: Rows) -> list[ChangingColumn]:
-    """The columns without those whose value follows from another one, before and after."""
+def _drop_determined(columns: list[ChangingColumn], rows: Rows) -> list[ChangingColumn]:
+    """Drop the columns whose value follows from another one, before and after."""
     kept = columns
     by_size = [(each, _Tried(each)) for each in sorted(columns, key=lambda each: each.cardinality)]
     for (coarse, outer), (fine, inner) in permutations(by_size, 2):
         both_there = any(coarse is each for each in kept) and any(fine is each for each in kept)
         sizes = 1 < coarse.cardinality <= fine.cardinality
-        if both_there and sizes and inner.may_tell(outer) and _tells(fine, coarse, rows):
+        if both_there and sizes and inner.may_determine(outer) and _determines(fine, coarse, rows):
             kept = [each for each in kept if each is not coarse]
     return kept
 
 
 class _Tried:
-    """A few records of a column: most columns have nothing to do with each other, and these show it."""
+    """A few records of a column: enough to show that most columns are unrelated."""
 
     def __init__(self, column: ChangingColumn) -> None:
         self.codes = column.before[:: max(1, len(column.before) // _TRIED)]
         _, self.first, self.place = np.unique(self.codes, return_index=True, return_inverse=True)
 
-    def may_tell(self, other: _Tried) -> bool:
-        """Whether the other column has one value wherever this one has."""
+    def may_determine(self, other: _Tried) -> bool:
+        """Return True if this column may determine the other one."""
         return bool((other.codes[self.first][self.place] == other.codes).all())
 
 
-def _tells(fine: ChangingColumn, coarse: ChangingColumn, rows: Rows) -> bool:
+def _determines(fine: ChangingColumn, coarse: ChangingColumn, rows: Rows) -> bool:
     around = parents(fine.before, coarse.before, fine.cardinality)
     if around is None:
         return False
@@ -372,15 +371,15 @@ def _tells(fine: ChangingColumn, coarse: ChangingColumn, rows: Rows) -> bool:
     return bool((around[inner] == outer).all())
 
 
-def _moves(column: ChangingColumn, rows: Rows) -> bool:
+def _changes(column: ChangingColumn, rows: Rows) -> bool:
     return column.after is not None and not np.array_equal(column.before[rows], column.after)
 
 
 def net_change(joint: cells.JointCounts) -> int:
-    """By how many records the cells differ."""
+    """Return the number of records by which the cells differ."""
     return int(np.abs(joint.after - joint.before).sum()) // 2
 
 
-def at_rows(column: ChangingColumn, rows: Rows) -> ChangingColumn:
-    """The column of some records only."""
+def take_rows(column: ChangingColumn, rows: Rows) -> ChangingColumn:
+    """Return the column for some records only."""
     return replace(column, before=column.before[rows])

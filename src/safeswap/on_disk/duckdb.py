@@ -1,4 +1,4 @@
-"""The Confidentiality Edit of 1990 of a file that does not fit in memory."""
+"""Exchanges on DuckDB, for files that do not fit in memory: a swap, and the Confidentiality Edit of 1990."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pyarrow as pa
 from safeswap.arrays import keyed
 from safeswap.arrays.types import Names, Rows, UInt32s
 from safeswap.engines.base import Constraint
-from safeswap.engines.duckdb.checks import ChangedTable, repeated
+from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBEngine, StoredPairs
 from safeswap.engines.identity import column_blocks, column_identity
 from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
-from safeswap.engines.stream import RecordStream, at_a_time
+from safeswap.engines.stream import RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import missing_positions, positions_of, positions_told
 from safeswap.files.parquet import ParquetFiles
 from safeswap.methods.edit_1990.checks import check_counted
-from safeswap.methods.edit_1990.method import Edit1990, edited, sample_key
+from safeswap.methods.edit_1990.method import Edit1990, sample_key, sample_outcome
 from safeswap.methods.edit_1990.on_duckdb import DuckDBHouseholds
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.methods.swap import Swap, constraint_of
@@ -32,21 +32,18 @@ from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import SwapSpec
-from safeswap.on_disk.cells import together
+from safeswap.on_disk.cells import zip_batches
 from safeswap.on_disk.held_exchanges import part_of
-from safeswap.on_disk.memory import looked_at, needed
+from safeswap.on_disk.memory import needed_columns, read_columns
 
 if TYPE_CHECKING:
     from safeswap.on_disk.run import Job
 
 
-# Exchanges in a file that does not fit in memory: it is read several times, never held.
-
-
 class StoredExchanges(ABC):
-    """What a method exchanges, as pairs in DuckDB, and the columns after it as they are asked for.
+    """The exchanges of a method, as pairs in DuckDB, and the resulting columns on request.
 
-    ``exchanges`` are the attributes of each stage with its pairs. What they must keep to is said by the method.
+    ``exchanges`` are the attributes of each stage with its pairs. The method states their constraints.
     """
 
     plan: Plan
@@ -77,51 +74,51 @@ class StoredExchanges(ABC):
 
     @abstractmethod
     def _constraint(self, names: Names) -> Constraint:
-        """Who may exchange these attributes."""
+        """Return the constraint on exchanges of these attributes."""
 
     @abstractmethod
-    def _kept(self, names: Names) -> Sequence[Names]:
-        """The sets of attributes whose counts an exchange of these leaves as they were."""
+    def _kept_sets(self, names: Names) -> Sequence[Names]:
+        """Return the sets of attributes whose counts an exchange of these preserves."""
 
     @abstractmethod
     def _promises(self) -> tuple[Invariant, ...]:
-        """What the method promises of the columns that are looked at."""
+        """Return the method's promises about the columns it reads."""
 
     def close(self) -> None:
-        """Let go of the database and what it has spilt."""
+        """Close the database and remove spilled files."""
         self.engine.close()
 
     @property
     def names(self) -> Names:
-        """The columns that are written anew, in the order of the file."""
+        """The rewritten columns, in file order."""
         changed = {name for names, _ in self.exchanges for name in names}
         return tuple(name for name in self.schema.names if name in changed)
 
     @property
     def stages(self) -> tuple[tuple[Names, int], ...]:
-        """The attributes of each stage and how many pairs exchanged them."""
+        """The attributes of each stage, and its number of pairs."""
         return tuple((names, len(pairs)) for names, pairs in self.exchanges)
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """The changed columns of the records that come next."""
+        """Return the changed columns of the next records."""
         if self._after is None or start == 0:
-            self._after = _InOrder(after for _, _, after, _ in self._exchanged(()))
+            self._after = _InOrder(after for _, _, after, _ in self._exchange_batches(()))
         codes = self._after.take(stop - start, len(self.names))
         values = [self.stream.coders[name].values(column) for name, column in zip(self.names, codes, strict=True)]
         return {name: pa.chunked_array([column]) for name, column in zip(self.names, values, strict=True)}
 
     def pairs(self) -> Iterator[tuple[int, Rows]]:
-        """Stage and pairs of row numbers, in the order in which they were drawn, some at a time."""
+        """Yield stage and pairs of row numbers, in the order of drawing, in batches."""
         return ((stage, rows) for stage, (_, pairs) in enumerate(self.exchanges) for rows in self.engine.rows_of(pairs))
 
-    def compensating(self) -> int:
-        """Records that changed although the table did not: those that changed less the net change of the cells."""
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not: changed records minus the net change of the cells."""
         others = tuple(name for name in self.schema.categorical if name not in self.names)
         keys = column_keys(self._word_key, len(self.names) + len(others))
         own, rest = keys[: len(self.names)], keys[len(self.names) :]
         cells = SpilledCells(self.engine.store.work, records=2 * sum(number for _, number in self.stages))
         changed = 0
-        for _, before, after, raw in self._exchanged(others):
+        for _, before, after, raw in self._exchange_batches(others):
             rows = _changed_rows(before, after)
             index, kept = pa.array(rows), np.zeros((len(rows), 2), dtype=np.uint64)
             if raw:
@@ -134,21 +131,21 @@ class StoredExchanges(ABC):
         return changed - int(net)
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
-        """Every promise, checked on the two files as read from disk again."""
+        """Check every promise on both files, read back from disk."""
         problems = [self._problem(names, pairs, written) for names, pairs in self.exchanges]
-        told = "; ".join(dict.fromkeys(problem for problem in problems if problem))
+        text = "; ".join(dict.fromkeys(problem for problem in problems if problem))
         return tuple(
-            Finding(invariant=type(p).__name__, sentence=p.sentence, ok=not told, problem=told)
+            Finding(invariant=type(p).__name__, sentence=p.sentence, ok=not text, problem=text)
             for p in self._promises()
         )
 
     def _problem(self, names: Names, pairs: StoredPairs, written: ParquetFiles) -> str:
-        """What is wrong with a stage: who changed, whether the pairs explain it, whether counts are kept."""
+        """Describe what is wrong with a stage: changed records, pairs that do not explain them, counts not kept."""
         others = tuple(name for name in pairs.columns if name not in names)
         table = ChangedTable(self.engine.store, changed=len(names), others=len(others))
         start, read = 0, (*names, *others)
-        with table.adding() as add:
-            for mine, theirs in together(self.files, written, read, names, rows=at_a_time(len(read))):
+        with table.inserter() as add:
+            for mine, theirs in zip_batches(self.files, written, read, names, rows=rows_per_batch(len(read))):
                 flags = [self._differs(name, mine.column(name), theirs.column(name)) for name in names]
                 rows = np.flatnonzero(np.any(flags, axis=0))
                 before, now = self._codes(mine, names, rows), self._codes(theirs, names, rows)
@@ -156,42 +153,42 @@ class StoredExchanges(ABC):
                 start += mine.num_rows
         listed = " and ".join(names)
         problem = ""
-        if len(table) != 2 * len(pairs) or table.in_pairs(pairs) != 2 * len(pairs):
+        if len(table) != 2 * len(pairs) or table.count_in_pairs(pairs) != 2 * len(pairs):
             problem = f"other records than those of the pairs have another {listed} than before"
-        elif table.explained(pairs, self._constraint(names), names, others) != len(pairs):
+        elif table.count_explained(pairs, self._constraint(names), names, others) != len(pairs):
             problem = f"the pairs do not explain {listed}, or are not allowed"
-        elif moved := next((kept for kept in self._kept(names) if _moved(table, kept, names, others)), None):
+        elif moved := next((kept for kept in self._kept_sets(names) if _count_moved(table, kept, names, others)), None):
             problem = f"counts by {' and '.join(moved)} have moved"
         table.close()
         return problem
 
     def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[UInt32s]:
-        """The codes of some rows."""
+        """Return the codes of some rows."""
         return [self.stream.codes(name, batch.column(name).take(pa.array(rows))) for name in names]
 
     def _differs(self, name: str, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
         kind = before.type.value_type if pa.types.is_dictionary(before.type) else before.type
-        if pa.types.is_floating(kind):  # what counts is whether they are the same level, as when they were exchanged
+        if pa.types.is_floating(kind):  # compare levels, as in the exchange
             flags: npt.NDArray[np.bool_] = self.stream.codes(name, before) != self.stream.codes(name, after)
             return flags
         return different(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
 
-    def _exchanged(self, others: Names) -> Iterator[tuple[int, list[UInt32s], list[UInt32s], list[pa.Array]]]:
-        """Batches in order: first record, codes before and after of what is exchanged, and ``others`` as they are."""
+    def _exchange_batches(self, others: Names) -> Iterator[tuple[int, list[UInt32s], list[UInt32s], list[pa.Array]]]:
+        """Yield in order: first record, codes before and after of the exchanged columns, and ``others`` unchanged."""
         changes = [_Changes(self.engine.changes(pairs, names), len(names)) for names, pairs in self.exchanges]
         width = len(self.names)
         coders = [self.stream.coders[name] for name in self.names]
-        for start, batch in self.files.batches([*self.names, *others], rows=at_a_time(width + len(others))):
+        for start, batch in self.files.batches([*self.names, *others], rows=rows_per_batch(width + len(others))):
             before = [coder.codes(column) for coder, column in zip(coders, batch.columns[:width], strict=True)]
             after = [column.copy() for column in before]
             for (names, _), change in zip(self.exchanges, changes, strict=True):
-                places, codes = change.up_to(start + batch.num_rows)
+                places, codes = change.take_until(start + batch.num_rows)
                 for name, column in zip(names, codes, strict=True):
                     after[self.names.index(name)][places - start] = column
             yield start, before, after, batch.columns[width:]
 
     def _check_identifier(self, identity_key: bytes) -> None:
-        """Refuse identifiers that are missing or shared; ones in ascending order are told apart as they pass by."""
+        """Refuse missing or shared identifiers; ascending ones are checked in the same pass."""
         own = self.schema.identifier
         if own is None:
             return
@@ -216,7 +213,7 @@ class StoredExchanges(ABC):
             rows = np.arange(start, start + len(blocks))
             columns = [rows, np.ascontiguousarray(blocks[:, 0]), np.ascontiguousarray(blocks[:, 1])]
             store.insert(table, pa.table([pa.array(c) for c in columns], names=list("xyz")))
-        shared, first = repeated(store, table)
+        shared, first = find_repeated(store, table)
         store.drop(table)
         if shared:
             message = f"{shared:,} records share their identifier {name!r} with another"
@@ -224,21 +221,21 @@ class StoredExchanges(ABC):
 
 
 class Attributes:
-    """As much of a file as a method looks at to say what it promises."""
+    """The part of a file that a method needs to state its promises."""
 
     def __init__(self, attributes: Names) -> None:
         self.attributes = attributes
 
 
 class _Changes:
-    """New codes by ascending row, taken up to a row at a time."""
+    """New codes by ascending row, taken up to a given row."""
 
     def __init__(self, batches: Iterator[tuple[Rows, list[UInt32s]]], width: int) -> None:
         self._batches = batches
         self._rows: Rows = np.zeros(0, dtype=np.int64)
         self._codes: list[UInt32s] = [np.zeros(0, dtype=np.uint32)] * width
 
-    def up_to(self, stop: int) -> tuple[Rows, list[UInt32s]]:
+    def take_until(self, stop: int) -> tuple[Rows, list[UInt32s]]:
         while not len(self._rows) or self._rows[-1] < stop:
             batch = next(self._batches, None)
             if batch is None:
@@ -253,7 +250,7 @@ class _Changes:
 
 
 class _InOrder:
-    """Batches of codes cut to other lengths."""
+    """Batches of codes, recut to other lengths."""
 
     def __init__(self, batches: Iterator[list[UInt32s]]) -> None:
         self._batches = batches
@@ -270,14 +267,14 @@ class _InOrder:
 
 
 def _changed_rows(before: list[UInt32s], after: list[UInt32s]) -> Rows:
-    """The records of a batch of which some code has changed."""
+    """Return the records of a batch with a changed code."""
     return np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))
 
 
-def _moved(table: ChangedTable, kept: Names, names: Names, others: Names) -> int:
-    """How many cells over ``kept`` have another count than before."""
+def _count_moved(table: ChangedTable, kept: Names, names: Names, others: Names) -> int:
+    """Count the cells over ``kept`` whose count changed."""
     changed = [names.index(name) for name in kept if name in names]
-    return table.moved_cells(changed, [others.index(name) for name in kept if name not in names])
+    return table.count_moved_cells(changed, [others.index(name) for name in kept if name not in names])
 
 
 def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> InputError:
@@ -291,15 +288,12 @@ def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> Inpu
     )
 
 
-# A swap of a file that does not fit in memory.
-
-
 class DuckDBSwap(StoredExchanges):
     """The pairs of a swap in DuckDB."""
 
     def __init__(self, files: ParquetFiles, schema: Schema, spec: SwapSpec, *, job: Job, work: Path) -> None:
         self.spec = spec
-        super().__init__(files, schema, set(needed(schema, spec)), job=job, work=work)
+        super().__init__(files, schema, set(needed_columns(schema, spec)), job=job, work=work)
 
     def _draw(self, job: Job) -> None:
         self.plan, drawn = Swap().drawn(
@@ -310,7 +304,7 @@ class DuckDBSwap(StoredExchanges):
     def _constraint(self, names: Names) -> Constraint:
         return constraint_of(self.spec, names)
 
-    def _kept(self, names: Names) -> Sequence[Names]:
+    def _kept_sets(self, names: Names) -> Sequence[Names]:
         return [(*names, *self.spec.fixed)]
 
     def _promises(self) -> tuple[Invariant, ...]:
@@ -318,13 +312,13 @@ class DuckDBSwap(StoredExchanges):
 
 
 class DuckDBEdit1990(StoredExchanges):
-    """The pairs of households in DuckDB, and what was found on the way."""
+    """The pairs of households in DuckDB, and the facts found on the way."""
 
     facts: Mapping[str, Any]
 
     def __init__(self, files: ParquetFiles, schema: Schema, spec: Edit1990Spec, *, job: Job, work: Path) -> None:
         self.spec = spec
-        super().__init__(files, schema, looked_at(schema, spec), job=job, work=work)
+        super().__init__(files, schema, read_columns(schema, spec), job=job, work=work)
 
     def _draw(self, job: Job) -> None:
         households = DuckDBHouseholds(
@@ -337,14 +331,14 @@ class DuckDBEdit1990(StoredExchanges):
         households.count()
         check_counted(households, self.part, self.spec)
         found = households.partners()
-        self.plan = edited(found, self.spec, records=len(self.stream))
+        self.plan = sample_outcome(found, self.spec, records=len(self.stream))
         self.exchanges = ((self.spec.exchanged, found.pairs),)
         self.facts = found.facts()
 
     def _constraint(self, names: Names) -> Constraint:
         return Constraint(equal=self.spec.matched, unequal=(self.spec.differing,))
 
-    def _kept(self, names: Names) -> Sequence[Names]:
+    def _kept_sets(self, names: Names) -> Sequence[Names]:
         return self.spec.kept
 
     def _promises(self) -> tuple[Invariant, ...]:

@@ -1,4 +1,4 @@
-"""Exchanges in a file of which only the columns that play a part are held in memory."""
+"""Exchanges in a file of which only the relevant columns are held in memory."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
-from safeswap.on_disk.counted_cells import ChangingColumn, at_rows, cell_attributes, counted_cells, net_change, packed
+from safeswap.on_disk.counted_cells import (
+    ChangingColumn,
+    cell_attributes,
+    counted_cells,
+    net_change,
+    pack_cells,
+    take_rows,
+)
 
 
 def part_of(schema: Schema, names: Sequence[str]) -> Schema:
-    """The schema of some columns."""
+    """Return the schema of some columns."""
     return Schema(name=schema.name, label=schema.label, attributes=tuple(schema[name] for name in names))
 
 
-def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
-    """The named columns and the identifier, which is checked, in the order of the file."""
+def load_columns(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
+    """Load the named columns and the identifier, which is checked, in file order."""
     own = schema.identifier
     for name in named - set(schema.names):
         schema[name]  # an unknown attribute gets its own clear error
@@ -41,7 +48,7 @@ def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
     categorical = [name for name in names if schema[name].kind.is_categorical]
     with ThreadPoolExecutor(1) as aside:
         reading = aside.submit(files.table, [name for name in names if name not in categorical])
-        coded = _short(coded_columns(files, categorical))
+        coded = _keep_codes(coded_columns(files, categorical))
         parts = [files.table([name for name in categorical if name not in coded]), reading.result()]
     columns = {name: as_column(each) for name, each in coded.items()}
     columns |= {name: column for part in parts for name, column in zip(part.column_names, part.columns, strict=True)}
@@ -51,17 +58,17 @@ def held(files: ParquetFiles, schema: Schema, named: set[str]) -> Microdata:
     return data
 
 
-def _short(coded: dict[str, Coded]) -> dict[str, Coded]:
-    """The columns that can be held as their codes alone, each value to the bit."""
+def _keep_codes(coded: dict[str, Coded]) -> dict[str, Coded]:
+    """Return the columns that can be held as codes alone, bit for bit."""
     kinds = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_large_string)
     return {n: c for n, c in coded.items() if not c.has_missing and any(is_kind(c.levels.type) for is_kind in kinds)}
 
 
 class CodedEngine(MemoryEngine):
-    """The engine in memory, for columns of which nothing but the codes is held."""
+    """The memory engine, for columns held as codes only."""
 
     def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
-        """Exchange the codes, in the column and in its coded form at once."""
+        """Exchange the codes, in the column and in its coded form."""
         coded: dict[str, Coded] = {}
         others = []
         for name in attributes:
@@ -77,7 +84,7 @@ class CodedEngine(MemoryEngine):
 
 
 class HeldExchanges(ABC):
-    """What a method exchanged, and the columns after it."""
+    """The exchanges of a method, and the resulting columns."""
 
     plan: Plan
     exchanges: tuple[Exchange, ...]
@@ -88,25 +95,25 @@ class HeldExchanges(ABC):
         self.facts: Mapping[str, Any] = {}
         self._compensating: int | None = None
 
-    def close(self) -> None:  # noqa: B027  (other exchanges have something to close, these need not)
-        """Nothing is left behind."""
+    def close(self) -> None:  # noqa: B027  (other exchanges have something to close)
+        """Do nothing: there are no files to remove."""
 
     @property
     @abstractmethod
     def names(self) -> Names:
-        """The columns that are written anew."""
+        """The rewritten columns."""
 
     @property
     def stages(self) -> tuple[tuple[Names, int], ...]:
-        """The attributes of each stage and how many pairs exchanged them."""
+        """The attributes of each stage, and its number of pairs."""
         return tuple((exchange.attributes, len(exchange.pairs)) for exchange in self.exchanges)
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """The changed columns of some records."""
-        return {name: _stored(self.after.table.column(name).slice(start, stop - start)) for name in self.names}
+        """Return the changed columns of some records."""
+        return {name: _to_stored(self.after.table.column(name).slice(start, stop - start)) for name in self.names}
 
     def pairs(self) -> Iterator[tuple[int, Rows]]:
-        """The pairs of each stage as row numbers, in the order in which they were drawn."""
+        """Yield the pairs of each stage as row numbers, in the order of drawing."""
         return ((stage, exchange.pairs) for stage, exchange in enumerate(self.exchanges))
 
     @cached_property
@@ -119,11 +126,11 @@ class HeldExchanges(ABC):
 
     @property
     def exchanged(self) -> Names:
-        """The attributes that were exchanged in some stage."""
+        """The attributes exchanged in some stage."""
         return tuple(dict.fromkeys(name for exchange in self.exchanges for name in exchange.attributes))
 
-    def counted(self, attributes: Sequence[str] | None, limit: int) -> CountedCells:
-        """The cells before and after, from the columns that are held and the others read once."""
+    def count_cells(self, attributes: Sequence[str] | None, limit: int) -> CountedCells:
+        """Count the cells before and after, from the held columns and one pass over the others."""
         names = cell_attributes(self.schema, attributes)
         others = coded_columns(self.files, [name for name in names if name not in self.before.attributes])
         columns = {name: self._column(name, others.get(name)) for name in names}
@@ -132,32 +139,32 @@ class HeldExchanges(ABC):
             self._compensating = counted.moved - net_change(counted.joint)
         return counted
 
-    def compensating(self) -> int:
-        """Records that changed although the table did not; only records that took part are looked at."""
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not; only records that took part are considered."""
         if self._compensating is None:
-            self._compensating = self._found_compensating() if self.exchanges else 0
+            self._compensating = self._count_compensating() if self.exchanges else 0
         return self._compensating
 
-    def _found_compensating(self) -> int:
+    def _count_compensating(self) -> int:
         names = dict.fromkeys([*self.exchanged, *self.schema.categorical])
-        others = _taken(self.files, [name for name in names if name not in self.before.attributes], self.rows)
+        others = _take_rows(self.files, [name for name in names if name not in self.before.attributes], self.rows)
         columns = []
         for name in names:
             held = self._column(name, None) if name in self.before.attributes else None
-            columns.append(at_rows(held, self.rows) if held else _coded(code_column(others.pop(name))))
-        was, now, *_ = packed(columns, np.arange(len(self.rows)))
+            columns.append(take_rows(held, self.rows) if held else _as_changing(code_column(others.pop(name))))
+        was, now, *_ = pack_cells(columns, np.arange(len(self.rows)))
         moved = was != now
         return int(np.count_nonzero(moved)) - net_change(joint_counts([was[moved]], [now[moved]], [MOST_CELLS]))
 
     def _column(self, name: str, other: Coded | None) -> ChangingColumn:
         if other is not None:
-            return _coded(other)
+            return _as_changing(other)
         before = self.before.coded(name)
         after = self.after.coded(name).codes[self.rows] if name in self.exchanged else None
         return ChangingColumn(before=before.codes, after=after, cardinality=before.cardinality)
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
-        """Every promise, checked on what was read back from disk."""
+        """Check every promise on the data read back from disk."""
         with ThreadPoolExecutor(pa.cpu_count()) as threads:
             columns = dict(zip(self.names, threads.map(lambda n: self._read_back(written, n), self.names), strict=True))
         after = self.before.with_columns(columns, {})
@@ -168,17 +175,17 @@ class HeldExchanges(ABC):
         if not pa.types.is_dictionary(before.type) or before.null_count:
             return written.table([name]).column(0)
         meant = self.after.coded(name)
-        if holds(written, name, meant):  # what was read is what these codes say, value by value
+        if holds(written, name, meant):  # the data read equal these codes, value by value
             return as_column(meant)
         coded = coded_column(written, name, known=before.chunk(0).dictionary)
         return as_column(coded) if not coded.has_missing else written.table([name]).column(0)
 
     @abstractmethod
     def _promises(self) -> tuple[Invariant, ...]:
-        """What the method promises of the columns that are held."""
+        """Return the method's promises about the held columns."""
 
     def _audit(self) -> Audit:
-        """As much of the record as promises look at."""
+        """Return as much of the audit as the promises need."""
         return Audit(
             method=self.plan.method,
             spec={},
@@ -194,8 +201,8 @@ class HeldExchanges(ABC):
         )
 
 
-def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as Parquet takes it: text with its dictionary, numbers without one."""
+def _to_stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column as stored in Parquet: text with its dictionary, numbers without."""
     kind = column.type
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) and _is_integer(kind.value_type) else column
 
@@ -204,12 +211,12 @@ def _is_integer(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind))
 
 
-def _coded(column: Coded) -> ChangingColumn:
+def _as_changing(column: Coded) -> ChangingColumn:
     return ChangingColumn(before=column.codes, after=None, cardinality=column.cardinality)
 
 
-def _taken(files: ParquetFiles, names: Sequence[str], rows: Rows) -> dict[str, pa.ChunkedArray]:
-    """Some rows, in ascending order, of some columns: the others are decoded and let go again."""
+def _take_rows(files: ParquetFiles, names: Sequence[str], rows: Rows) -> dict[str, pa.ChunkedArray]:
+    """Read some rows, in ascending order, of some columns, discarding the other rows after decoding."""
 
     def take(name: str) -> pa.ChunkedArray:
         chunks = []

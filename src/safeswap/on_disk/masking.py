@@ -1,7 +1,7 @@
-"""A masking between two commands: ``swap`` keeps it, ``release`` takes it up again.
+"""A masking between two commands: ``swap`` saves it, ``release`` loads it.
 
-The audit directory holds a record per masking and per release. A masked file is found again by its SHA-256, so that
-neither a renamed file nor a changed one is taken for another.
+The audit directory holds a record per masking and per release. A masked file is found by its SHA-256, so neither a
+renamed nor a changed file is mistaken for another.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def keep(
     source: Path | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the masked file and the record that undoes it: both or neither. Returns where the record is.
+    """Write the masked file and the record that undoes it, both or neither; return the path of the record.
 
-    ``source`` is the file that was masked: by its sum a release finds the records of earlier maskings.
+    ``source`` is the file that was masked: by its digest a release finds the records of earlier maskings.
     """
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write
@@ -44,7 +44,7 @@ def keep(
     with both_or_neither(audit, output), atomic_write(output, force=force) as part:
         try:
             write(masked, part, force=True)
-        except OutputError as error:  # it speaks of the file as it is called while it is written
+        except OutputError as error:  # it names the temporary file
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
         return note(masked, part, audit=audit, reading=reading, source=source)
@@ -68,7 +68,7 @@ def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, An
 
 
 def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
-    """The masking that ``keep`` has kept, read from its files: nothing is taken over from the run that made it."""
+    """Load a masking saved by ``keep`` from its files, independent of the run that made it."""
     from safeswap import registry
     from safeswap.files.read import read
     from safeswap.files.sources import existing_file
@@ -94,7 +94,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
     as_text = kept.notes.get("as_text", ())
-    after = _as_typed_like(read(masked_file, schema=described, **layout), before, described, as_text)
+    after = _cast_like(read(masked_file, schema=described, **layout), before, described, as_text)
     plan = Plan(
         method=kept.audit.method,
         records=len(before),
@@ -107,9 +107,9 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
 
 
 def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastStep, ...]:
-    """What the file of this sum went through before: noted when it was masked, or told by the records of its making.
+    """Return the earlier steps of the file with this digest, from its notes or the records in the audit directory.
 
-    A masking whose source is itself a masked file has that file's record beside its own, and so on to the original.
+    If the source of a masking is itself a masked file, its record is in the same directory, and so on to the original.
     """
     from safeswap.model.microdata import PastStep
     from safeswap.on_disk.audit_record import AUDIT, read_audit_json
@@ -126,13 +126,13 @@ def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastSte
         content = read_audit_json(record)
         made = _step_of(content["audit"])
         if noted and made == noted[-1:]:
-            return tuple(steps)  # whoever masked it knew where it came from
+            return tuple(steps)  # the masking knew the file's past
         steps = [*made, *steps]
         digest, notes = content["notes"].get("source_sha256", ""), content["notes"]
 
 
 def _step_of(audit: Mapping[str, Any]) -> list[PastStep]:
-    """The masking of which this is the record; none where it changed nothing."""
+    """Return the masking of this record; empty if it changed nothing."""
     from safeswap.model.microdata import PastStep
 
     exchanged = [name for stage in audit["stages"] if stage["pairs"] for name in stage["attributes"]]
@@ -141,7 +141,7 @@ def _step_of(audit: Mapping[str, Any]) -> list[PastStep]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, or of the sums of all files of a directory in the order of their names."""
+    """Return the SHA-256 of a file, or of the digests of all files of a directory sorted by name."""
     from safeswap.files.manifest import sum_file
 
     if path.is_file():
@@ -156,12 +156,12 @@ def _record_of(digest: str, audit: Path) -> Path:
 
 @contextmanager
 def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[None]:
-    """Around the writing of an output and its record into the audit directory, which is made if need be.
+    """Guard the writing of an output and its record into the audit directory, which is created if needed.
 
-    Should the block fail, ``new`` files go, and so does a record whose output is not in its place. An interrupt may
-    come when all is done: then both are there, and both stay.
+    If the block fails, ``new`` files are removed, and so is a record whose output is not in place. An interrupt may
+    come when everything is done: then both are there, and both stay.
     """
-    made = audit is not None and _made_private(audit)
+    made = audit is not None and _make_private(audit)
     before = set() if audit is None else {path.name for path in audit.iterdir()}
     try:
         yield
@@ -181,8 +181,8 @@ def _remove_records(audit: Path, output: Path, *, but: set[str]) -> None:
             shutil.rmtree(record, ignore_errors=True)
 
 
-def _made_private(audit: Path) -> bool:
-    """Make the directory unless it is there; whether it had to be made."""
+def _make_private(audit: Path) -> bool:
+    """Create the directory unless it exists; return True if it was created."""
     if audit.is_dir():
         return False
     try:
@@ -198,7 +198,7 @@ def _made_private(audit: Path) -> bool:
 
 
 def _as_notes(reading: Mapping[str, Any]) -> dict[str, Any]:
-    """How the original was read, as far as the schema does not say it."""
+    """Return how the original was read, as far as the schema does not say so."""
     said = {name: value for name, value in reading.items() if name not in ("schema", "identifier", "limits")}
     return {**said, **({"limits": asdict(reading["limits"])} if "limits" in reading else {})}
 
@@ -210,14 +210,14 @@ def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _layout_of(masked_file: Path) -> dict[str, str]:
-    """How a text file of ours is laid out; not to be found out, since it is known."""
+    """Return the layout of a text file written by safeswap, which need not be inferred."""
     if masked_file.suffix.lower() in (".parquet", ".dta", ".sav", ".zsav"):
         return {}
     return {"delimiter": "\t" if masked_file.suffix.lower() == ".tsv" else ",", "encoding": "utf-8", "quote": '"'}
 
 
 def _description(masked: Masked) -> dict[str, Any]:
-    """What the columns are after the masking, where it describes them anew, and which have become text."""
+    """Return the description of the columns after the masking, if it changed, and those that became text."""
     before, after = masked.original, masked.data
     if before.schema == after.schema:
         return {}
@@ -226,14 +226,14 @@ def _description(masked: Masked) -> dict[str, Any]:
     return {"masked_schema": after.schema.model_dump(mode="json"), "as_text": as_text}
 
 
-def _as_typed_like(after: Microdata, before: Microdata, described: Schema, as_text: Sequence[str]) -> Microdata:
-    """The masked file with the types of the original, which a text file does not hold; recoded columns may be text."""
+def _cast_like(after: Microdata, before: Microdata, described: Schema, as_text: Sequence[str]) -> Microdata:
+    """Give the masked file the types of the original, which a text file does not hold; recoded columns may be text."""
     import pyarrow as pa
 
     from safeswap.model.microdata import Microdata
 
     if set(after.attributes) != set(before.attributes):
-        return after  # the verification says what is missing
+        return after  # verification reports what is missing
     columns = {}
     for name in before.attributes:
         kind = pa.string() if name in as_text else _value_type(before.table.column(name).type)

@@ -1,6 +1,6 @@
-"""A Confidentiality Edit of a file of which only the columns that play a part are held in memory.
+"""Exchanges on the memory engine: only the relevant columns of the file are held.
 
-The method itself is the one of :func:`safeswap.mask`: it is given the columns that it looks at, and no others.
+The method itself is that of :func:`safeswap.mask`: it gets the columns it needs, and no others.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import SwapSpec
-from safeswap.on_disk.held_exchanges import CodedEngine, HeldExchanges, held, part_of
+from safeswap.on_disk.held_exchanges import CodedEngine, HeldExchanges, load_columns, part_of
 
-# A swap of a file of which only the columns that play a part are held in memory.
-
-__all__ = ["MemorySwap", "needed", "part_of"]
+__all__ = ["MemorySwap", "needed_columns", "part_of"]
 
 
-def needed(schema: Schema, spec: SwapSpec) -> tuple[str, ...]:
-    """The columns without which pairs cannot be drawn: identifier, roles, keys of targeting."""
-    named = _named(schema, spec)
+def needed_columns(schema: Schema, spec: SwapSpec) -> tuple[str, ...]:
+    """Return the columns needed to draw pairs: identifier, roles, keys of targeting."""
+    named = _named_columns(schema, spec)
     if schema.identifier:
         named.add(schema.identifier.name)
     for name in named - set(schema.names):
@@ -33,16 +31,16 @@ def needed(schema: Schema, spec: SwapSpec) -> tuple[str, ...]:
     return tuple(name for name in schema.names if name in named)
 
 
-def _named(schema: Schema, spec: SwapSpec) -> set[str]:
+def _named_columns(schema: Schema, spec: SwapSpec) -> set[str]:
     named = {*spec.swap, *spec.fixed, *spec.differ}
     return named | set(spec.targeting.keys or schema.categorical) if spec.targeting else named
 
 
 class MemorySwap(HeldExchanges):
-    """The pairs of a swap, and the columns after it."""
+    """The pairs of a swap, and the resulting columns."""
 
     def __init__(self, files: ParquetFiles, schema: Schema, spec: SwapSpec, *, key: Key, replicate: int) -> None:
-        super().__init__(files, schema, held(files, schema, _named(schema, spec)))
+        super().__init__(files, schema, load_columns(files, schema, _named_columns(schema, spec)))
         self.spec = spec
         engine = CodedEngine()
         self.plan, drawn = Swap().drawn(self.before, spec, key=key, engine=engine, replicate=replicate)
@@ -52,7 +50,7 @@ class MemorySwap(HeldExchanges):
 
     @property
     def names(self) -> Names:
-        """The swapped columns, in the order of the file."""
+        """The swapped columns, in file order."""
         return tuple(name for name in self.schema.names if name in self.spec.swap)
 
     def _promises(self) -> tuple[Invariant, ...]:
@@ -63,44 +61,44 @@ EditSpec = Edit1990Spec | EditTargetedSpec
 
 
 class MemoryEdit(HeldExchanges):
-    """The pairs of an edit, the columns after it, and what was found on the way."""
+    """The pairs of an edit, the resulting columns, and the facts found on the way."""
 
     def __init__(self, files: ParquetFiles, schema: Schema, spec: EditSpec, *, key: Key, replicate: int) -> None:
-        super().__init__(files, schema, held(files, schema, looked_at(schema, spec)))
+        super().__init__(files, schema, load_columns(files, schema, read_columns(schema, spec)))
         self.spec = spec
         masked = _method(spec).apply(self.before, spec, key=key, engine=CodedEngine(), replicate=replicate)
         self.plan, self.after = masked.plan, masked.data
         self.exchanges = masked.audit.exchanges
-        self.facts = dict(masked.audit.facts)  # all of them now: finding them later would need what can be let go
+        self.facts = dict(masked.audit.facts)  # computed now, so that their inputs can be freed
 
     @property
     def names(self) -> Names:
-        """The columns in which something was exchanged, in the order of the file; at least one that could have been."""
+        """The columns in which something was exchanged, in file order; at least one that could have been."""
         made = {name for exchange in self.exchanges for name in exchange.attributes}
         found = tuple(name for name in self.schema.names if name in made)
-        return found or exchanged(self.schema, self.spec)[:1]
+        return found or exchanged_columns(self.schema, self.spec)[:1]
 
     def _promises(self) -> tuple[Invariant, ...]:
         return _method(self.spec).invariants(self.before, self.spec)
 
 
-def looked_at(schema: Schema, spec: EditSpec) -> set[str]:
-    """The columns on which the result depends, or that it changes.
+def read_columns(schema: Schema, spec: EditSpec) -> set[str]:
+    """Return the columns that the result depends on, or that it changes.
 
     >>> from safeswap.model.schema import Attribute
     >>> places = [Attribute(name=name, kind=Kind.GEOGRAPHY) for name in ("State", "Tract")]
     >>> schema = Schema(attributes=(*places, Attribute(name="Beds"), Attribute(name="Roof")))
-    >>> sorted(looked_at(schema, EditTargetedSpec(keys=["Beds"], within=["State"])))
+    >>> sorted(read_columns(schema, EditTargetedSpec(keys=["Beds"], within=["State"])))
     ['Beds', 'State', 'Tract']
     """
-    named = {*spec.keys, *exchanged(schema, spec)}
+    named = {*spec.keys, *exchanged_columns(schema, spec)}
     if isinstance(spec, Edit1990Spec):
         return named | {*spec.geography, *(each.name for each in schema.iter_kind(Kind.HOUSEHOLD))}
     return named | {*spec.within, *(spec.order_by if spec.order == "near_optimal" else ())}
 
 
-def exchanged(schema: Schema, spec: EditSpec) -> Names:
-    """The columns that an edit may change, those included that it takes from the schema."""
+def exchanged_columns(schema: Schema, spec: EditSpec) -> Names:
+    """Return the columns that an edit may change, including those taken from the schema."""
     if isinstance(spec, Edit1990Spec):
         return spec.exchanged
     if spec.exchange == "categorical":

@@ -1,4 +1,4 @@
-"""Mask a Parquet file or directory on disk: the masked files and the record apart, both complete or neither."""
+"""Mask a Parquet file or directory on disk: masked files and record apart, both complete or neither."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from safeswap.on_disk.audit_record import AUDIT, PAIRS, write_audit_json
 from safeswap.on_disk.capabilities import check_supported
 from safeswap.on_disk.masking import both_or_neither, digest_of
 
-_TOLD = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
+_REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be done, and with which means."""
+    """What to mask, how, and with which resources."""
 
     source: Path
     target: Path
@@ -55,63 +55,63 @@ class Job:
 
 
 class FileSwap(Protocol):
-    """A swap, or an edit, of which the pairs are drawn; how they are held is the engine's own affair."""
+    """A swap, or an edit, whose pairs are drawn; how they are held is up to the engine."""
 
     plan: Plan
 
     @property
     def stages(self) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """The attributes of each stage and how many pairs exchanged them."""
+        """The attributes of each stage, and its number of pairs."""
         ...
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """The changed columns of some records; asked for in their order."""
+        """Return the changed columns of some records, requested in order."""
         ...
 
     def pairs(self) -> Iterator[tuple[int, Rows]]:
-        """Stage and pairs of row numbers, in the order in which they were drawn, some at a time."""
+        """Yield stage and pairs of row numbers, in the order of drawing, in batches."""
         ...
 
-    def compensating(self) -> int:
-        """Records that changed although the table did not."""
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not."""
         ...
 
     def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
-        """Every promise of the method, checked on the files as read from disk again."""
+        """Check every promise of the method on the files read back from disk."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release all resources."""
         ...
 
 
 @runtime_checkable
 class FileEdit(FileSwap, Protocol):
-    """An edit: it knows which columns it changed, and has more to tell than a swap."""
+    """An edit: it knows which columns it changed, and reports more than a swap."""
 
     facts: Mapping[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are written anew, in the order of the file."""
+        """The rewritten columns, in file order."""
         ...
 
 
 def mask_files(job: Job) -> MaskedFile:
-    """Mask the files; the result is verified as read back from disk before it gets its name."""
+    """Mask the files; the result is read back from disk and verified before it gets its name."""
     check_supported(job.engine, job.spec)
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
-    with _output(job, files) as (part, work), _unless_changed(files):
-        swap = _drawn(job, files, schema, work)
+    with _output(job, files) as (part, work), _blame_changed_source(files):
+        swap = _draw_pairs(job, files, schema, work)
         try:
-            # Measuring needs nothing that writing changes, and the digest only what is there to be read back.
+            # Measuring does not depend on writing, and the digest only needs the written files: run them in parallel.
             with ThreadPoolExecutor(2) as threads:
-                measuring = threads.submit(_assessed, job, swap)
-                names = _changed(swap, schema, job.spec)
+                measuring = threads.submit(_assess, job, swap)
+                names = _changed_columns(swap, schema, job.spec)
                 written = rewrite(files, part, names=names, replacing=swap, work=work)
                 summing = threads.submit(digest_of, part)
-                findings = _verified(files, written, part, names, swap)
+                findings = _verify(files, written, part, names, swap)
                 assessment, digest = measuring.result(), summing.result()
             files.check_unchanged()
             totals = _totals(job, files, schema, swap)
@@ -126,13 +126,13 @@ def mask_files(job: Job) -> MaskedFile:
         spec=job.spec.as_dict(),
         findings=findings,
         assessment=assessment,
-        **{name: totals[name] for name in _TOLD},
+        **{name: totals[name] for name in _REPORTED},
     )
 
 
 @contextmanager
-def _unless_changed(files: ParquetFiles) -> Iterator[None]:
-    """Where the source is no longer what it was, that is the reason of every failure and is told as such."""
+def _blame_changed_source(files: ParquetFiles) -> Iterator[None]:
+    """Report a changed source as the reason of every failure."""
     try:
         yield
     except (InputError, UnsafeRelease, ValueError):
@@ -140,8 +140,8 @@ def _unless_changed(files: ParquetFiles) -> Iterator[None]:
         raise
 
 
-def _assessed(job: Job, swap: FileSwap) -> Assessment | None:
-    """The figures asked for, where they can be had from what is held; else None, and the files must be compared."""
+def _assess(job: Job, swap: FileSwap) -> Assessment | None:
+    """Return the requested figures if they follow from held data; else None, and the files must be compared."""
     from safeswap import registry
     from safeswap.measures.base import most_small, scored
     from safeswap.on_disk.held_exchanges import HeldExchanges
@@ -150,10 +150,10 @@ def _assessed(job: Job, swap: FileSwap) -> Assessment | None:
     limit = most_small(chosen)
     if limit is None or not isinstance(swap, HeldExchanges):
         return None
-    return scored(chosen, swap.counted(job.attributes, limit))
+    return scored(chosen, swap.count_cells(job.attributes, limit))
 
 
-def _drawn(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwap:
+def _draw_pairs(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwap:
     spec = job.spec
     if isinstance(spec, Edit1990Spec) and job.engine == "duckdb":
         from safeswap.on_disk.duckdb import DuckDBEdit1990
@@ -173,16 +173,16 @@ def _drawn(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwa
     return DuckDBSwap(files, schema, spec, job=job, work=work)
 
 
-def _changed(swap: FileSwap, schema: Schema, spec: MaskSpec) -> tuple[str, ...]:
+def _changed_columns(swap: FileSwap, schema: Schema, spec: MaskSpec) -> tuple[str, ...]:
     if isinstance(swap, FileEdit):
         return swap.names
-    assert isinstance(spec, SwapSpec)  # noqa: S101  (every other method says itself what it changed)
+    assert isinstance(spec, SwapSpec)  # noqa: S101  (every other method states what it changed)
     return tuple(name for name in schema.names if name in spec.swap)
 
 
 @contextmanager
 def _output(job: Job, files: ParquetFiles) -> Iterator[tuple[Path, Path]]:
-    """Where to write, and a directory for what is needed in between, on the same disk and gone afterwards."""
+    """Give the path to write to, and a temporary directory on the same disk."""
     new = atomic_directory if files.is_directory else atomic_write
     options: dict[str, Any] = {"marker": "_SUCCESS"} if files.is_directory else {}
     with both_or_neither(job.audit, job.target), new(job.target, force=job.force, **options) as part:
@@ -196,7 +196,7 @@ def _output(job: Job, files: ParquetFiles) -> Iterator[tuple[Path, Path]]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _verified(
+def _verify(
     files: ParquetFiles, written: Sequence[Written], part: Path, names: Sequence[str], swap: FileSwap
 ) -> tuple[Finding, ...]:
     others = [name for name in files.schema.names if name not in names]
@@ -224,7 +224,7 @@ def _verified(
 
 def _totals(job: Job, files: ParquetFiles, schema: Schema, swap: FileSwap) -> dict[str, Any]:
     numbers = [number for _, number in swap.stages]
-    # The stages of a swap exchange other columns each; those of an edit exchange for other records.
+    # The stages of a swap exchange different columns; those of an edit, different records.
     made = min(numbers) if isinstance(job.spec, SwapSpec) else sum(numbers)
     by_the_letter = isinstance(job.spec, EditTargetedSpec) and job.spec.variant == "letter"
     return {
@@ -235,7 +235,7 @@ def _totals(job: Job, files: ParquetFiles, schema: Schema, swap: FileSwap) -> di
         "feasible": swap.plan.feasible,
         "at_most": swap.plan.at_most,
         "made": made,
-        "compensating": swap.compensating(),
+        "compensating": swap.count_compensating(),
         "key_id": job.key.id,
         "releasable": job.key.releasable and not by_the_letter,
         "algorithm": keyed.ALGORITHM,

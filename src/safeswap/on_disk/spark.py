@@ -1,4 +1,4 @@
-"""A swap of a directory of Parquet files by a Spark cluster: complete and verified, or not there."""
+"""Mask a directory of Parquet files with a Spark cluster: complete and verified, or absent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from safeswap.arrays import keyed
 from safeswap.arrays.types import Names
-from safeswap.engines.spark.checks import combined, compensating, fingerprints, moved_cells
+from safeswap.engines.spark.checks import combine_fingerprints, count_compensating, count_moved_cells, fingerprints
 from safeswap.engines.spark.engine import SparkEngine, SparkPairs, SparkRecords
 from safeswap.engines.spark.session import NEEDED, own_session
 from safeswap.errors import EngineError, InputError, UnsafeRelease
@@ -21,7 +21,7 @@ from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.files.infer import described_files
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.methods.edit_1990.checks import check_counted
-from safeswap.methods.edit_1990.method import edited, sample_key
+from safeswap.methods.edit_1990.method import sample_key, sample_outcome
 from safeswap.methods.edit_1990.on_spark import SparkHouseholds
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.methods.swap import Swap
@@ -41,7 +41,7 @@ FORMAT = "safeswap-audit-identifiers-1"
 
 
 def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
-    """Mask the files in a session of the caller's, or in one of our own that ends with the job."""
+    """Mask the files in the caller's session, or in one of our own that ends with the job."""
     check_supported("spark", job.spec)
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
@@ -49,15 +49,15 @@ def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
     with spark_session(session, job.threads, records=len(files)) as spark:
         engine = SparkEngine(spark)
         try:
-            masked = _masked(job, files, schema, engine)
+            masked = _mask(job, files, schema, engine)
         finally:
             engine.close()
-        return replace(masked, assessment=_assessed(job, spark))
+        return replace(masked, assessment=_assess(job, spark))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Stage:
-    """Attributes that are exchanged together, the pairs, what each record gets, and the counts that must stay."""
+    """Attributes exchanged together, the pairs, the new values of each record, and the counts that must stay."""
 
     names: Names
     pairs: SparkPairs
@@ -65,19 +65,19 @@ class _Stage:
     kept: tuple[Names, ...]
 
 
-def _masked(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
-    data = opened(engine.session, files, schema)
+def _mask(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
+    data = load_records(engine.session, files, schema)
     _check_identifier(data)
     with (
         both_or_neither(job.audit, job.target),
         atomic_directory(job.target, force=job.force, marker="_SUCCESS") as part,
         _work(part) as engine.work,
     ):
-        plan, stages, facts = _drawn(job, data, engine)
-        after = _exchanged(data, stages)
+        plan, stages, facts = _draw_pairs(job, data, engine)
+        after = _exchange(data, stages)
         after.toDF(*files.schema.names).write.mode("overwrite").parquet(str(part))
         written = engine.session.read.parquet(str(part)).toDF(*data.frame.columns)
-        findings = _verified(data, stages, written)
+        findings = _verify(data, stages, written)
         files.check_unchanged()
         totals: dict[str, Any] = {
             "records": len(data),
@@ -85,7 +85,7 @@ def _masked(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) 
             "feasible": plan.feasible,
             "at_most": plan.at_most,
             "made": min(len(stage.pairs) for stage in stages),
-            "compensating": _compensating(data, stages, written),
+            "compensating": _count_compensating(data, stages, written),
             "releasable": job.key.releasable,
             "facts": facts,
         }
@@ -101,8 +101,8 @@ def _masked(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) 
     )
 
 
-def _assessed(job: Job, session: Any) -> Assessment | None:
-    """The figures asked for, counted in the session that is there anyway; None without any."""
+def _assess(job: Job, session: Any) -> Assessment | None:
+    """Return the requested figures, counted in the same session; None if none were requested."""
     from safeswap import registry
     from safeswap.measures.base import most_small, scored
     from safeswap.on_disk.cells import count_in_spark
@@ -117,7 +117,7 @@ def _assessed(job: Job, session: Any) -> Assessment | None:
 
 @contextmanager
 def _work(part: Path) -> Iterator[Path]:
-    """A directory for what is needed in between, beside the target, where driver and workers see it."""
+    """Give a temporary directory beside the target, visible to driver and workers."""
     work = part.parent / f"{part.name}.work"
     work.mkdir(mode=PRIVATE_DIRECTORY)
     try:
@@ -126,10 +126,10 @@ def _work(part: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _drawn(job: Job, data: SparkRecords, engine: SparkEngine) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
-    """The plan, the stages of the exchange, and what is to be told besides."""
+def _draw_pairs(job: Job, data: SparkRecords, engine: SparkEngine) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
+    """Return the plan, the stages of the exchange, and further facts to report."""
     if isinstance(job.spec, Edit1990Spec):
-        return _edited(job, job.spec, data, engine)
+        return _draw_edit(job, job.spec, data, engine)
     spec = job.spec
     assert isinstance(spec, SwapSpec)  # noqa: S101  (what is supported has been checked)
     plan, drawn = Swap().drawn(data, spec, key=job.key, engine=engine, replicate=job.replicate)
@@ -140,7 +140,7 @@ def _drawn(job: Job, data: SparkRecords, engine: SparkEngine) -> tuple[Plan, tup
     return plan, tuple(stages), {}
 
 
-def _edited(
+def _draw_edit(
     job: Job, spec: Edit1990Spec, data: SparkRecords, engine: SparkEngine
 ) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
     households = SparkHouseholds(
@@ -152,13 +152,13 @@ def _edited(
     )
     check_counted(households, data.schema, spec)
     found = households.partners()
-    plan = edited(found, spec, records=len(data))
+    plan = sample_outcome(found, spec, records=len(data))
     changes = engine.changes(found.pairs, spec.exchanged)
     return plan, (_Stage(names=spec.exchanged, pairs=found.pairs, changes=changes, kept=spec.kept),), found.facts()
 
 
-def opened(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
-    """The records of the files as Spark holds them, their columns under internal names."""
+def load_records(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
+    """Return the records of the files as Spark holds them, with internal column names."""
     paths = [str(part.path.absolute()) for part in files.parts if part.records]
     frame = session.read.parquet(*paths).select("*")
     if list(frame.columns) != files.schema.names:
@@ -173,7 +173,7 @@ def opened(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
 
 
 def _value_types(files: ParquetFiles) -> Any:
-    """The types as workers meet them: a dictionary is a way to store text, not a type."""
+    """Return the types as workers see them: a dictionary is a way to store text, not a type."""
     import pyarrow as pa
 
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in files.schema]
@@ -205,8 +205,8 @@ def _check_identifier(data: SparkRecords) -> None:
         )
 
 
-def _exchanged(data: SparkRecords, stages: tuple[_Stage, ...]) -> Any:
-    """All records, those of the pairs with the values they get."""
+def _exchange(data: SparkRecords, stages: tuple[_Stage, ...]) -> Any:
+    """Return all records, those of the pairs with their new values."""
     from pyspark.sql import functions as f
 
     assert data.schema.identifier is not None  # noqa: S101  (checked before)
@@ -225,8 +225,8 @@ def _exchanged(data: SparkRecords, stages: tuple[_Stage, ...]) -> Any:
     return frame.select(*data.frame.columns)
 
 
-def _verified(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> tuple[Finding, ...]:
-    """Every record but for its exchanged values as it was; these as the pairs say; counts that stay as they were."""
+def _verify(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> tuple[Finding, ...]:
+    """Verify that only exchanged values changed, that the pairs explain them, and that kept counts are exact."""
     assert data.schema.identifier is not None  # noqa: S101  (checked before)
     own = data.column(data.schema.identifier.name)
     changed = [data.column(name) for stage in stages for name in stage.names]
@@ -243,11 +243,11 @@ def _verified(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> t
         records = 2 * len(stage.pairs)
         if gone[0] != records or stage.changes.select("i").distinct().count() != records:
             problems.append("a record is in two pairs")
-        if after[number] != combined((before[number], 1), (gone, -1), (come, 1)):
+        if after[number] != combine_fingerprints((before[number], 1), (gone, -1), (come, 1)):
             problems.append(f"the pairs do not explain {' and '.join(stage.names)}")
         for kept in stage.kept:
             kinds = [data.arrow.field(name).type for name in kept]
-            if moved_cells(data.frame, written, [data.column(name) for name in kept], kinds):
+            if count_moved_cells(data.frame, written, [data.column(name) for name in kept], kinds):
                 problems.append(f"counts by {' and '.join(kept)} have moved")
     if problems:
         raise UnsafeRelease(
@@ -265,8 +265,8 @@ def _verified(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> t
     return tuple(Finding(invariant=n, sentence=s, ok=True) for n, s in zip(names_of, sentences, strict=True))
 
 
-def _compensating(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> int:
-    """Records that changed although the table did not. Records that did not take part cancel out."""
+def _count_compensating(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> int:
+    """Count records that changed although the table did not. Records that took no part cancel out."""
     from pyspark.sql import functions as f
 
     assert data.schema.identifier is not None  # noqa: S101  (checked before)
@@ -279,16 +279,16 @@ def _compensating(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) 
     if len(stages) == 1:
         changes = stages[0].changes.withColumnRenamed("i", own)
         both = data.frame.select(own, *others).join(changes, own)
-        # The two of a pair always differ: both its records change.
-        return compensating(both, had, has, others, kinds=kinds, changed=2 * len(stages[0].pairs))
+        # The records of a pair always differ, so both change.
+        return count_compensating(both, had, has, others, kinds=kinds, changed=2 * len(stages[0].pairs))
     columns = [data.column(name) for name in changed]
     before = data.frame.select(own, *others, *(f.col(c).alias(old) for c, old in zip(columns, had, strict=True)))
     after = written.select(own, *(f.col(c).alias(new) for c, new in zip(columns, has, strict=True)))
-    return compensating(before.join(after, own), had, has, others, kinds=kinds)
+    return count_compensating(before.join(after, own), had, has, others, kinds=kinds)
 
 
 def _note(job: Job, schema: Schema, stages: tuple[_Stage, ...], totals: dict[str, Any]) -> Path:
-    """The record: totals, and the pairs by their identifiers, written by the cluster and never collected."""
+    """Write the record: totals, and the pairs by identifier, written by the cluster and never collected."""
     from pyspark.sql import functions as f
 
     name = hashlib.sha256(f"{job.target.absolute()} {job.key.id} {job.replicate} {totals}".encode()).hexdigest()[:16]
@@ -318,7 +318,7 @@ def _note(job: Job, schema: Schema, stages: tuple[_Stage, ...], totals: dict[str
 
 @contextmanager
 def spark_session(session: Any, threads: int | None, *, records: int) -> Iterator[Any]:
-    """The caller's session, or one of our own that ends with the block; what Spark says is put in our words."""
+    """Give the caller's session, or one of our own that ends with the block; translate Spark's errors."""
     spark = own_session(master=f"local[{threads or '*'}]", records=records) if session is None else session
     before = {name: spark.conf.get(name, None) for name in NEEDED}
     try:
@@ -326,18 +326,18 @@ def spark_session(session: Any, threads: int | None, *, records: int) -> Iterato
             spark.conf.set(name, value)
         yield spark
     except Exception as error:
-        said = _in_our_words(error)
+        said = _translate_error(error)
         if said is error:
             raise
         raise said from None
     finally:
-        _let_go(spark, before, own=session is None)
+        _reset_session(spark, before, own=session is None)
 
 
-def _let_go(spark: Any, before: dict[str, str | None], *, own: bool) -> None:
+def _reset_session(spark: Any, before: dict[str, str | None], *, own: bool) -> None:
     from py4j.protocol import Py4JError
 
-    # A session that has died cannot be set back, and what it died of is being told already.
+    # A dead session cannot be reset, and its error is already being reported.
     with suppress(Py4JError, ConnectionError):
         if own:
             spark.stop()
@@ -346,8 +346,8 @@ def _let_go(spark: Any, before: dict[str, str | None], *, own: bool) -> None:
                 spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
-def _in_our_words(error: Exception) -> Exception:
-    """Spark's messages quote plans and may quote data: they are not passed on."""
+def _translate_error(error: Exception) -> Exception:
+    """Replace Spark's messages, which quote plans and may quote data."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

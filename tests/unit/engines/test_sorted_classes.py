@@ -104,7 +104,7 @@ def test_strata_that_are_mixed_are_found_from_few_records(data: Microdata, place
     labels = CellLabels(data, ("Place",))
     below = classes.sizes < 3
     found = mixed_strata(classes, below, labels)
-    expected = walk.mixed(classes.starts, classes.strata, classes.rows, labels.all())
+    expected = walk.flag_mixed(classes.starts, classes.strata, classes.rows, labels.all())
     assert (found & below).tolist() == (expected & below).tolist()
 
 

@@ -47,9 +47,9 @@ def test_a_file_in_the_order_of_its_cells_is_counted_alike(possible: int, monkey
     before = (areas * 1000 + draw.integers(0, 4, 70_000) * 333).astype(np.uint64)
     rows = np.flatnonzero(draw.random(70_000) < 0.1)
     now = np.where(draw.random(len(rows)) < 0.5, before[rows], before[draw.permutation(rows)])
-    assert cell_changes_module._in_order(before, possible, 1000) is not None
+    assert cell_changes_module._find_order(before, possible, 1000) is not None
     in_order = cell_changes(before, possible, rows, now, 4, inner=1000)
-    monkeypatch.setattr(cell_changes_module, "_in_order", lambda _codes, _possible, _inner: None)
+    monkeypatch.setattr(cell_changes_module, "_find_order", lambda _codes, _possible, _inner: None)
     spread = cell_changes(before, possible, rows, now, 4)
     for name in ("codes", "before", "after"):
         assert getattr(in_order.joint, name).tolist() == getattr(spread.joint, name).tolist()
@@ -60,7 +60,7 @@ def test_a_file_in_the_order_of_its_cells_is_counted_alike(possible: int, monkey
 def test_records_of_one_leading_value_are_spread() -> None:
     """In order they are, and would still be a single partition."""
     codes = np.sort(np.random.default_rng(1).integers(0, 1000, 300_000).astype(np.uint64))
-    assert cell_changes_module._in_order(codes, 10**15, 1) is None
+    assert cell_changes_module._find_order(codes, 10**15, 1) is None
     assert cell_changes(codes, 10**15, np.array([0]), codes[:1], 3).joint.before.tolist() == [300_000]
 
 

@@ -44,7 +44,7 @@ def test_mixed_is_when_a_true_exchange_exists(records: list[tuple[int, int, int]
     labels[rows] = [label for _, _, label in records]
     classes = list(dict.fromkeys((s, c) for s, c, _ in records))
     starts = np.array([*(next(i for i, r in enumerate(records) if r[:2] == c) for c in classes), len(records)])
-    found = walk.mixed(starts, np.array([s for s, _ in classes]), rows, labels)
+    found = walk.flag_mixed(starts, np.array([s for s, _ in classes]), rows, labels)
     for (stratum, code), flag in zip(classes, found.tolist(), strict=True):
         mine = {r[2] for r in records if r[:2] == (stratum, code)}
         others = {r[2] for r in records if r[0] == stratum and r[1] != code}

@@ -1,1 +1,8 @@
-"""The engine that keeps records in DuckDB, under a memory limit."""
+"""The DuckDB engine, for files larger than memory.
+
+::
+
+    engine   the engine: pairs by window functions, changes in record order
+    store    a private database with a memory limit, removed afterwards
+    checks   checks and counts of stored exchanges
+"""

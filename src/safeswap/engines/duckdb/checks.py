@@ -1,4 +1,4 @@
-"""What is checked, and counted, on exchanges that are in DuckDB."""
+"""Checks and counts of exchanges stored in DuckDB."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from safeswap.arrays.types import Rows, UInt32s
 from safeswap.engines.base import Constraint
-from safeswap.engines.duckdb.engine import StoredPairs, unnamed
+from safeswap.engines.duckdb.engine import StoredPairs, table_by_position
 from safeswap.engines.duckdb.store import Store
 
 
 class ChangedTable:
-    """Records with the codes they had (c0, …), those they have now (n0, …) and of other columns (r0, …)."""
+    """Records with their old codes (c0, …), their new codes (n0, …) and codes of other columns (r0, …)."""
 
     def __init__(self, store: Store, *, changed: int, others: int) -> None:
         self._store = store
@@ -22,12 +22,12 @@ class ChangedTable:
         self.table = store.new_table(f"r BIGINT{codes}")
 
     @contextmanager
-    def adding(self) -> Iterator[Callable[[Rows, Sequence[UInt32s], Sequence[UInt32s], Sequence[UInt32s]], None]]:
-        """A function that puts records down: their rows, the codes before and after, and those of other columns."""
-        with self._store.adding(self.table) as put:
+    def inserter(self) -> Iterator[Callable[[Rows, Sequence[UInt32s], Sequence[UInt32s], Sequence[UInt32s]], None]]:
+        """Give a function that stores records: their rows, the codes before and after, and those of other columns."""
+        with self._store.inserter(self.table) as put:
 
             def add(rows: Rows, before: Sequence[UInt32s], after: Sequence[UInt32s], others: Sequence[UInt32s]) -> None:
-                put(unnamed([rows, *before, *after, *others]))
+                put(table_by_position([rows, *before, *after, *others]))
 
             yield add
 
@@ -35,11 +35,11 @@ class ChangedTable:
         return self._store.number(f"SELECT count(*) FROM {self.table}")  # noqa: S608  (our own names, here and below)
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Drop the table."""
         self._store.drop(self.table)
 
-    def moved_cells(self, changed: Sequence[int], others: Sequence[int]) -> int:
-        """How many cells over some changed and some other columns have another count than before."""
+    def count_moved_cells(self, changed: Sequence[int], others: Sequence[int]) -> int:
+        """Count the cells over some changed and some other columns whose count changed."""
         before, after = ([names[i] for i in changed] for names in self._changed)
         keep = [self._others[i] for i in others]
         tail = "".join(f", {name}" for name in keep)
@@ -50,15 +50,17 @@ class ChangedTable:
             f"SELECT {now}{tail}, 1 FROM {self.table}) GROUP BY {', '.join([*before, *keep])}) WHERE s <> 0"
         )
 
-    def in_pairs(self, pairs: StoredPairs) -> int:
-        """How many of the records are in some pair."""
+    def count_in_pairs(self, pairs: StoredPairs) -> int:
+        """Count the records that are in some pair."""
         return self._store.number(
             f"SELECT count(*) FROM {self.table} SEMI JOIN "  # noqa: S608
             f"(SELECT a AS r FROM {pairs.table} UNION ALL SELECT b FROM {pairs.table}) USING (r)"
         )
 
-    def explained(self, pairs: StoredPairs, constraint: Constraint, names: Sequence[str], others: Sequence[str]) -> int:
-        """How many pairs hold each other's codes now, and were allowed under the constraint.
+    def count_explained(
+        self, pairs: StoredPairs, constraint: Constraint, names: Sequence[str], others: Sequence[str]
+    ) -> int:
+        """Count the pairs that now hold each other's codes, and were allowed under the constraint.
 
         ``names`` are the changed columns of this table, ``others`` the other ones.
         """
@@ -75,8 +77,8 @@ class ChangedTable:
         )
 
 
-def repeated(store: Store, table: str) -> tuple[int, list[int]]:
-    """How many records share both words (w0, w1) with another, and the first rows that share the same ones."""
+def find_repeated(store: Store, table: str) -> tuple[int, list[int]]:
+    """Count the records that share both words (w0, w1) with another; also return the first rows that do."""
     shared = f"SELECT w0, w1, min(r) AS least, count(*) AS s FROM {table} GROUP BY w0, w1 HAVING count(*) > 1"  # noqa: S608
     total = store.number(f"SELECT sum(s) FROM ({shared})")  # noqa: S608
     if not total:

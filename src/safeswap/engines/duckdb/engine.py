@@ -1,9 +1,9 @@
-"""The engine for files that do not fit in memory: records ordered and exchanged in DuckDB, spilling to disk.
+"""The engine for files that do not fit in memory: records sorted and exchanged in DuckDB, spilling to disk.
 
 Only records whose draw is low enough to matter enter the database, with their codes. They are numbered in the order of
-their draws, within a stratum or all together; the odd ones are paired with the next, a pair counts if it is of one
-stratum and differs in every coordinate, and the first so many in the order of the later draw are taken. That is the
-walk of :mod:`safeswap.arrays.pairing`, told in windows.
+their draws, within a stratum or overall; odd ones are paired with the next, a pair counts if it is of one stratum and
+differs in every coordinate, and the first ``wanted`` in the order of the later draw are taken. That is the walk of
+:mod:`safeswap.arrays.pairing`, expressed in window functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StoredPairs:
 
 
 class DuckDBEngine:
-    """Records in DuckDB under a limit of memory."""
+    """Records in DuckDB under a memory limit."""
 
     name = "duckdb"
 
@@ -50,15 +50,15 @@ class DuckDBEngine:
         self.store = Store(work, memory_limit=memory_limit, threads=threads)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the database and remove its files."""
         self.store.close()
 
     def classes(self, data: RecordStream, constraint: Constraint) -> Classes:
-        """Count the records by stratum and coordinates, as they pass by."""
+        """Count the records by stratum and coordinates, in one pass."""
         return data.classes(constraint)
 
     def pairs(self, data: RecordStream, request: PairRequest) -> StoredPairs:
-        """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
+        """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         names = _names(request.constraint)
         if request.targeting is None:
             drawn, found = self._walk_prefixes(data, request, names)
@@ -71,11 +71,11 @@ class DuckDBEngine:
         return found
 
     def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
-        """Nothing is exchanged in place: :meth:`changes` gives the new values in the order of the records."""
+        """Refuse: :meth:`changes` gives the new values in record order instead."""
         raise InternalError("DuckDB gives changes instead of exchanging in place", code="no-exchange")
 
     def changes(self, pairs: StoredPairs, attributes: Names) -> Iterator[tuple[Rows, list[npt.NDArray[np.uint32]]]]:
-        """The rows of the pairs in ascending order, each with the codes it gets, some at a time."""
+        """Yield the rows of the pairs in ascending order with their new codes, in batches."""
         places = [pairs.columns.index(name) for name in attributes]
         gets_b = ", ".join(f"b{i} AS c{i}" for i in places)
         gets_a = ", ".join(f"a{i} AS c{i}" for i in places)
@@ -88,7 +88,7 @@ class DuckDBEngine:
             yield rows, codes
 
     def rows_of(self, pairs: StoredPairs) -> Iterator[Rows]:
-        """The pairs as rows, in the order in which they were drawn, some at a time."""
+        """Yield the pairs as rows, in the order of drawing, in batches."""
         for batch in self.store.batches(f"SELECT a, b FROM {pairs.table} ORDER BY k"):  # noqa: S608
             yield np.stack([batch.column(0).to_numpy(), batch.column(1).to_numpy()], axis=1)
 
@@ -108,35 +108,37 @@ class DuckDBEngine:
             self.store.drop(found.table)
 
     def _load(self, data: RecordStream, request: PairRequest, names: Names, share: float) -> tuple[str, int]:
-        """The records whose draw is among the lowest ``share`` of all possible ones: row, both words, codes."""
+        """Load the records whose draw is among the lowest ``share`` of all possible ones: row, both words, codes."""
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(names)))
         table = self.store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
         number = 0
         drawing = {"draw_key": request.draw_key, "identity_key": request.identity_key}
-        with self.store.adding(table) as add:
-            for start, words, columns in data.drawn(names, **drawing):
+        with self.store.inserter(table) as add:
+            for start, words, columns in data.draw_batches(names, **drawing):
                 low = np.flatnonzero(words[:, 0] <= threshold)
                 codes = [data.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
-                add(unnamed([low + start, words[low, 0], words[low, 1], *codes]))
+                add(table_by_position([low + start, words[low, 0], words[low, 1], *codes]))
                 number += len(low)
         return table, number
 
     def _load_weighted(self, data: RecordStream, request: PairRequest, names: Names, targeting: Targeting) -> str:
-        """All records, ordered by when they arrive in the race: sooner where their cell has fewer than n records.
+        """Load all records, ordered by arrival in the race: sooner where their cell has fewer than n records.
 
-        Both times are made as a record passes by; which of them counts is known when the cells are counted.
+        Both times are computed as a record is read; which of them applies is known once the cells are counted.
         """
         keys = targeting.keys or data.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
         raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT{kinds}")
-        for start, words, columns in data.drawn(wide, draw_key=request.draw_key, identity_key=request.identity_key):
+        for start, words, columns in data.draw_batches(
+            wide, draw_key=request.draw_key, identity_key=request.identity_key
+        ):
             codes = [data.codes(name, column) for name, column in columns.items()]
             draws = np.ascontiguousarray(words[:, 0])
             times = [order.sortable(order.arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
             part = [np.arange(start, start + len(draws)), *times, draws, *codes]
-            self.store.insert(raced, unnamed(part))
+            self.store.insert(raced, table_by_position(part))
         own = ", ".join(f"c{wide.index(key)}" for key in keys)
         kept = "".join(f", c{i}" for i in range(len(names)))
         small = f"SELECT ({own}) FROM {raced} GROUP BY {own} HAVING count(*) < {targeting.n}"  # noqa: S608  (our own names)
@@ -152,7 +154,7 @@ class DuckDBEngine:
         equal = range(len(constraint.equal))
         by_stratum = request.repair and constraint.equal
         same = f"PARTITION BY {', '.join(f'c{i}' for i in equal)}" if by_stratum else ""
-        differ = _differ(constraint, [data.signed_zeros(name) for name in names])
+        differ = _differ_condition(constraint, [data.signed_zeros(name) for name in names])
         agree = "".join(f"a{i} = b{i} AND " for i in equal)
         ahead = "".join(f", lead(c{i}) OVER w AS b{i}" for i in places)
         own = "".join(f", c{i} AS a{i}" for i in places)
@@ -186,12 +188,12 @@ class DuckDBEngine:
             return counts
 
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first)
-        return self._dealt(decided, found, drawn=drawn, numbered=numbered, members=members, matching=matching)
+        return self._deal_pairs(decided, found, drawn=drawn, numbered=numbered, members=members, matching=matching)
 
     def _classes_in_order(
         self, data: RecordStream, drawn: str, names: Names, constraint: Constraint
     ) -> tuple[str, Classes]:
-        """The classes, numbered by the first record of their stratum and then by their own."""
+        """Number the classes by the first record of their stratum and then by their own."""
         columns = [f"c{i}" for i in range(len(names))]
         listed = ", ".join(columns)
         rows = self.store.rows(
@@ -201,12 +203,12 @@ class DuckDBEngine:
         earliest = [(row[-1]["h"], row[-1]["l"]) for row in rows]
         counts = np.array([row[-2] for row in rows], dtype=np.int64)
         merged = data.without_signed_zeros(names, labels, constraint)
-        arranged, classes = canonical(merged, counts, earliest, constraint)
+        arranged, classes = order_classes(merged, counts, earliest, constraint)
         table = self.store.new_table("g BIGINT" + "".join(f", c{i} UINTEGER" for i in range(labels.shape[1])))
-        self.store.insert(table, unnamed([np.arange(len(arranged)), *labels[arranged].T]))
+        self.store.insert(table, table_by_position([np.arange(len(arranged)), *labels[arranged].T]))
         return table, classes
 
-    def _dealt(
+    def _deal_pairs(
         self, decided: Repair, found: StoredPairs, *, drawn: str, numbered: str, members: str, matching: str
     ) -> StoredPairs:
         intervals = self.store.new_table("g BIGINT, first BIGINT, last BIGINT, side BIGINT, pair BIGINT")
@@ -215,7 +217,7 @@ class DuckDBEngine:
         )
         places = range(len(found.columns))
         codes = "".join(f", x.c{i}" for i in places)
-        # The remaining records of each class, numbered in keyed order, each in its place of a pair.
+        # Number the remaining records of each class in keyed order, each in its place of a pair.
         rest = self.store.table_of(
             f"SELECT x.r, x.h, x.l, y.g, row_number() OVER (PARTITION BY y.g ORDER BY x.h, x.l) - 1 AS n{codes} "  # noqa: S608
             f"FROM {drawn} x JOIN {numbered} y ON {matching} "
@@ -242,10 +244,10 @@ class DuckDBEngine:
         return StoredPairs(table=table, number=decided.kept + decided.wanted, columns=found.columns)
 
 
-def canonical(
+def order_classes(
     labels: Counts, counts: Counts, earliest: Sequence[tuple[int, ...]], constraint: Constraint
 ) -> tuple[Counts, Classes]:
-    """Classes by first appearance in the keyed order, strata likewise: their order, and the classes in it."""
+    """Order classes by first appearance in the keyed order, strata likewise; return the order and the classes."""
     strata = dense(labels[:, : len(constraint.equal)])
     stratum_of: list[int] = strata.tolist()
     first: dict[int, tuple[int, ...]] = {}
@@ -260,8 +262,8 @@ def canonical(
     return order, Classes(strata=strata[order], coordinates=np.stack(groups, axis=1), counts=counts[order])
 
 
-def unnamed(columns: Sequence[Any]) -> pa.Table:
-    """Columns as a table to be inserted by position."""
+def table_by_position(columns: Sequence[Any]) -> pa.Table:
+    """Return columns as a table, to insert by position."""
     return pa.table([pa.array(column) for column in columns], names=[f"x{i}" for i in range(len(columns))])
 
 
@@ -269,8 +271,8 @@ def _names(constraint: Constraint) -> Names:
     return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
-def _differ(constraint: Constraint, zeros: Sequence[tuple[int, int] | None]) -> str:
-    """A condition on both sides of a pair: every group differs, in any of its columns. −0.0 is the same as 0.0."""
+def _differ_condition(constraint: Constraint, zeros: Sequence[tuple[int, int] | None]) -> str:
+    """Build the condition on both sides of a pair: every group differs in any of its columns. −0.0 equals 0.0."""
 
     def label(column: str, zero: tuple[int, int] | None) -> str:
         return column if zero is None else f"(CASE WHEN {column} = {zero[0]} THEN {zero[1]} ELSE {column} END)"

@@ -1,6 +1,6 @@
-"""A DuckDB database for one job: closed to the outside, limited in memory, gone afterwards.
+"""A DuckDB database for one job: no outside access, limited memory, removed afterwards.
 
-Data enter as Arrow tables and leave as Arrow batches. No name of the caller's gets in: columns are called c0, c1, …
+Data enter as Arrow tables and leave as Arrow batches. No name of the caller's enters: columns are called c0, c1, …
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _TOGETHER = 1 << 17
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(I?)B?")
-_OUR_OWN = 300 * 10**6  # batches of records, codes of areas, and what else is held outside of DuckDB
-_ENOUGH = 500 * 10**6  # with less DuckDB is not asked to share
+_OUR_OWN = 300 * 10**6  # batches of records, codes of areas, and everything else outside DuckDB
+_ENOUGH = 500 * 10**6  # DuckDB gets at least this, or the whole limit if that is less
 
 
 def limit_bytes(stated: str) -> int:
-    """A limit of memory as a number of bytes.
+    """Parse a memory limit into bytes.
 
     >>> limit_bytes("1GB"), limit_bytes("1.5 MiB")
     (1000000000, 1572864)
@@ -42,13 +42,13 @@ def limit_bytes(stated: str) -> int:
     return size
 
 
-def _for_duckdb(limit: int) -> int:
-    """What is left of a limit for DuckDB."""
+def _share_of_limit(limit: int) -> int:
+    """Return DuckDB's part of a memory limit."""
     return max(min(limit, _ENOUGH), limit - _OUR_OWN)
 
 
 class Store:
-    """The connection, and the few things that are done with it."""
+    """A connection, and the few operations used on it."""
 
     def __init__(self, work: Path, *, memory_limit: str, threads: int | None = None) -> None:
         import duckdb
@@ -56,14 +56,14 @@ class Store:
         self.work = work / "spill"
         self.work.mkdir(mode=0o700, exist_ok=True)
         settings: dict[str, Any] = {
-            "memory_limit": f"{_for_duckdb(limit_bytes(memory_limit))}B",
+            "memory_limit": f"{_share_of_limit(limit_bytes(memory_limit))}B",
             "temp_directory": str(self.work),
             "preserve_insertion_order": "false",
             **({"threads": str(threads)} if threads else {}),
         }
         self._connection = duckdb.connect(":memory:", config=settings)
-        # In this order: the place for spilling must be known before the door is shut. Progress is told by safeswap
-        # itself; DuckDB would print a bar of its own into a notebook, or between what `python -c` prints.
+        # In this order: set the spill directory before locking access. safeswap reports progress itself; DuckDB would
+        # print its own bar into a notebook, or into the output of `python -c`.
         for setting in (
             "enable_progress_bar = false",
             "enable_external_access = false",
@@ -74,31 +74,31 @@ class Store:
         self._tables = 0
 
     def close(self) -> None:
-        """Let go of everything, what was spilt included."""
+        """Close the connection and remove spilled files."""
         import shutil
 
         self._connection.close()
         shutil.rmtree(self.work, ignore_errors=True)
 
     def new_table(self, columns: str) -> str:
-        """Make an empty table; its name."""
+        """Create an empty table; return its name."""
         name = self._name()
         self.run(f"CREATE TABLE {name} ({columns})")
         return name
 
     def table_of(self, query: str) -> str:
-        """Make a table of what a query gives; its name."""
+        """Create a table from a query; return its name."""
         name = self._name()
         self.run(f"CREATE TABLE {name} AS {query}")
         return name
 
     def drop(self, table: str) -> None:
-        """Let go of a table."""
+        """Drop a table."""
         self.run(f"DROP TABLE {table}")
 
     def insert(self, table: str, rows: pa.Table, *, select: str = "SELECT * FROM incoming") -> None:
-        """Add rows by position of their columns, or what a query makes of them under the name ``incoming``."""
-        with _in_our_words():
+        """Insert rows by column position, or the result of a query on them under the name ``incoming``."""
+        with _translate_errors():
             self._connection.register("incoming", rows)
             try:
                 self._connection.execute(f"INSERT INTO {table} {select}")
@@ -106,8 +106,8 @@ class Store:
                 self._connection.unregister("incoming")
 
     @contextmanager
-    def adding(self, table: str) -> Iterator[Callable[[pa.Table], None]]:
-        """A function that adds rows by position; few at a time are put down together, which costs less."""
+    def inserter(self, table: str) -> Iterator[Callable[[pa.Table], None]]:
+        """Give a function that inserts rows by position; small batches are buffered, which costs less."""
         held: list[pa.Table] = []
 
         def put_down() -> None:
@@ -126,26 +126,26 @@ class Store:
 
     def run(self, statement: str) -> None:
         """Execute a statement."""
-        with _in_our_words():
+        with _translate_errors():
             self._connection.execute(statement)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """A result that is known to be small."""
-        with _in_our_words():
+        """Return a result known to be small."""
+        with _translate_errors():
             return list(self._connection.execute(query).fetchall())
 
     def number(self, query: str) -> int:
-        """A result that is one number."""
+        """Return a single number."""
         return int(self.rows(query)[0][0] or 0)
 
     def arrow(self, query: str) -> pa.Table:
-        """A result that fits in memory."""
+        """Return a result that fits in memory."""
         return pa.Table.from_batches(list(self.batches(query)), schema=None) if query else pa.table({})
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """A result of any size, a batch at a time, while other queries may run."""
-        with _in_our_words():
-            # A cursor of its own: the result goes on being made while this connection does other things.
+        """Yield a result of any size in batches, while other queries may run."""
+        with _translate_errors():
+            # A separate cursor, so that the result streams while this connection runs other queries.
             cursor = self._connection.cursor()
             try:
                 yield from cursor.sql(query).to_arrow_reader(BATCH)
@@ -158,8 +158,8 @@ class Store:
 
 
 @contextmanager
-def _in_our_words() -> Iterator[None]:
-    """DuckDB's messages quote statements and may quote data: they are not passed on."""
+def _translate_errors() -> Iterator[None]:
+    """Replace DuckDB's messages, which quote statements and may quote data."""
     import duckdb
 
     try:
@@ -167,21 +167,21 @@ def _in_our_words() -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         full = "temp_directory" in str(error) or "offload" in str(error)
         if full:
-            raise _no_room() from None
+            raise _disk_full() from None
         raise EngineError(
             "the memory limit is too low for this job",
             code="memory-limit",
             hint="raise memory_limit, or use fewer threads",
         ) from None
     except duckdb.IOException:
-        raise _no_room() from None
+        raise _disk_full() from None
     except duckdb.Error as error:
         raise EngineError(
             "DuckDB could not do its part", code="engine-failed", hint="please report it", reason=type(error).__name__
         ) from None
 
 
-def _no_room() -> OutputError:
+def _disk_full() -> OutputError:
     return OutputError(
         "there is no room for what does not fit in memory; nothing was left behind",
         code="disk-full",

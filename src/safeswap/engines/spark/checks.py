@@ -1,4 +1,4 @@
-"""Cells of two files counted by a Spark cluster; what the driver sees is how many cells have which counts."""
+"""Cells of two files counted by a Spark cluster; the driver only sees numbers of cells by counts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Names
 from safeswap.engines.spark.engine import SparkRecords, all_of, label
-from safeswap.engines.spilled_cells import TalliedCells, tallied
+from safeswap.engines.spilled_cells import TalliedCells, tally_kinds
 
-# What is checked, and counted, on files that are in Spark: sums over records, no join and no collection.
+# Checks are sums over records: no join and no collection.
 
 Print = tuple[int, int, int]
 
 
 def fingerprints(frame: Any, *column_sets: Sequence[str]) -> tuple[Print, ...]:
-    """Per set of columns the number of records and two sums of hashes in which the records' order plays no part.
+    """Return, per set of columns, the number of records and two order-independent sums of hashes.
 
-    The sums are there to find faults of machines, not of people: they are public hashes.
+    The sums detect faults of machines, not tampering: the hashes are public.
     """
     from pyspark.sql import functions as f
 
@@ -34,17 +34,17 @@ def fingerprints(frame: Any, *column_sets: Sequence[str]) -> tuple[Print, ...]:
 
 
 def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
-    """Two hashes of the values of some columns; Spark skips what is missing, so that where it is is hashed too."""
+    """Return two hashes of the values of some columns; Spark skips nulls, so their positions are hashed too."""
     from pyspark.sql import functions as f
 
     absent = [column.isNull() for column in columns]
     return f.xxhash64(*columns, *absent), f.xxhash64(f.lit(1), *columns, *absent)
 
 
-def combined(*parts: tuple[Print, int]) -> Print:
-    """Fingerprints put together: each with +1 where its records are added and −1 where they are taken away.
+def combine_fingerprints(*parts: tuple[Print, int]) -> Print:
+    """Combine fingerprints: each with +1 if its records are added and −1 if they are removed.
 
-    >>> combined(((3, 10, 6), 1), ((1, 4, 2), -1))
+    >>> combine_fingerprints(((3, 10, 6), 1), ((1, 4, 2), -1))
     (2, 6, 4)
     """
     records = total = mixed = 0
@@ -53,8 +53,8 @@ def combined(*parts: tuple[Print, int]) -> Print:
     return records, total, mixed
 
 
-def moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Sequence[pa.DataType]) -> int:
-    """How many cells over these columns have another count in one frame than in the other."""
+def count_moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Sequence[pa.DataType]) -> int:
+    """Count the cells over these columns whose count differs between the two frames."""
     from pyspark.sql import functions as f
 
     def counted(frame: Any, sign: int) -> Any:
@@ -65,7 +65,7 @@ def moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Sequence
     return int(both.where("s <> 0").count())
 
 
-def compensating(
+def count_compensating(
     touched: Any,
     had: Sequence[str],
     has: Sequence[str],
@@ -74,9 +74,9 @@ def compensating(
     kinds: Sequence[pa.DataType],
     changed: int | None = None,
 ) -> int:
-    """Records that changed less the net change of the cells; ``kinds`` are the types of ``had`` and then ``others``.
+    """Count changed records minus the net change of the cells; ``kinds`` are the types of ``had`` and then ``others``.
 
-    How many records changed is counted unless it is known.
+    ``changed`` is the number of changed records, if known.
     """
     from pyspark.sql import functions as f
 
@@ -94,7 +94,7 @@ def compensating(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkCells:
-    """The tallied cells; how many records both files have, took no part, and lie in another cell than before."""
+    """The tallied cells; the numbers of records in both files, untouched, and in another cell than before."""
 
     cells: TalliedCells
     records: int
@@ -103,7 +103,7 @@ class SparkCells:
     changed: frozenset[str]
 
 
-def compared(before: SparkRecords, after: SparkRecords, names: Names, *, limit: int) -> SparkCells:
+def compare_cells(before: SparkRecords, after: SparkRecords, names: Names, *, limit: int) -> SparkCells:
     """Count the cells of ``names`` in two files whose records correspond by their identifier."""
     from pyspark.sql import functions as f
 
@@ -113,14 +113,14 @@ def compared(before: SparkRecords, after: SparkRecords, names: Names, *, limit: 
     stayed = all_of([*same, f.col("bw0") == f.col("aw0"), f.col("bw1") == f.col("aw1")])
     both = both.withColumn("stayed", stayed)
     counts = [f.sum((~each).cast("long")) for each in same]
-    told = both.agg(f.count("*"), f.sum(f.col("stayed").cast("long")), f.sum((~all_of(same)).cast("long")), *counts)
-    records, untouched, moved, *differ = (int(value or 0) for value in told.head())
+    sums = both.agg(f.count("*"), f.sum(f.col("stayed").cast("long")), f.sum((~all_of(same)).cast("long")), *counts)
+    records, untouched, moved, *differ = (int(value or 0) for value in sums.head())
     now = both.select(*(f.col(f"a{j}").alias(f"g{j}") for j in width), *_signs(f, was=0, now=1, stayed="stayed"))
     was = both.select(*(f.col(f"b{j}").alias(f"g{j}") for j in width), *_signs(f, was=1, now=0, stayed=None))
     summed = was.unionAll(now).groupBy(*(f"g{j}" for j in width)).agg(*(f.sum(c).alias(c) for c in "bau"))
     kinds = summed.groupBy("b", "a").agg(f.sum("u"), f.count("*")).collect()
     return SparkCells(
-        cells=tallied([tuple(map(int, kind)) for kind in kinds], limit=limit),  # type: ignore[misc]
+        cells=tally_kinds([tuple(map(int, kind)) for kind in kinds], limit=limit),  # type: ignore[misc]
         records=records,
         untouched=untouched,
         moved=moved,
@@ -129,7 +129,7 @@ def compared(before: SparkRecords, after: SparkRecords, names: Names, *, limit: 
 
 
 def _side(data: SparkRecords, names: Names, prefix: str) -> Any:
-    """Identifier i, the labels of ``names``, and two words that stand for all other columns."""
+    """Return identifier i, the labels of ``names``, and two words that represent all other columns."""
     from pyspark.sql import functions as f
 
     own = data.schema.identifier

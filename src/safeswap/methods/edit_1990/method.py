@@ -1,4 +1,4 @@
-"""The Confidentiality Edit of the 1990 Census: sampled households change places with others of the same key.
+"""The Confidentiality Edit of the 1990 Census: sampled households exchange places with others of the same key.
 
 Source: Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, sections II to IV, after
 Griffin, Navarro & Flores-Baez 1989.
@@ -52,9 +52,9 @@ from safeswap.model.plan import Plan, Relaxation
 
 @dataclass(frozen=True, kw_only=True)
 class SamplePlan(Plan):
-    """How many households are expected in the sample, for how many of them a partner exists, and how many will move.
+    """Expected number of households in the sample, of those with a possible partner, and of those that will move.
 
-    A household that is sampled moves its partner too, whether that one is sampled or not: ``moved`` counts both.
+    A sampled household also moves its partner, sampled or not: ``moved`` counts both.
     """
 
     within: str
@@ -64,7 +64,7 @@ class SamplePlan(Plan):
 
     @property
     def sentence(self) -> str:
-        """The plan in plain words."""
+        """The plan in words."""
         small = f", {self.in_small_blocks:,} of them in small blocks" if self.in_small_blocks else ""
         text = f"about {self.asked:,} of {self.records:,} households will be sampled{small}; "
         text += "for each of them" if self.is_feasible else f"for about {self.feasible:,} of them"
@@ -77,14 +77,14 @@ class SamplePlan(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOutcome(Plan):
-    """What became of the sample. Every sampled household asks for a pair; one inside the sample serves two."""
+    """The outcome of a sample. Every sampled household asks for a pair; a pair inside the sample serves two."""
 
     sampled: int
     unmatched: int
 
     @property
     def sentence(self) -> str:
-        """The outcome in plain words."""
+        """The outcome in words."""
         found = "all of them" if not self.unmatched else f"{self.sampled - self.unmatched:,} of them"
         return f"{self.sampled:,} of {self.records:,} households sampled; {found} found a partner"
 
@@ -101,11 +101,11 @@ class Edit1990:
     )
 
     def plan(self, data: Microdata, spec: Edit1990Spec, *, engine: Engine) -> SamplePlan:
-        """How many households the sample is expected to have, and how many of them can have a partner at all."""
-        areas = _prepared(data, spec)
-        small, large = _expected(areas, len(data), spec)
-        lonely = _without_partner(areas)
-        # A household of a small block is as likely as any other to be without partners: the mean rate will do.
+        """Return the expected size of the sample, and how many of its households can have a partner at all."""
+        areas = _prepare(data, spec)
+        small, large = _expect_sampled(areas, len(data), spec)
+        lonely = _find_partnerless(areas)
+        # Households of small blocks lack partners as often as others: the mean rate suffices.
         rate = (small + large) / max(len(data), 1)
         asked, without = round(small + large), round(rate * len(lonely))
         changes = remedies(data, spec, areas, alone=lonely, used=lonely) if without else []
@@ -114,7 +114,7 @@ class Edit1990:
             records=len(data),
             asked=asked,
             feasible=asked - without,
-            binds=_binding(changes),
+            binds=_binding_changes(changes),
             relaxations=tuple(
                 Relaxation(change=each.change, feasible=asked - round(rate * (len(lonely) - each.more)))
                 for each in changes
@@ -126,8 +126,8 @@ class Edit1990:
         )
 
     def apply(self, data: Microdata, spec: Edit1990Spec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Sample, find partners, exchange. Sampled households that stay without a partner are counted and explained."""
-        areas = _prepared(data, spec)
+        """Sample, find partners, exchange. Sampled households without a partner are counted and explained."""
+        areas = _prepare(data, spec)
         identity = record_identity(data, keyed.derive(key.secret, "identity"))
         check_identity(data, identity)
         draw_key = sample_key(data, key, replicate=replicate)
@@ -137,7 +137,7 @@ class Edit1990:
         used = np.append(drawn.rows, found.outside[:, 1])
         if len(found.alone) and spec.on_unmatched == "error":
             changes = remedies(data, spec, areas, alone=found.alone, used=used)
-            raise without_partner(len(drawn.rows), len(found.alone), changes)
+            raise no_partner(len(drawn.rows), len(found.alone), changes)
         masked = engine.exchange(data, spec.exchanged, pairs)
         exchanges = (Exchange(attributes=spec.exchanged, pairs=pairs),)
         audit = Audit(
@@ -156,7 +156,7 @@ class Edit1990:
             compensating=compensating(data, masked, exchanges),
             facts=Facts(
                 _counts(data, spec, areas, drawn, found),
-                diagnosis=lambda: _told(remedies(data, spec, areas, alone=found.alone, used=used)),
+                diagnosis=lambda: _describe_remedies(remedies(data, spec, areas, alone=found.alone, used=used)),
             ),
         )
         plan = SampleOutcome(
@@ -170,7 +170,7 @@ class Edit1990:
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
     def invariants(self, data: Microdata, spec: Edit1990Spec) -> tuple[Invariant, ...]:
-        """In every area of every level the counts by the keys are kept; nothing but the geography moves."""
+        """Promise counts by the keys in every area of every level, and that only the geography moves."""
         untouched = tuple(name for name in data.attributes if name not in spec.exchanged)
         keys = tuple(name for name in spec.keys if name not in spec.geography)
         return (
@@ -186,7 +186,7 @@ class Edit1990:
         )
 
 
-def _prepared(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
+def _prepare(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
     check_attributes(data, spec)
     check_nested(data, spec)
     areas = household_areas(data, spec)
@@ -195,26 +195,26 @@ def _prepared(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
     return areas
 
 
-def _expected(areas: HouseholdAreas, households: int, spec: Edit1990Spec) -> tuple[float, float]:
-    """How many households of small blocks, and of the others, the sample will have on average."""
+def _expect_sampled(areas: HouseholdAreas, households: int, spec: Edit1990Spec) -> tuple[float, float]:
+    """Return the expected number of sampled households in small blocks, and in others."""
     small = areas.small_households
     return small * (spec.small_block_rate or 0.0), (households - small) * spec.rate
 
 
-def _without_partner(areas: HouseholdAreas) -> Rows:
-    """The households whose key occurs in one area of ``across`` only."""
+def _find_partnerless(areas: HouseholdAreas) -> Rows:
+    """Return the households whose key occurs in one area of ``across`` only."""
     groups, number = sparse.ranks(areas.matched)
     return in_one_area(groups, areas.across, number)
 
 
-def _binding(changes: list[Remedy]) -> tuple[str, ...]:
+def _binding_changes(changes: list[Remedy]) -> tuple[str, ...]:
     return (changes[0].key,) if changes and changes[0].more else ()
 
 
-def edited(found: FoundPartners, spec: Edit1990Spec, *, records: int) -> SampleOutcome:
-    """What became of a sample that an engine drew; refused where some stay alone and that is not to be."""
+def sample_outcome(found: FoundPartners, spec: Edit1990Spec, *, records: int) -> SampleOutcome:
+    """Return the outcome of a sample drawn by an engine; refuse if some stay alone and the specification forbids it."""
     if found.alone and spec.on_unmatched == "error":
-        raise without_partner(found.sampled, found.alone, [])
+        raise no_partner(found.sampled, found.alone, [])
     made = found.inside + found.outside
     return SampleOutcome(
         method=Edit1990.name,
@@ -227,12 +227,12 @@ def edited(found: FoundPartners, spec: Edit1990Spec, *, records: int) -> SampleO
 
 
 def sample_key(data: Records, key: Key, *, replicate: int) -> bytes:
-    """The key behind the draws of the sample and of the partners."""
+    """Derive the key for the draws of the sample and of the partners."""
     return keyed.derive(key.secret, "data", data.schema.name, len(data), Edit1990.name, "sample", replicate)
 
 
-def without_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleError:
-    """The refusal of a sample in which some households stay alone, with what would help."""
+def no_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleError:
+    """Return the refusal of a sample in which some households stay alone, with possible remedies."""
     helpful = [f"{each.change}: {each.more:,} more" for each in changes[:3] if each.more]
     return InfeasibleError(
         f"{alone:,} of {sampled:,} sampled households have no partner",
@@ -240,18 +240,18 @@ def without_partner(sampled: int, alone: int, changes: list[Remedy]) -> Infeasib
         hint="; or ".join([*helpful, 'on_unmatched="report" to leave them as they are']),
         sampled=sampled,
         unmatched=alone,
-        changes=_told(changes),
+        changes=_describe_remedies(changes),
     )
 
 
-def _told(changes: list[Remedy]) -> list[dict[str, Any]]:
+def _describe_remedies(changes: list[Remedy]) -> list[dict[str, Any]]:
     return [{"key": each.key, "change": each.change, "more": each.more} for each in changes]
 
 
 def _counts(
     data: Microdata, spec: Edit1990Spec, areas: HouseholdAreas, drawn: Drawn, found: Partners
 ) -> dict[str, Any]:
-    """Counts for the report; nothing about any one household."""
+    """Return counts for the report; nothing about any single household."""
     pairs = np.concatenate([found.inside, found.outside])
     blocks, is_small = areas.blocks, areas.is_small
     in_small = is_small[blocks[drawn.rows]].sum() if blocks is not None and is_small is not None else 0
@@ -264,12 +264,12 @@ def _counts(
         "unmatched": len(found.alone),
         "match_rate": 1 - len(found.alone) / len(drawn.rows) if len(drawn.rows) else None,
         "single_areas": len(areas.single_areas),
-        "pairs_within": {level: _agreeing(data, spec.area(level), pairs) for level in spec.geography},
+        "pairs_within": {level: _count_agreeing(data, spec.area(level), pairs) for level in spec.geography},
     }
 
 
-def _agreeing(data: Microdata, names: tuple[str, ...], pairs: Rows) -> int:
-    """How many pairs lie in one and the same area."""
+def _count_agreeing(data: Microdata, names: tuple[str, ...], pairs: Rows) -> int:
+    """Count the pairs that lie in the same area."""
     same = np.ones(len(pairs), dtype=np.bool_)
     for name in names:
         codes = data.coded(name).codes

@@ -1,8 +1,8 @@
-"""The Confidentiality Edit of 1990 out of memory: households of the same key, matched by the rank of their draws.
+"""The Confidentiality Edit of 1990 on DuckDB: households of the same key, matched by the rank of their draws.
 
 Only the sample is walked: sorted by key and draw, a run of records at a time, by the kernel of
-:mod:`safeswap.methods.edit_1990.same_key`. Those whom the walk leaves over lie in one area per key and take, by rank,
-the households of the key with the highest draws elsewhere.
+:mod:`safeswap.methods.edit_1990.same_key`. Those left over lie in one area per key and take, by rank, the households of
+the key with the highest draws elsewhere.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ import pyarrow as pa
 from safeswap.arrays import keyed, sparse
 from safeswap.arrays.sampling import RESERVED_FROM, draw_limit
 from safeswap.arrays.types import Codes, Counts, Flags, Names, Rows, Words
-from safeswap.engines.duckdb.engine import DuckDBEngine, StoredPairs, unnamed
+from safeswap.engines.duckdb.engine import DuckDBEngine, StoredPairs, table_by_position
 from safeswap.engines.identity import column_blocks
 from safeswap.engines.spilled_cells import SpilledCells
-from safeswap.engines.stream import MISSING, RecordStream, Tally, at_a_time
+from safeswap.engines.stream import MISSING, RecordStream, Tally, rows_per_batch
 from safeswap.methods.edit_1990.areas import FoundPartners
 from safeswap.methods.edit_1990.same_key import pair_groups
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.schema import level_texts
-
-# Records counted by level as they pass by, and levels by the one around them, with an array for each.
 
 _MOST = 1 << 62
 _ONE = np.uint64(1)
@@ -38,7 +36,7 @@ _NOWHERE = np.uint32(2**32 - 1)
 
 
 class LevelCounts:
-    """How many records have each code.
+    """Number of records with each code.
 
     >>> counts = LevelCounts()
     >>> counts.add(np.array([1, 3], np.uint32), 4)
@@ -52,17 +50,17 @@ class LevelCounts:
 
     def add(self, codes: Codes, bound: int) -> None:
         """Count records, all of whose codes are below ``bound``."""
-        self._counts = _grown(self._counts, bound, 0)
+        self._counts = _grow(self._counts, bound, 0)
         _count(codes, self._counts)
 
     def total(self, codes: list[int]) -> int:
-        """How many records have one of these codes."""
+        """Return the number of records with one of these codes."""
         known = [code for code in codes if code < len(self._counts)]
         return int(self._counts[known].sum())
 
 
 class Nesting:
-    """Which area of a coarser level each area of a finer one lies in, and which lie in several.
+    """The area of a coarser level that contains each area of a finer one, and those that lie in several.
 
     >>> nesting = Nesting()
     >>> nesting.add(np.array([1, 2], np.uint32), np.array([1, 1], np.uint32), 3)
@@ -76,19 +74,19 @@ class Nesting:
         self._straddles: npt.NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
 
     def add(self, fine: Codes, coarse: Codes, bound: int) -> None:
-        """Look at records; the codes of their areas of the finer level are below ``bound``."""
-        self._around = _grown(self._around, bound, _NOWHERE)
-        self._straddles = _grown(self._straddles, bound, 0)
+        """Add records, whose codes of the finer level are below ``bound``."""
+        self._around = _grow(self._around, bound, _NOWHERE)
+        self._straddles = _grow(self._straddles, bound, 0)
         _look_around(fine, coarse, self._around, self._straddles)
 
     @property
     def straddling(self) -> int:
-        """How many areas of the finer level lie in more than one of the coarser."""
+        """The number of areas of the finer level that lie in more than one of the coarser."""
         return int(np.count_nonzero(self._straddles))
 
 
 class Among:
-    """Which records have one of some combinations of codes, without looking at more columns than need be.
+    """Finds the records with one of some combinations of codes, reading as few columns as possible.
 
     >>> among = Among([3, 9], np.array([[1, 2], [2, 8]]))
     >>> among.flags([np.array([1, 1, 2], np.uint32), np.array([2, 8, 8], np.uint32)]).tolist()
@@ -96,7 +94,7 @@ class Among:
     """
 
     def __init__(self, bounds: Sequence[int], combinations: npt.NDArray[np.int64]) -> None:
-        # Columns that together make a number; those beyond are left to others.
+        # The columns whose combination fits a number; later ones are ignored.
         fit = [i for i in range(len(bounds) + 1) if prod(bounds[:i]) < _MOST]
         self._bounds = [int(bound) for bound in bounds[: fit[-1]]]
         wanted = np.zeros(len(combinations), dtype=np.uint64)
@@ -107,7 +105,7 @@ class Among:
         sparse.enter(self._wanted, self._slots)
 
     def flags(self, columns: Sequence[Codes]) -> npt.NDArray[np.bool_]:
-        """Of each record whether it may have one: never False where it has, and right unless there are 2⁶² and more."""
+        """Flag records that may have one: no false negatives, and exact unless there are 2⁶² combinations or more."""
         packed = np.zeros(len(columns[0]), dtype=np.uint64)
         for column, bound in zip(columns, self._bounds, strict=False):
             packed *= np.uint64(bound)
@@ -117,8 +115,8 @@ class Among:
         return flags
 
 
-def _grown(array: npt.NDArray[Any], bound: int, filling: Any) -> npt.NDArray[Any]:
-    """An array of at least ``bound`` entries; it grows by so much at a time that growing costs little."""
+def _grow(array: npt.NDArray[Any], bound: int, filling: Any) -> npt.NDArray[Any]:
+    """Grow an array to at least ``bound`` entries, in steps large enough to make growing cheap."""
     if len(array) >= bound:
         return array
     more = np.full(max(bound, len(array) + len(array) // 2) - len(array), filling, dtype=array.dtype)
@@ -151,7 +149,7 @@ def _look_up(packed, wanted, slots, flags):  # type: ignore[no-untyped-def]
 
 
 class DuckDBHouseholds:
-    """The households of a file that passes by, and the tables in which partners are found."""
+    """The households of a streamed file, and the tables in which partners are found."""
 
     def __init__(
         self, engine: DuckDBEngine, data: RecordStream, spec: Edit1990Spec, *, draw_key: bytes, identity_key: bytes
@@ -164,7 +162,7 @@ class DuckDBHouseholds:
         self._areas: dict[Names, tuple[Counts, Counts]] = {}
 
     def count(self) -> None:
-        """Count the records by every attribute and area that plays a part, as they pass by once."""
+        """Count the records by every relevant attribute and area, in one pass."""
         spec, coders = self._spec, self._data.coders
         tallies = {self._within_across: Tally(len(self._within_across))}
         if spec.small_block_rate is not None:
@@ -186,7 +184,7 @@ class DuckDBHouseholds:
         return tuple(dict.fromkeys((*spec.area(spec.within_level), *spec.area(spec.across_level))))
 
     def missing(self, name: str) -> int:
-        """How many records have no value of an attribute, or one that stands for none."""
+        """Count the records with no value of an attribute, or a missing code."""
         levels = self._data.coders[name].levels
         stated = set(self._data.schema[name].missing)
         texts = level_texts(levels) if levels is not None and stated else []
@@ -194,9 +192,9 @@ class DuckDBHouseholds:
         return self._levels[name].total(sorted(missing))
 
     def repeats(self, name: str) -> bool:
-        """Whether a household number is missing or occurs twice. The numbers themselves are not held."""
+        """Return True if a household number is missing or occurs twice, without storing the numbers."""
         cells, key = SpilledCells(self._store.work, records=len(self._data)), secrets.token_bytes(32)
-        for _, batch in self._data.source.batches((name,), rows=at_a_time(1)):
+        for _, batch in self._data.source.batches((name,), rows=rows_per_batch(1)):
             if batch.column(0).null_count:
                 return True
             words = keyed.encrypt(column_blocks(batch.column(0), key), key)
@@ -204,11 +202,11 @@ class DuckDBHouseholds:
         return bool((cells.kinds()[:, 0] > 1).any())
 
     def straddling(self, coarse: str, fine: str) -> int:
-        """How many areas of a finer level lie in more than one of a coarser one."""
+        """Count the areas of a finer level that lie in more than one of a coarser one."""
         return self._nesting[coarse, fine].straddling
 
     def single_areas(self) -> tuple[int, int]:
-        """How many areas have several households but nowhere to exchange them with, and how many households."""
+        """Count the areas with several households but no other area to exchange with, and their households."""
         labels, counts = self._areas[self._within_across]
         width = len(self._spec.area(self._spec.within_level))
         _, place = np.unique(labels[:, :width], axis=0, return_inverse=True)
@@ -220,22 +218,22 @@ class DuckDBHouseholds:
         """Draw the sample and find partners for it."""
         store, spec = self._store, self._spec
         single = self.single_areas()[0]
-        self._levels, self._nesting = {}, {}  # every block of a country: room that the search for partners can use
+        self._levels, self._nesting = {}, {}  # every block of a country: free the memory for the search
         pa.default_memory_pool().release_unused()
-        sampled, reserve, in_small, small = self._sampled()
+        sampled, reserve, in_small, small = self._draw_sample()
         self._areas = {}
-        walked = self._walked(sampled)
+        walked = self._walk_sample(sampled)
         left = store.table_of(
-            f"SELECT w.g, w.r, w.n, row_number() OVER (PARTITION BY w.g ORDER BY w.n) AS k, {self._listed('s')} "  # noqa: S608
+            f"SELECT w.g, w.r, w.n, row_number() OVER (PARTITION BY w.g ORDER BY w.n) AS k, {self._list_columns('s')} "  # noqa: S608
             f"FROM {walked} w JOIN {sampled} s USING (r) WHERE w.p < 0"
         )
         groups = store.table_of(
             f"SELECT g, count(*) AS w, {', '.join(f'any_value(c{i}) AS c{i}' for i in self._columns)} "  # noqa: S608
             f"FROM {left} GROUP BY g"
         )
-        offered = self._offered(groups, sampled, reserve)
-        opened = self._opened(groups, offered, walked, sampled)
-        pairs, inside = self._paired(sampled, walked, left, offered, opened)
+        offered = self._offer_outside(groups, sampled, reserve)
+        opened = self._find_openings(groups, offered, walked, sampled)
+        pairs, inside = self._pair_all(sampled, walked, left, offered, opened)
         number = store.number(f"SELECT count(*) FROM {pairs}")  # noqa: S608
         total = store.number(f"SELECT count(*) FROM {sampled}")  # noqa: S608
         found = StoredPairs(table=pairs, number=number, columns=self.names)
@@ -248,7 +246,7 @@ class DuckDBHouseholds:
             outside=number - inside,
             alone=total - number - inside,
             single_areas=single,
-            within={level: self._agreeing(pairs, spec.area(level)) for level in spec.geography},
+            within={level: self._count_agreeing(pairs, spec.area(level)) for level in spec.geography},
         )
         for table in (sampled, walked, left, groups, offered, opened):
             store.drop(table)
@@ -261,43 +259,43 @@ class DuckDBHouseholds:
     def _places(self, names: Names) -> list[int]:
         return [self.names.index(name) for name in names]
 
-    def _listed(self, table: str, names: Names | None = None) -> str:
+    def _list_columns(self, table: str, names: Names | None = None) -> str:
         places = self._columns if names is None else self._places(names)
         return ", ".join(f"{table}.c{i}" for i in places)
 
-    def _same(self, one: str, other: str, names: Names) -> str:
+    def _equal_columns(self, one: str, other: str, names: Names) -> str:
         return " AND ".join(f"{one}.c{i} = {other}.c{i}" for i in self._places(names))
 
     @property
     def _across(self) -> Names:
         return self._spec.area(self._spec.across_level)
 
-    def _drawn(self, chosen: Callable[[Words], Flags]) -> Iterator[tuple[int, Words, Rows, dict[str, pa.Array]]]:
-        """Batches: first record, words of all, the rows whose draw is ``chosen``, and the columns."""
-        for start, words, columns in self._data.drawn(self.names, **self._keys):
+    def _draw(self, chosen: Callable[[Words], Flags]) -> Iterator[tuple[int, Words, Rows, dict[str, pa.Array]]]:
+        """Yield batches: first record, words of all, the rows whose draw is ``chosen``, and the columns."""
+        for start, words, columns in self._data.draw_batches(self.names, **self._keys):
             yield start, words, np.flatnonzero(chosen(words[:, 0])), columns
 
     def _rows(self, start: int, words: Words, rows: Rows, columns: Mapping[str, pa.Array]) -> pa.Table:
-        """Some rows of a batch as they are put down."""
+        """Return some rows of a batch as they are stored."""
         index = pa.array(rows)
         codes = [self._data.codes(name, column.take(index)) for name, column in columns.items()]
         kinds = ["r", "h", "l", *(f"c{i}" for i in self._columns)]
-        return unnamed([rows + start, words[rows, 0], words[rows, 1], *codes]).rename_columns(kinds)
+        return table_by_position([rows + start, words[rows, 0], words[rows, 1], *codes]).rename_columns(kinds)
 
     def _table(self, more: str = "") -> str:
         columns = "".join(f", c{i} UINTEGER" for i in self._columns)
         return self._store.new_table(f"{more}r BIGINT, h UBIGINT, l UBIGINT{columns}")
 
-    def _sampled(self) -> tuple[str, str, int, int]:
-        """The sample, the reserve of the highest draws, how much of the sample lies in small blocks, and their number.
+    def _draw_sample(self) -> tuple[str, str, int, int]:
+        """Return the sample, the reserve of the highest draws, its size in small blocks, and their number.
 
-        The reserve may hold some of the sample too.
+        The reserve may overlap the sample.
         """
         spec, store = self._spec, self._store
         usual, most = draw_limit(spec.rate), draw_limit(max(spec.rate, spec.small_block_rate or 0.0))
         table, reserve = self._table(), self._table()
-        with store.adding(table) as add, store.adding(reserve) as add_reserve:
-            for start, words, rows, columns in self._drawn(lambda draws: (draws < most) | (draws >= RESERVED_FROM)):
+        with store.inserter(table) as add, store.inserter(reserve) as add_reserve:
+            for start, words, rows, columns in self._draw(lambda draws: (draws < most) | (draws >= RESERVED_FROM)):
                 part = self._rows(start, words, rows, columns)
                 draws = words[rows, 0]
                 add(part.take(pa.array(np.flatnonzero(draws < most))))
@@ -308,16 +306,16 @@ class DuckDBHouseholds:
         labels, counts = self._areas[area]
         small = labels[counts < spec.small_block_units]
         blocks = store.new_table(", ".join(f"c{i} UINTEGER" for i in self._places(area)))
-        store.insert(blocks, unnamed(list(small.T)))
-        inside = f"EXISTS (SELECT 1 FROM {blocks} b WHERE {self._same('t', 'b', area)})"  # noqa: S608
+        store.insert(blocks, table_by_position(list(small.T)))
+        inside = f"EXISTS (SELECT 1 FROM {blocks} b WHERE {self._equal_columns('t', 'b', area)})"  # noqa: S608
         sampled = store.table_of(f"SELECT * FROM {table} t WHERE h < {usual} OR {inside}")  # noqa: S608
         number = store.number(f"SELECT count(*) FROM {sampled} t WHERE {inside}")  # noqa: S608
         store.drop(table)
         store.drop(blocks)
         return sampled, reserve, number, len(small)
 
-    def _walked(self, sampled: str) -> str:
-        """Per sampled record its group g, its place n in it, and the row p of its partner, or −1."""
+    def _walk_sample(self, sampled: str) -> str:
+        """Return, for each sampled record, its group g, its place n in it, and the row p of its partner, or −1."""
         table = self._store.new_table("r BIGINT, g BIGINT, n BIGINT, p BIGINT")
         first = 0
         for rows, matched, areas in self._groups(sampled):
@@ -326,15 +324,17 @@ class DuckDBHouseholds:
             group = np.cumsum(begins) - 1
             partner = pair_groups(bounds, areas)
             taken = np.where(partner < 0, -1, rows[partner])
-            self._store.insert(table, unnamed([rows, group + first, np.arange(len(rows)) - bounds[group], taken]))
+            self._store.insert(
+                table, table_by_position([rows, group + first, np.arange(len(rows)) - bounds[group], taken])
+            )
             first += len(bounds) - 1
         return table
 
     def _groups(self, sampled: str) -> Iterator[tuple[Counts, Counts, npt.NDArray[np.uint32]]]:
-        """Rows, codes that partners share, and areas, in the order of codes and draws; no group is torn apart."""
+        """Yield rows, codes that partners share, and areas, sorted by codes and draws; no group is split."""
         width = len(self._spec.matched)
-        order = self._listed("s", self._spec.matched)
-        query = f"SELECT s.r, {order}, {self._listed('s', self._across)} FROM {sampled} s ORDER BY {order}, h, l"  # noqa: S608
+        order = self._list_columns("s", self._spec.matched)
+        query = f"SELECT s.r, {order}, {self._list_columns('s', self._across)} FROM {sampled} s ORDER BY {order}, h, l"  # noqa: S608
         held = np.zeros((0, 1 + width + len(self._across)), dtype=np.int64)
         for batch in self._store.batches(query):
             fresh = np.stack([column.to_numpy().astype(np.int64) for column in batch.columns], axis=1)
@@ -342,21 +342,21 @@ class DuckDBHouseholds:
             codes = held[:, 1 : 1 + width]
             last = np.flatnonzero((codes != codes[-1]).any(axis=1))
             cut = int(last[-1]) + 1 if len(last) else 0
-            yield from _parted(held[:cut], width)
+            yield from _split_columns(held[:cut], width)
             held = held[cut:]
-        yield from _parted(held, width)
+        yield from _split_columns(held, width)
 
-    def _offered(self, groups: str, sampled: str, reserve: str) -> str:
-        """Households from outside by rank: those elsewhere, as many as are looked for, and one in the same area.
+    def _offer_outside(self, groups: str, sampled: str, reserve: str) -> str:
+        """Return households from outside by rank: as many elsewhere as needed, and one in the same area.
 
-        First from the reserve of the highest draws; from all others only where that is not enough.
+        First from the reserve of the highest draws; from all others only if that is not enough.
         """
         store = self._store
-        differs = f"NOT ({self._same('i', 'q', self._across)})"
+        differs = f"NOT ({self._equal_columns('i', 'q', self._across)})"
         columns = ", ".join(f"i.{name}" for name in ("r", "h", "l", *(f"c{i}" for i in self._columns)))
         offer = (
             f"SELECT q.g, {differs} AS elsewhere, {columns} FROM {{}} i JOIN {{}} q "  # noqa: S608
-            f"ON {self._same('i', 'q', self._spec.matched)} ANTI JOIN {sampled} s ON i.r = s.r"
+            f"ON {self._equal_columns('i', 'q', self._spec.matched)} ANTI JOIN {sampled} s ON i.r = s.r"
         )
         found = store.table_of(offer.format(reserve, groups))
         store.drop(reserve)
@@ -364,7 +364,7 @@ class DuckDBHouseholds:
             f"SELECT q.* FROM {groups} q LEFT JOIN (SELECT g, count(*) AS s FROM {found} WHERE elsewhere GROUP BY g) f "  # noqa: S608
             f"USING (g) WHERE coalesce(s, 0) < w"
         )
-        others = self._others(wanted)
+        others = self._find_others(wanted)
         if others is not None:
             store.run(f"INSERT INTO {found} {offer.format(others, wanted)}")
             store.drop(others)
@@ -376,8 +376,8 @@ class DuckDBHouseholds:
         store.drop(wanted)
         return ranked
 
-    def _others(self, wanted: str) -> str | None:
-        """Households outside of the reserve that have what some group wants; None where nothing is wanted."""
+    def _find_others(self, wanted: str) -> str | None:
+        """Return households outside the reserve that match some group; None if nothing is wanted."""
         places = self._places(self._spec.matched)
         listed = ", ".join(f"c{i}" for i in places)
         rows = self._store.rows(f"SELECT DISTINCT {listed} FROM {wanted}")  # noqa: S608
@@ -385,18 +385,18 @@ class DuckDBHouseholds:
             return None
         matching = Among([self._data.coders[name].bound for name in self._spec.matched], np.array(rows, dtype=np.int64))
         table = self._table()
-        with self._store.adding(table) as add:
-            for start, words, low, columns in self._drawn(lambda draws: draws < RESERVED_FROM):
+        with self._store.inserter(table) as add:
+            for start, words, low, columns in self._draw(lambda draws: draws < RESERVED_FROM):
                 flags = matching.flags([self._data.codes(name, columns[name]) for name in self._spec.matched])
                 add(self._rows(start, words, low[flags[low]], columns))
         return table
 
-    def _opened(self, groups: str, offered: str, walked: str, sampled: str) -> str:
-        """Pairs (a, b) to be opened: for one left over, z, whose every possible partner from outside lies in its area.
+    def _find_openings(self, groups: str, offered: str, walked: str, sampled: str) -> str:
+        """Return pairs (a, b) to open for a record left over, z, whose possible partners outside all lie in its area.
 
-        Of each such group the first pair of which neither lies in that area.
+        Of each such group, the first pair with neither record in that area.
         """
-        elsewhere = " AND ".join(f"NOT ({self._same(side, 'q', self._across)})" for side in ("x", "y"))
+        elsewhere = " AND ".join(f"NOT ({self._equal_columns(side, 'q', self._across)})" for side in ("x", "y"))
         return self._store.table_of(
             f"SELECT v.g, arg_min(v.r, v.n) AS a, arg_min(v.p, v.n) AS b FROM {walked} v "  # noqa: S608
             f"JOIN {groups} q USING (g) JOIN {sampled} x ON x.r = v.r JOIN {sampled} y ON y.r = v.p "
@@ -405,8 +405,8 @@ class DuckDBHouseholds:
             f"GROUP BY v.g"
         )
 
-    def _paired(self, sampled: str, walked: str, left: str, offered: str, opened: str) -> tuple[str, int]:
-        """All pairs, and how many of them lie inside the sample: these first, each part in the order of the draws."""
+    def _pair_all(self, sampled: str, walked: str, left: str, offered: str, opened: str) -> tuple[str, int]:
+        """Return all pairs, and how many lie inside the sample: these first, each part in the order of the draws."""
         store = self._store
         inside = (
             f"SELECT 0 AS part, v.r AS a, v.p AS b FROM {walked} v WHERE v.p >= 0 "  # noqa: S608
@@ -428,12 +428,12 @@ class DuckDBHouseholds:
         )
         return table, store.number(f"SELECT count(*) FROM {table} WHERE part = 0")  # noqa: S608
 
-    def _agreeing(self, pairs: str, names: Names) -> int:
+    def _count_agreeing(self, pairs: str, names: Names) -> int:
         same = " AND ".join(f"a{i} = b{i}" for i in self._places(names))
         return self._store.number(f"SELECT count(*) FROM {pairs} WHERE {same}")  # noqa: S608
 
 
-def _parted(rows: Counts, width: int) -> Iterator[tuple[Counts, Counts, npt.NDArray[np.uint32]]]:
+def _split_columns(rows: Counts, width: int) -> Iterator[tuple[Counts, Counts, npt.NDArray[np.uint32]]]:
     if not len(rows):
         return
     areas = rows[:, 1 + width :]

@@ -37,7 +37,7 @@ class SparkHouseholds:
         self._across = [self.names.index(name) for name in spec.area(spec.across_level)]
 
     def missing(self, name: str) -> int:
-        """How many records have no value of an attribute, or one that stands for none."""
+        """Count the records with no value of an attribute, or a missing code."""
         from pyspark.sql import functions as f
 
         column = f.col(self._data.column(name))
@@ -47,20 +47,20 @@ class SparkHouseholds:
         return int(self._data.frame.where(absent).count())
 
     def repeats(self, name: str) -> bool:
-        """Whether a household number is missing or occurs twice."""
+        """Return True if a household number is missing or occurs twice."""
         from pyspark.sql import functions as f
 
         return int(self._data.frame.agg(f.countDistinct(self._data.column(name))).head()[0]) < len(self._data)
 
     def straddling(self, coarse: str, fine: str) -> int:
-        """How many areas of a finer level lie in more than one of a coarser one."""
+        """Count the areas of a finer level that lie in more than one of a coarser one."""
         from pyspark.sql import functions as f
 
         outer = f.countDistinct(self._data.column(coarse)).alias("s")
         return int(self._data.frame.groupBy(self._data.column(fine)).agg(outer).where("s > 1").count())
 
     def single_areas(self) -> tuple[int, int]:
-        """How many areas have several households but nowhere to exchange them with, and how many households."""
+        """Count the areas with several households but no other area to exchange with, and their households."""
         from pyspark.sql import functions as f
 
         within, across = (
@@ -77,22 +77,22 @@ class SparkHouseholds:
         """Draw the sample and find partners for it."""
         from pyspark.sql import functions as f
 
-        sampled, small_blocks = self._sampled()
-        walked = self._walked(sampled)
-        left = self._left(walked)
-        groups = self._engine.settle(
+        sampled, small_blocks = self._draw_sample()
+        walked = self._walk_sample(sampled)
+        left = self._rank_left(walked)
+        groups = self._engine.checkpoint(
             left.groupBy(*self._g(self._shared)).agg(
                 f.count("*").alias("w"), *(f.min(f"g{j}").alias(f"o{j}") for j in self._across)
             )
         )
-        offered = self._offered(groups, sampled)
-        inside = self._inside(walked)
-        opened = self._opened(groups, offered, inside)
-        within = self._closed(inside, opened, left)
-        outside = self._outside(opened, left, offered)
+        offered = self._offer_outside(groups, sampled)
+        inside = self._pair_inside(walked)
+        opened = self._find_openings(groups, offered, inside)
+        within = self._close_pairs(inside, opened, left)
+        outside = self._pair_outside(opened, left, offered)
         first, second = int(within.count()), int(outside.count())
         total, in_small = (int(value or 0) for value in sampled.agg(f.count("*"), f.sum("small")).head())
-        pairs = self._placed(within, outside, first)
+        pairs = self._place_pairs(within, outside, first)
         return FoundPartners(
             pairs=SparkPairs(frame=pairs, number=first + second, columns=self.names),
             sampled=total,
@@ -102,38 +102,38 @@ class SparkHouseholds:
             outside=second,
             alone=total - 2 * first - second,
             single_areas=self.single_areas()[0],
-            within=self._agreeing(pairs),
+            within=self._count_agreeing(pairs),
         )
 
     def _g(self, places: Sequence[int], prefix: str = "g") -> list[str]:
         return [f"{prefix}{j}" for j in places]
 
-    def _drawn(self, *, least: int = 0, most: int = _TOP) -> Any:
+    def _draw(self, *, least: int = 0, most: int = _TOP) -> Any:
         draw = drawing(*self._keys, most, least=least)
         return self._data.through(draw, self.names, ("h", "l")).select("*", *self._data.labels(self.names))
 
-    def _sampled(self) -> tuple[Any, int]:
-        """The sample, with a mark on households of small blocks, and how many such blocks there are."""
+    def _draw_sample(self) -> tuple[Any, int]:
+        """Return the sample, with households of small blocks marked, and the number of such blocks."""
         from pyspark.sql import functions as f
 
         spec = self._spec
         usual, most = (int(draw_limit(rate)) for rate in (spec.rate, max(spec.rate, spec.small_block_rate or 0.0)))
-        drawn = self._drawn(most=most - 1) if most else self._drawn().limit(0)
+        drawn = self._draw(most=most - 1) if most else self._draw().limit(0)
         if spec.small_block_rate is None:
-            return self._engine.settle(drawn.withColumn("small", f.lit(0))), 0
+            return self._engine.checkpoint(drawn.withColumn("small", f.lit(0))), 0
         area = [self.names.index(name) for name in spec.area(spec.geography[-1])]
         labels = self._data.frame.select(
             *(f.col(self._data.column(self.names[j])).alias(f"v{j}") for j in range(len(self.names)))
         ).select(*self._data.labels(self.names))
         counts = labels.groupBy(*(f.col(f"g{j}").alias(f"b{j}") for j in area)).count()
-        small = self._engine.settle(counts.where(f.col("count") < spec.small_block_units))
+        small = self._engine.checkpoint(counts.where(f.col("count") < spec.small_block_units))
         same = all_of([f.col(f"g{j}").eqNullSafe(f.col(f"b{j}")) for j in area])
         marked = drawn.join(small, same, "left").withColumn("small", f.col("count").isNotNull().cast("int"))
         chosen = marked.where((f.col("h") < f.lit(usual - _SIGN)) | (f.col("small") == 1))
-        return self._engine.settle(chosen.drop("count", *self._g(area, "b"))), int(small.count())
+        return self._engine.checkpoint(chosen.drop("count", *self._g(area, "b"))), int(small.count())
 
-    def _walked(self, sampled: Any) -> Any:
-        """The sample with each record's place n in its group and the identifier p of its partner."""
+    def _walk_sample(self, sampled: Any) -> Any:
+        """Return the sample with each record's place n in its group and the identifier p of its partner."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import LongType, StructField, StructType
 
@@ -144,37 +144,37 @@ class SparkHouseholds:
         arranged = sampled.select(*first, *rest).repartition(*groups).sortWithinPartitions(*groups, "h", "l")
         fields = [*arranged.schema.fields, StructField("n", LongType())]
         fields.append(StructField("p", arranged.schema["i"].dataType))
-        walked = arranged.mapInArrow(walking(len(self._shared), len(self._across)), StructType(fields))
-        return self._engine.settle(walked.select("i", *rest, "n", "p"))
+        walked = arranged.mapInArrow(make_walker(len(self._shared), len(self._across)), StructType(fields))
+        return self._engine.checkpoint(walked.select("i", *rest, "n", "p"))
 
-    def _left(self, walked: Any) -> Any:
-        """Those whom the walk left over, ranked within their group."""
+    def _rank_left(self, walked: Any) -> Any:
+        """Return the records that the walk left over, ranked within their group."""
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
         by_draw = Window.partitionBy(*self._g(self._shared)).orderBy("n")
-        return self._engine.settle(walked.where(f.col("p").isNull()).withColumn("k", f.row_number().over(by_draw)))
+        return self._engine.checkpoint(walked.where(f.col("p").isNull()).withColumn("k", f.row_number().over(by_draw)))
 
-    def _offered(self, groups: Any, sampled: Any) -> Any:
-        """Households from outside by rank: those elsewhere, as many as are looked for, and one in the same area.
+    def _offer_outside(self, groups: Any, sampled: Any) -> Any:
+        """Return households from outside by rank: as many elsewhere as needed, and one in the same area.
 
-        First from the reserve of the highest draws; from all others only where that is not enough.
+        First from the reserve of the highest draws; from all others only if that is not enough.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
         reserved = int(RESERVED_FROM)
-        found = self._engine.settle(self._offers(self._drawn(least=reserved), groups, sampled))
+        found = self._engine.checkpoint(self._offers(self._draw(least=reserved), groups, sampled))
         keys = self._g(self._shared, "q")
         enough = found.where("elsewhere").groupBy(*keys).agg(f.count("*").alias("s"))
         same = all_of([f.col(f"g{j}").eqNullSafe(f.col(f"q{j}")) for j in self._shared])
         short = groups.join(enough, same, "left").where(f.coalesce("s", f.lit(0)) < f.col("w")).drop("s", *keys)
-        short = self._engine.settle(short)
+        short = self._engine.checkpoint(short)
         if short.count():
-            found = found.unionByName(self._offers(self._drawn(most=reserved - 1), short, sampled))
+            found = found.unionByName(self._offers(self._draw(most=reserved - 1), short, sampled))
         by_rank = Window.partitionBy(*keys, "elsewhere").orderBy(f.desc("h"), f.desc("l"))
         wanted = f.when(f.col("elsewhere"), f.col("w")).otherwise(1)
-        return self._engine.settle(found.withColumn("k", f.row_number().over(by_rank)).where(f.col("k") <= wanted))
+        return self._engine.checkpoint(found.withColumn("k", f.row_number().over(by_rank)).where(f.col("k") <= wanted))
 
     def _offers(self, drawn: Any, groups: Any, sampled: Any) -> Any:
         from pyspark.sql import functions as f
@@ -193,19 +193,19 @@ class SparkHouseholds:
         columns = ["h", "l", "i", *(f"g{j}" for j in width), *(f"v{j}" for j in width)]
         return f.struct(*(f.col(f"{prefix}{column}").alias(column) for column in columns))
 
-    def _inside(self, walked: Any) -> Any:
-        """The pairs of the walk: the records a and b, the first of them at place n of its group."""
+    def _pair_inside(self, walked: Any) -> Any:
+        """Return the pairs of the walk: the records a and b, the first of them at place n of its group."""
         from pyspark.sql import functions as f
 
         paired = walked.where(f.col("p").isNotNull())
         one = paired.select(self._record().alias("a"), f.col("n"), f.col("p").alias("partner"))
         other = paired.select(self._record().alias("b"), f.col("n").alias("m"), f.col("i").alias("partner"))
-        return self._engine.settle(one.join(other, "partner").where(f.col("n") < f.col("m")).select("a", "b", "n"))
+        return self._engine.checkpoint(one.join(other, "partner").where(f.col("n") < f.col("m")).select("a", "b", "n"))
 
-    def _opened(self, groups: Any, offered: Any, inside: Any) -> Any:
-        """Pairs to be opened: for one left over whose every possible partner from outside lies in its own area.
+    def _find_openings(self, groups: Any, offered: Any, inside: Any) -> Any:
+        """Return pairs to open for a record left over whose possible partners outside all lie in its own area.
 
-        Of each such group the first pair of which neither lies in that area.
+        Of each such group, the first pair with neither record in that area.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as f
@@ -219,27 +219,27 @@ class SparkHouseholds:
         ]
         by_draw = Window.partitionBy(*keys).orderBy("n")
         found = inside.join(stuck, same).where(all_of(away)).withColumn("turn", f.row_number().over(by_draw))
-        return self._engine.settle(found.where("turn = 1").select("a", "b", *keys))
+        return self._engine.checkpoint(found.where("turn = 1").select("a", "b", *keys))
 
-    def _closed(self, inside: Any, opened: Any, left: Any) -> Any:
-        """The pairs inside the sample: those not opened, and the first of each opened one with the one left over."""
+    def _close_pairs(self, inside: Any, opened: Any, left: Any) -> Any:
+        """Return pairs inside the sample: those kept, and the first of each opened one with a record left over."""
         from pyspark.sql import functions as f
 
         kept = inside.join(opened.select(f.col("a.i").alias("gone")), f.col("a.i") == f.col("gone"), "left_anti")
         alone = left.select(*self._g(self._shared), self._record().alias("z"))
         same = all_of([f.col(f"g{j}").eqNullSafe(f.col(f"q{j}")) for j in self._shared])
         both = opened.join(alone, same)
-        # A record begins with its draw: the lesser one is the one drawn first.
+        # A record begins with its draw, so the lesser one was drawn first.
         anew = both.select(f.least("a.h", "z.h").alias("t"), "a", "z")
         first = f.col("t") == f.col("a.h")
         fresh = anew.select(
             f.when(first, f.col("a")).otherwise(f.col("z")).alias("a"),
             f.when(first, f.col("z")).otherwise(f.col("a")).alias("b"),
         )
-        return self._engine.settle(kept.select("a", "b").unionAll(fresh))
+        return self._engine.checkpoint(kept.select("a", "b").unionAll(fresh))
 
-    def _outside(self, opened: Any, left: Any, offered: Any) -> Any:
-        """Those left over with a household from outside of the same rank; the second of each opened pair likewise."""
+    def _pair_outside(self, opened: Any, left: Any, offered: Any) -> Any:
+        """Pair records left over, and the second of each opened pair, with outside households of the same rank."""
         from pyspark.sql import functions as f
 
         alone = left.select(*self._g(self._shared), f.col("k").alias("z"), self._record().alias("a"))
@@ -249,20 +249,20 @@ class SparkHouseholds:
         renamed = opened.select(f.col("b").alias("a"), *(f.col(f"q{j}").alias(f"g{j}") for j in self._shared))
         freed = renamed.join(others, same)
         pairs = [frame.select("a", f.col("f").alias("b")) for frame in (matched, freed)]
-        return self._engine.settle(pairs[0].unionAll(pairs[1]))
+        return self._engine.checkpoint(pairs[0].unionAll(pairs[1]))
 
-    def _placed(self, within: Any, outside: Any, first: int) -> Any:
-        """All pairs with their place k: inside ones before the others, each part in the order of the draws."""
+    def _place_pairs(self, within: Any, outside: Any, first: int) -> Any:
+        """Number all pairs as k: inside ones before the others, each part in the order of the draws."""
         from pyspark.sql import functions as f
 
-        def numbered(frame: Any, after: int) -> Any:
+        def number(frame: Any, after: int) -> Any:
             drawn = frame.select("a", "b", f.col("a.h").alias("h"), f.col("a.l").alias("l"))
-            placed = self._engine.numbered(drawn, [], len(self._data))
+            placed = self._engine.number_rows(drawn, [], len(self._data))
             return placed.select("a", "b", "h", "l", (f.col("n") + after).alias("k"))
 
-        return self._engine.settle(numbered(within, 0).unionAll(numbered(outside, first)))
+        return self._engine.checkpoint(number(within, 0).unionAll(number(outside, first)))
 
-    def _agreeing(self, pairs: Any) -> dict[str, int]:
+    def _count_agreeing(self, pairs: Any) -> dict[str, int]:
         from pyspark.sql import functions as f
 
         sums = []
@@ -274,14 +274,14 @@ class SparkHouseholds:
         return dict(zip(self._spec.geography, found, strict=True))
 
 
-def walking(shared: int, areas: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """A function on batches sorted by group and draw: who is paired with whom among those of a group.
+def make_walker(shared: int, areas: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return a function on batches sorted by group and draw that pairs the records of each group.
 
-    Columns are the identifier, ``shared`` labels of the group, ``areas`` labels of the area, and others. What is added
-    is the place n of a record in its group and the identifier p of its partner, missing where it has none.
+    Columns are the identifier, ``shared`` labels of the group, ``areas`` labels of the area, and others. The function
+    adds the place n of a record in its group and the identifier p of its partner, null if it has none.
 
     >>> batch = pa.record_batch({"i": [7, 8, 9], "g": ["x", "x", "x"], "a": [1, 1, 2]})
-    >>> (walked,) = walking(1, 1)([batch])
+    >>> (walked,) = make_walker(1, 1)([batch])
     >>> walked["n"].to_pylist(), walked["p"].to_pylist()
     ([0, 1, 2], [None, 9, 8])
     """
@@ -294,15 +294,15 @@ def walking(shared: int, areas: int) -> Callable[[Batches], Iterator[pa.RecordBa
             codes = _codes(held, range(1, 1 + shared))
             others = np.flatnonzero(codes != codes[-1]) if len(codes) else codes
             cut = int(others[-1]) + 1 if len(others) else 0
-            yield from _walked(held.slice(0, cut), shared, areas)
+            yield from _walk_table(held.slice(0, cut), shared, areas)
             held = held.slice(cut)
         if held is not None:
-            yield from _walked(held, shared, areas)
+            yield from _walk_table(held, shared, areas)
 
     return walk
 
 
-def _walked(table: pa.Table, shared: int, areas: int) -> Iterator[pa.RecordBatch]:
+def _walk_table(table: pa.Table, shared: int, areas: int) -> Iterator[pa.RecordBatch]:
     if not table.num_rows:
         return
     codes = _codes(table, range(1, 1 + shared))
@@ -317,7 +317,7 @@ def _walked(table: pa.Table, shared: int, areas: int) -> Iterator[pa.RecordBatch
 
 
 def _codes(table: pa.Table, places: Iterable[int]) -> Int64s:
-    """A number per combination of labels, within this table."""
+    """Number the combinations of labels within this table."""
     codes = np.zeros(table.num_rows, dtype=np.int64)
     for place in places:
         column = table.column(place).combine_chunks().dictionary_encode(null_encoding="encode")

@@ -1,16 +1,16 @@
-"""Partners of the same code in another area: first among those sampled, then among all others.
+"""Find partners of the same code in another area: first within the sample, then among all others.
 
-Claim 1, inside the sample. Of a group of n sampled records of one code, of which at most m lie in one area,
-min(n // 2, n − m) pairs are made, and more there cannot be. Records come in the order of their draws. A record waits
-for as long as those that follow lie in its own area, and so do these; each record of another area is paired with one
-that waits. So all that are left over in the end lie in one area a. While there are two of them, a pair of which neither
-lies in a is opened, and each of its two records gets one from a. This ends with at most one record left over, or with
-a record from a in every pair.
+Claim 1, inside the sample. Of a group of n sampled records of one code, at most m of which lie in one area,
+min(n // 2, n − m) pairs are made, the most possible. Records come in the order of their draws. A record waits as long
+as its successors lie in its own area, and so do these; each record of another area is paired with a waiting one. So all
+records left over in the end lie in one area a. While there are two of them, a pair with neither record in a is opened,
+and each of its two records gets one from a. This ends with at most one record left over, or with a record from a in
+every pair.
 
-Claim 2, outside. Those left over lie in one area, so that all of them look for the same partners and it plays no part
-who chooses first: as many are placed as there are others of the code outside that area. One case is left: a single
-record, and all others of the code lie in its own area a. Then a pair of which neither lies in a is opened: one of it
-takes the record left over, the other one from outside.
+Claim 2, outside. The records left over lie in one area, so all of them want the same partners and the order of choice
+does not matter: as many are placed as there are others of the code outside that area. One case remains: a single
+record, and all others of the code lie in its own area a. Then a pair with neither record in a is opened: one of its
+records takes the record left over, the other takes one from outside.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MARK_SHIFT = np.uint64(64 - 15)
 class Partners:
     """Pairs of sampled rows, pairs of a sampled row and one from outside, and the sampled rows left alone.
 
-    Each list is in the order of the draws of the first row of a pair: neither row order nor codes play a part in it.
+    Each list is in the order of the draws of the first row of a pair, independent of row order and codes.
     """
 
     inside: Rows
@@ -44,10 +44,10 @@ class Partners:
 
 
 def find_partners(codes: Codes, areas: Codes, drawn: Drawn, identity: Identity, key: bytes) -> Partners:
-    """A partner with the same code and another area for every sampled record, as far as there are any.
+    """Find a partner with the same code and another area for every sampled record, as far as there are any.
 
-    ``codes`` and ``areas`` are those of all records; ``identity`` and ``key`` are those by which they were drawn.
-    Partners from outside are those with the highest draws.
+    ``codes`` and ``areas`` are those of all records; ``identity`` and ``key`` are those used for the draws. Partners
+    from outside are those with the highest draws.
 
     >>> from safeswap.arrays.sampling import draw_sample
     >>> codes, areas = np.zeros(100, np.uint64), np.arange(100, dtype=np.uint8) % 5
@@ -64,14 +64,14 @@ def find_partners(codes: Codes, areas: Codes, drawn: Drawn, identity: Identity, 
         sampled[drawn.rows] = True
         rows = search.rows_wanted(codes, sampled)
         draws = keyed.draws(_blocks(identity[rows]), key)
-        fresh = draws < RESERVED_FROM  # the others have been offered already
+        fresh = draws < RESERVED_FROM  # the others were offered already
         rows = rows[fresh][np.argsort(draws[fresh], kind="stable")[::-1]]
         search.offer(rows, codes[rows], areas[rows])
     return search.partners(drawn.rows)
 
 
 def count_matched(codes: Codes, areas: Codes, sampled: int) -> int:
-    """How many of the first ``sampled`` records find a partner, among themselves or among the others.
+    """Count the first ``sampled`` records that find a partner, among themselves or among the others.
 
     >>> count_matched(np.array([7, 7, 8, 8, 9], np.uint64), np.array([1, 2, 1, 1, 1], np.uint8), 3)
     2
@@ -82,7 +82,7 @@ def count_matched(codes: Codes, areas: Codes, sampled: int) -> int:
 
 
 def count_moved(codes: Codes, areas: Codes, sampled: Flags) -> int:
-    """How many records a sample would move, partners from outside included.
+    """Count the records that a sample would move, partners from outside included.
 
     >>> count_moved(np.zeros(4, np.uint64), np.array([1, 2, 1, 1], np.uint8), np.array([False, True, False, False]))
     2
@@ -98,10 +98,10 @@ def count_moved(codes: Codes, areas: Codes, sampled: Flags) -> int:
 
 
 class _Search:
-    """Sampled records grouped by code and paired among themselves; those left over take partners that are offered."""
+    """Sampled records grouped by code and paired among themselves; those left over take offered partners."""
 
     def __init__(self, codes: Words, areas: Codes) -> None:
-        self.order = np.argsort(codes, kind="stable")  # stable: within a code the order in which they came remains
+        self.order = np.argsort(codes, kind="stable")  # stable: keeps the order within a code
         grouped = codes[self.order]
         self.areas = areas[self.order]
         self.bounds = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1], True]) if len(codes) else np.zeros(1, int)
@@ -121,7 +121,7 @@ class _Search:
         return bool((self.wanted > 0).any())
 
     def rows_wanted(self, codes: Words, skipped: Flags) -> Rows:
-        """The rows whose code is one that is still looked for, in file order, without the skipped ones."""
+        """Return the unskipped rows whose code is still wanted, in file order."""
         chosen = np.flatnonzero(self.wanted > 0)
         slots, marks = _table(self.names, chosen), _bitmap(self.names[chosen])
         runs = spans(len(codes))
@@ -135,13 +135,13 @@ class _Search:
         return np.concatenate(found)
 
     def offer(self, rows: Rows, codes: Words, areas: Codes) -> None:
-        """Let rows from outside, in order, take the places of partners."""
+        """Let rows from outside, in order, become partners."""
         if len(self.left):
             groups = (self.names, self.slots, self.own, self.first, self.wanted, self.same)
             _place(rows, codes, areas, *groups, self.other)
 
     def partners(self, rows: Rows) -> Partners:
-        """The result, in terms of the rows of the sample."""
+        """Return the result, in terms of the rows of the sample."""
         _open_pairs(self.bounds, self.areas, self.partner, self.left, self.first, self.wanted, self.same, self.other)
         first = np.flatnonzero(self.partner > np.arange(len(self.partner)))
         first = first[np.argsort(self.order[first])]
@@ -158,7 +158,7 @@ class _Search:
 
 @njit(cache=True, nogil=True)
 def pair_groups(bounds: Rows, areas: Codes) -> Rows:
-    """For each record the one it is paired with, or −1. Group g lies from ``bounds[g]`` to ``bounds[g + 1]``.
+    """Return the partner of each record, or −1. Group g spans ``bounds[g]`` to ``bounds[g + 1]``.
 
     >>> pair_groups(np.array([0, 4, 5]), np.array([1, 1, 2, 3, 1], np.uint8)).tolist()
     [3, 2, 1, 0, -1]
@@ -197,7 +197,7 @@ def _blocks(identity: Identity) -> Words:
 
 
 def _table(names: Words, chosen: Rows) -> npt.NDArray[np.int32]:
-    """An open-addressing table of some of the codes: a slot holds number + 1, or 0."""
+    """Build an open-addressing table of some of the codes: a slot holds number + 1, or 0."""
     slots = np.zeros(1 << max(2, (4 * len(chosen)).bit_length()), np.int32)
     _enter(names, chosen, slots)
     return slots
@@ -205,7 +205,7 @@ def _table(names: Words, chosen: Rows) -> npt.NDArray[np.int32]:
 
 @njit(cache=True, nogil=True, inline="always")
 def _group_of(code, names, slots):  # type: ignore[no-untyped-def]
-    """The number of a code in the table, or −1."""
+    """Return the number of a code in the table, or −1."""
     mask = np.uint64(slots.size - 1)
     slot = scramble(code) & mask
     while slots[slot] != 0 and names[slots[slot] - 1] != code:
@@ -214,7 +214,7 @@ def _group_of(code, names, slots):  # type: ignore[no-untyped-def]
 
 
 def _bitmap(names: Words) -> npt.NDArray[np.bool_]:
-    """Which hashes occur: small enough for the fastest cache, so that most records need no look at the table."""
+    """Mark the hashes that occur: small enough for the fastest cache, so that most records need no table lookup."""
     marks = np.zeros(1 << 15, dtype=np.bool_)
     _set_marks(names, marks)
     return marks
@@ -253,7 +253,7 @@ def _enter(names, chosen, slots):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _place(rows, codes, areas, names, slots, own, first, wanted, same, other):  # type: ignore[no-untyped-def]
-    """Let candidates, in order, take the places of those who look for a partner."""
+    """Let candidates, in order, become partners of the records that want one."""
     for i in range(rows.size):
         g = _group_of(codes[i], names, slots)
         if g < 0:
@@ -269,7 +269,7 @@ def _place(rows, codes, areas, names, slots, own, first, wanted, same, other):  
 
 @njit(cache=True, nogil=True)
 def _open_pairs(bounds, areas, partner, left, first, wanted, same, other):  # type: ignore[no-untyped-def]
-    """The last case of claim 2: open a pair so that both the record left over and one of the pair find a partner."""
+    """Open a pair so that both the record left over and one of the pair find a partner (last case of claim 2)."""
     for g in range(first.size):
         end = first[g + 1] if g + 1 < first.size else left.size
         if wanted[g] != 1 or end - first[g] != 1 or same[g] < 0:

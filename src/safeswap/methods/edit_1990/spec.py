@@ -1,4 +1,4 @@
-"""What is asked of the Confidentiality Edit of 1990."""
+"""Specification of the Confidentiality Edit of 1990."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safeswap.model.spec import MaskSpec
 
 
 class Edit1990Spec(MaskSpec):
-    """Sample households and exchange the geography of each with a household of the same key somewhere else.
+    """Sample households and exchange the geography of each with a household of the same key elsewhere.
 
     >>> spec = Edit1990Spec(
     ...     keys=["Persons", "Adults"],
@@ -25,48 +25,44 @@ class Edit1990Spec(MaskSpec):
 
     method: ClassVar[str] = "edit_1990"
 
-    keys: Annotated[
-        Names, Field(min_length=1, description="key characteristics: the same in the two households of a pair")
-    ]
-    geography: Annotated[Names, Field(min_length=2, description="the levels of the geography, from coarse to fine")]
+    keys: Annotated[Names, Field(min_length=1, description="key characteristics, equal in both households of a pair")]
+    geography: Annotated[Names, Field(min_length=2, description="levels of the geography, from coarse to fine")]
     within: Annotated[
         str | None,
-        Field(description="the level across whose areas nothing is exchanged; none named: the coarsest"),
+        Field(description="level across whose areas nothing is exchanged; default: the coarsest"),
     ] = None
     across: Annotated[
         str | None,
-        Field(description="the level in whose areas the two of a pair differ; none named: the one after within"),
+        Field(description="level in whose areas the households of a pair differ; default: the one after within"),
     ] = None
     rate: Annotated[
         float,
-        Field(
-            ge=0, le=1, description="share of the households that is sampled; partners from outside the sample move too"
-        ),
+        Field(ge=0, le=1, description="share of households to sample; partners from outside the sample move too"),
     ]
     small_block_units: Annotated[
         int, Field(ge=0, description="an area of the finest level with fewer households is a small block")
     ] = 0
     small_block_rate: Annotated[
-        float | None, Field(ge=0, le=1, description="share of the households of small blocks that is sampled")
+        float | None, Field(ge=0, le=1, description="share of households of small blocks to sample")
     ] = None
     geography_codes: Annotated[
         Literal["unique", "local"],
-        Field(description="unique: a code names one area of the file; local: codes count anew in each coarser area"),
+        Field(description="unique: a code names one area of the file; local: codes restart in each coarser area"),
     ] = "unique"
     missing_keys: Annotated[
         Literal["refuse", "level"],
-        Field(description="a missing value in a key: refuse the file, or take it as a value of its own"),
+        Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
     ] = "refuse"
     single_areas: Annotated[
         Literal["refuse", "leave"],
         Field(
-            description="households among which nobody can have a partner, since all of one within area lie in one "
-            "across area: refuse, or leave them as they are"
+            description="households without a possible partner, because all of one within area lie in one across area: "
+            "refuse, or leave them unchanged"
         ),
     ] = "refuse"
     on_unmatched: Annotated[
         Literal["report", "error"],
-        Field(description="sampled households without a partner: say how many, or refuse"),
+        Field(description="sampled households without a partner: report how many, or refuse"),
     ] = "report"
 
     @model_validator(mode="after")
@@ -107,12 +103,12 @@ class Edit1990Spec(MaskSpec):
 
     @property
     def exchanged(self) -> Names:
-        """The levels whose codes are exchanged, together: all that are finer than ``within``."""
+        """The levels whose codes are exchanged together: all finer than ``within``."""
         return self.geography[self.geography.index(self.within_level) + 1 :]
 
     @property
     def matched(self) -> Names:
-        """What is the same in the two households of a pair: geography down to ``within``, and the keys."""
+        """The attributes equal in both households of a pair: geography down to ``within``, and the keys."""
         coarse = self.geography[: self.geography.index(self.within_level) + 1]
         return (*coarse, *(name for name in self.keys if name not in coarse))
 
@@ -123,13 +119,13 @@ class Edit1990Spec(MaskSpec):
 
     @property
     def kept(self) -> tuple[Names, ...]:
-        """The sets of attributes whose counts stay exactly as they were: in every area of every level, by the keys."""
+        """The sets of attributes whose counts are kept exactly: in every area of every level, by the keys."""
         keys = tuple(name for name in self.keys if name not in self.geography)
         margins = [(*self.area(level), *keys) for level in self.geography]
         return tuple(margin for margin in (*margins, self.exchanged) if set(margin) & set(self.exchanged))
 
     def area(self, level: str) -> Names:
-        """The attributes that together name an area of a level."""
+        """Return the attributes that together name an area of a level."""
         if self.geography_codes == "unique":
             return (level,)
         return self.geography[: self.geography.index(level) + 1]

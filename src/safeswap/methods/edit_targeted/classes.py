@@ -1,6 +1,6 @@
-"""A file sorted by its key variables, and who exchanges with whom at the edges of its classes.
+"""A file sorted by its key variables, and the exchanges at the edges of its classes.
 
-In memory only: the walk of the targeted Confidentiality Edit goes over all classes in their order.
+In memory only: the walk of the targeted Confidentiality Edit visits all classes in order.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Names, UInt32s, 
 from safeswap.model.columns import rank_of_code
 from safeswap.model.microdata import Microdata, smallest_code_type
 
-# The classes of a sorted file, and the walk of the targeted Confidentiality Edit over them.
+# The classes of a sorted file, and the walk over them.
 #
 # A *class* is a run of equal codes in the sorted file. Moore (1996) walks the classes in order: one that has too few
 # records exchanges its last record with the first one of the next class, and the next class then counts as treated.
 # The last class has no next one and exchanges with the record before it. Both exchanges happen between neighbours at
-# an edge of two classes, so an exchange is told by the class that begins at its edge.
+# an edge of two classes, so an exchange is identified by the class that begins at its edge.
 
 
 @numba.njit(cache=True, nogil=True)
 def class_starts(codes: Codes) -> Int64s:
-    """The position at which each class of the sorted codes begins, and the number of records at the end.
+    """Return the start of each class of the sorted codes, and the number of records at the end.
 
     >>> class_starts(np.array([3, 3, 4, 9], np.uint8)).tolist()
     [0, 2, 3, 4]
@@ -52,9 +52,9 @@ def class_starts(codes: Codes) -> Int64s:
 
 @numba.njit(cache=True, nogil=True)
 def collect(cells: Codes, cursor: Int32s, number: int) -> UInt32s:
-    """The ``number`` rows whose cell has a place in ``cursor`` (below 0: none), each at the next place of its cell.
+    """Return the ``number`` rows whose cell has a cursor (below 0: none), each at the next place of its cell.
 
-    Rows of one cell come in file order. The cursors move on.
+    Rows of one cell come in file order. The cursors advance.
 
     >>> collect(np.array([3, 1, 2, 3], np.uint8), np.array([-1, 0, -1, 1], np.int32), 3).tolist()
     [1, 0, 3]
@@ -70,7 +70,7 @@ def collect(cells: Codes, cursor: Int32s, number: int) -> UInt32s:
 
 @numba.njit(cache=True, nogil=True)
 def take_low(cells: Codes, draws: UInt64s, bounds: UInt32s, rows: UInt32s) -> int:
-    """Put down which records have a draw, by its upper half, up to the bound of their cell; how many they are.
+    """Write the records whose draw, by its upper half, is up to the bound of their cell; return their number.
 
     >>> rows = np.empty(2, np.uint32)
     >>> draws = np.array([5 << 32, 6 << 32], np.uint64)
@@ -87,11 +87,11 @@ def take_low(cells: Codes, draws: UInt64s, bounds: UInt32s, rows: UInt32s) -> in
 
 @numba.njit(cache=True, nogil=True)
 def edges(strata: Int64s, failing: Flags) -> tuple[Int64s, Int64s, int]:
-    """Walk the classes: at which edges records are exchanged.
+    """Walk the classes and return the edges at which records are exchanged.
 
-    ``strata`` numbers the part of the file in which each class lies (each is walked on its own), ``failing`` says which
-    classes have too few records. The result: the classes at whose first record the class before exchanges; the last
-    classes of their strata that exchange backwards; the number of classes that have nobody to exchange with.
+    ``strata`` numbers the part of the file of each class (each part is walked on its own), ``failing`` flags classes
+    with too few records. Returns the classes at whose first record the class before exchanges, the last classes of
+    their strata that exchange backwards, and the number of classes without any partner.
 
     >>> one_file = np.zeros(5, np.int64)
     >>> forward, backward, alone = edges(one_file, np.array([True, True, False, False, True]))
@@ -119,14 +119,14 @@ def edges(strata: Int64s, failing: Flags) -> tuple[Int64s, Int64s, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def mixed(starts: Int64s, strata: Int64s, rows: UInt32s, labels: Codes) -> Flags:
-    """For each class, whether its stratum has several classes and not the same label everywhere.
+def flag_mixed(starts: Int64s, strata: Int64s, rows: UInt32s, labels: Codes) -> Flags:
+    """Flag the classes whose stratum has several classes and several labels.
 
-    That is exactly when a record of the class can be exchanged with one of another class so that both change.
-    ``labels`` go by row, ``rows`` says which row stands where in the sorted file.
+    These are exactly the classes with a record that can be exchanged with one of another class so that both change.
+    ``labels`` are by row; ``rows`` gives the row at each position of the sorted file.
 
     >>> rows = np.array([3, 2, 1, 0], np.uint32)
-    >>> mixed(np.array([0, 1, 3, 4]), np.array([0, 0, 1]), rows, np.array([7, 6, 5, 5], np.uint64)).tolist()
+    >>> flag_mixed(np.array([0, 1, 3, 4]), np.array([0, 0, 1]), rows, np.array([7, 6, 5, 5], np.uint64)).tolist()
     [True, True, False]
     """
     classes = strata.size
@@ -149,8 +149,8 @@ def mixed(starts: Int64s, strata: Int64s, rows: UInt32s, labels: Codes) -> Flags
 class SortedClasses:
     """The classes of equal keys in sort order: class c holds the rows ``rows[starts[c]:starts[c + 1]]``.
 
-    ``strata`` numbers, for each class, the part of the file within which it may exchange. Only counts are needed to
-    know the classes, so the file is sorted when somebody asks for all of its ``rows``, and not before.
+    ``strata`` numbers, for each class, the part of the file within which it may exchange. The classes follow from
+    counts alone, so the file is sorted only when all of its ``rows`` are requested.
     """
 
     starts: Int64s
@@ -162,7 +162,7 @@ class SortedClasses:
 
     @property
     def sizes(self) -> Int64s:
-        """How many records each class has."""
+        """The number of records in each class."""
         return np.diff(self.starts)
 
     @cached_property
@@ -171,30 +171,30 @@ class SortedClasses:
         return radix.sort_rows(self.codes, self.possible, self.ties)[1]
 
     def class_of(self, rows: npt.NDArray[np.integer[Any]]) -> Int64s:
-        """The class of each of some rows."""
+        """Return the class of each of some rows."""
         found: Int64s = np.searchsorted(self.names, self.codes[rows])
         return found
 
     @property
     def is_counted(self) -> bool:
-        """Whether a table with a place for each possible cell is worth having."""
+        """True if a table with a slot for each possible cell is worthwhile."""
         return cells.is_dense(self.possible, self.codes.size)
 
     def positions(self, chosen: Int64s) -> Int64s:
-        """The positions of some classes, which are given in ascending order."""
+        """Return the positions of some classes, given in ascending order."""
         sizes = self.sizes[chosen]
         begins = np.cumsum(sizes) - sizes
         found: Int64s = np.repeat(self.starts[chosen] - begins, sizes) + np.arange(sizes.sum())
         return found
 
     def rows_of(self, chosen: Int64s) -> UInt32s:
-        """The rows of some classes, which are given in ascending order: ``rows`` at their positions."""
+        """Return the rows of some classes, given in ascending order: ``rows`` at their positions."""
         if not self.is_counted or self.ties is not None or "rows" in self.__dict__:
             return self.rows[self.positions(chosen)]
-        return self.grouped(self.codes, chosen, self.sizes[chosen])
+        return self.group_positions(self.codes, chosen, self.sizes[chosen])
 
-    def grouped(self, codes: Codes, chosen: Int64s, sizes: Int64s) -> UInt32s:
-        """Where records of the chosen classes stand in ``codes``, class by class; ``sizes`` says how many of each."""
+    def group_positions(self, codes: Codes, chosen: Int64s, sizes: Int64s) -> UInt32s:
+        """Return the positions in ``codes`` of records of the chosen classes, class by class; ``sizes`` counts each."""
         cursor = np.full(self.possible, -1, dtype=np.int32)
         cursor[self.names[chosen]] = np.cumsum(sizes) - sizes
         return collect(codes, cursor, int(sizes.sum()))
@@ -202,20 +202,20 @@ class SortedClasses:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Walked:
-    """Who exchanges with whom: stages of pairs of rows."""
+    """Stages of pairs of rows that exchange."""
 
     pairs: tuple[Int64s, ...]
 
     @classmethod
     def of(cls, rows: UInt32s, stages: tuple[Int64s, ...]) -> Walked:
-        """The pairs where ``rows`` tells the row at each position of the stages."""
+        """Return the pairs, where ``rows`` gives the row at each position of the stages."""
         return cls(pairs=tuple(rows[stage].astype(np.int64) for stage in stages))
 
 
 def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: UInt32s | None = None) -> SortedClasses:
     """Sort by ``within``, then by the keys in the order of their values.
 
-    Records with equal keys stand in the order of the rows in ``ties``, or in file order.
+    Records with equal keys are in the order of the rows in ``ties``, or in file order.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Beds"), Attribute(name="Baths")))
@@ -243,7 +243,7 @@ def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: UInt
 
 
 def _counted_classes(packed: Codes, possible: int, inner: int, ties: UInt32s | None) -> SortedClasses:
-    """The classes from the counts of all possible cells, ``inner`` of which make up a stratum."""
+    """Build the classes from the counts of all possible cells, ``inner`` of which make up a stratum."""
     counts = cells.dense_counts(packed, possible)
     names = np.flatnonzero(counts)
     starts = np.concatenate([[0], np.cumsum(counts[names], dtype=np.int64)])
@@ -255,10 +255,10 @@ def _counted_classes(packed: Codes, possible: int, inner: int, ties: UInt32s | N
 
 
 def letter_walk(classes: SortedClasses, failing: Flags) -> Walked:
-    """The walk as printed: neighbours at the edges of failing classes exchange.
+    """Walk as printed: neighbours at the edges of failing classes exchange.
 
-    The last class of a stratum exchanges with the record before it even if that one has exchanged already: such pairs
-    make a second stage.
+    The last class of a stratum exchanges with the record before it even if that one has already exchanged: such pairs
+    form a second stage.
     """
     forward, backward, _ = edges(classes.strata, failing)
     used = np.zeros(classes.rows.size + 1, dtype=np.bool_)
@@ -275,7 +275,7 @@ def _neighbours(classes: SortedClasses, first: Int64s) -> Int64s:
 
 
 def identifier_order(data: Microdata) -> UInt32s | None:
-    """The rows in the order of their identifiers, whole numbers as numbers; None where the file has that order.
+    """Sort the rows by identifier, whole numbers numerically; None if the file is already in that order.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"),))
@@ -295,7 +295,7 @@ def identifier_order(data: Microdata) -> UInt32s | None:
     if (numbers[1:] > numbers[:-1]).all():
         return None
     order = np.argsort(numbers)
-    # Two texts that are the same number, such as 7 and 07, are told apart as texts.
+    # Texts of equal numbers, such as 7 and 07, are ordered as texts.
     return _text_order(column) if (np.diff(numbers[order]) == 0).any() else order.astype(np.uint32)
 
 

@@ -1,4 +1,4 @@
-"""Who exchanges with whom when the key decides: partners drawn from windows along the sorted file."""
+"""The keyed walk: partners drawn from windows along the sorted file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from safeswap.methods.edit_targeted import window
 from safeswap.methods.edit_targeted.classes import SortedClasses, Walked
 from safeswap.model.microdata import Microdata
 
-# Labels of records, equal where an exchange of the two would change nothing, made for the records that need them.
-
 
 class RowLabels(Protocol):
-    """A number for each record; two records with the same one would not change by an exchange."""
+    """A number for each record; an exchange of two records with the same one would change nothing."""
 
     def at(self, rows: Integers) -> UInt64s:
-        """The labels of some rows, which can be compared with each other and not with those of another call."""
+        """Return the labels of some rows, comparable within one call only."""
         ...
 
     def all(self) -> UInt64s:
-        """The labels of all rows."""
+        """Return the labels of all rows."""
         ...
 
 
@@ -45,11 +43,11 @@ class CellLabels:
         self._columns, self._sizes = data.coded_columns(names)
 
     def at(self, rows: Integers) -> UInt64s:
-        """The labels of some rows."""
+        """Return the labels of some rows."""
         return cells.pack([column[rows] for column in self._columns], self._sizes)[0].astype(np.uint64)
 
     def all(self) -> UInt64s:
-        """The labels of all rows."""
+        """Return the labels of all rows."""
         return cells.pack(self._columns, self._sizes)[0].astype(np.uint64, copy=False)
 
 
@@ -60,32 +58,32 @@ class ClassLabels:
         self._classes = classes
 
     def at(self, rows: Integers) -> UInt64s:
-        """The labels of some rows."""
+        """Return the labels of some rows."""
         return self._classes.class_of(rows).view(np.uint64)
 
     def all(self) -> UInt64s:
-        """The labels of all rows."""
+        """Return the labels of all rows."""
         return self.at(np.arange(self._classes.codes.size))
 
 
 def mixed_strata(classes: SortedClasses, chosen: Flags, labels: RowLabels) -> Flags:
-    """For each of the chosen classes, whether its stratum has several classes and not the same label everywhere.
+    """Flag the chosen classes whose stratum has several classes and several labels.
 
-    Two chosen records of a stratum that have different labels tell it; where there are none the whole file is asked.
+    Two chosen records of a stratum with different labels suffice; without them the whole file is checked.
     """
     found = np.flatnonzero(chosen)
     if not found.size:
         return chosen
     rows = classes.rows_of(found)
     owners = np.repeat(found, classes.sizes[found])
-    part = _told(classes, owners, labels.at(rows))
+    part = _flag_known(classes, owners, labels.at(rows))
     if part[found].all():
         return part
-    return walk.mixed(classes.starts, classes.strata, classes.rows, labels.all())
+    return walk.flag_mixed(classes.starts, classes.strata, classes.rows, labels.all())
 
 
-def _told(classes: SortedClasses, owners: Int64s, labels: UInt64s) -> Flags:
-    """For each class, whether records of several labels and classes are known in its stratum."""
+def _flag_known(classes: SortedClasses, owners: Int64s, labels: UInt64s) -> Flags:
+    """Flag the classes whose stratum is known to have records of several labels and classes."""
     strata = classes.strata[owners]
     differ = (strata[1:] == strata[:-1]) & (labels[1:] != labels[:-1])
     several = np.bincount(classes.strata) > 1
@@ -95,14 +93,14 @@ def _told(classes: SortedClasses, owners: Int64s, labels: UInt64s) -> Flags:
     return flags
 
 
-_WORTH_A_PART = 4  # the surroundings of failing classes are walked alone if they are at most a quarter of the file
-_WORTH_SELECTING = 1 << 17  # in a smaller file all records are sorted sooner than the lowest draws are found
-_SELECTED = 16  # times what a window takes of a class: plenty, since few windows meet in one class
+_WORTH_A_PART = 4  # walk only the surroundings of failing classes if they are at most a quarter of the file
+_WORTH_SELECTING = 1 << 17  # in a smaller file sorting all records is faster than selecting the lowest draws
+_SELECTED = 16  # multiple of what a window takes of a class: ample, as few windows share a class
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawKeys:
-    """The derived keys of one edit: which record of a class, which partner, which classes are kept."""
+    """The derived keys of one edit: for the record of a class, the partner, and the classes kept."""
 
     identity: bytes = field(repr=False)
     record: bytes = field(repr=False)
@@ -111,7 +109,7 @@ class DrawKeys:
 
     @classmethod
     def derived(cls, secret: bytes, data: Microdata, *, replicate: int) -> DrawKeys:
-        """The keys of one file and replicate."""
+        """Derive the keys of one file and replicate."""
 
         def key(purpose: str) -> bytes:
             return keyed.derive(secret, "data", data.schema.name, len(data), "edit_targeted", purpose, replicate)
@@ -122,12 +120,12 @@ class DrawKeys:
 
 
 def record_draws(data: Microdata, keys: DrawKeys) -> UInt64s:
-    """The draw of every record that decides its place among those of its class."""
+    """Return the draw of every record that decides its place within its class."""
     return _draws(record_identity(data, keys.identity), keys.record)
 
 
-def kept(data: Microdata, classes: SortedClasses, failing: Flags, *, fraction: float, keys: DrawKeys) -> Flags:
-    """A keyed random fraction of the failing classes: those with the lowest draws, so that fractions are nested."""
+def draw_kept(data: Microdata, classes: SortedClasses, failing: Flags, *, fraction: float, keys: DrawKeys) -> Flags:
+    """Flag a keyed random fraction of the failing classes: those with the lowest draws, so fractions are nested."""
     if fraction >= 1 or not failing.any():
         return failing
     identity = record_identity(data, keys.identity)
@@ -140,7 +138,7 @@ def kept(data: Microdata, classes: SortedClasses, failing: Flags, *, fraction: f
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Walk:
-    """The sorted file while partners are being found; the arrays are brought up to date on the way."""
+    """The sorted file while partners are sought; the arrays are updated on the way."""
 
     starts: Int64s
     strata: Int64s
@@ -149,8 +147,8 @@ class _Walk:
     labels: UInt64s
     draws: UInt64s
 
-    def in_windows(self, wanting: Flags, candidates: int) -> tuple[Int64s, Flags, Flags]:
-        """Pairs of positions, positions used and classes treated by what windows offer."""
+    def pair_in_windows(self, wanting: Flags, candidates: int) -> tuple[Int64s, Flags, Flags]:
+        """Return pairs of positions, positions used and classes treated, from windows."""
         places = (self.starts, self.strata, wanting, self.choosers, self.rows, self.labels, self.draws)
         return window.pair_in_windows(*places, candidates, is_whole=True)
 
@@ -158,15 +156,15 @@ class _Walk:
 def keyed_walk(
     data: Microdata, classes: SortedClasses, wanting: Flags, labels: RowLabels, *, candidates: int, keys: DrawKeys
 ) -> Walked:
-    """Partners by the key; ``labels`` are equal, row by row, where an exchange would change nothing.
+    """Draw partners by the key; ``labels`` are equal for rows whose exchange would change nothing.
 
     Most classes find a partner in their window, the others in the whole stratum; the second stage is for those whose
-    every possible partner has exchanged already.
+    possible partners have all exchanged already.
     """
     if not wanting.any():
         return Walked(pairs=())
     identity = record_identity(data, keys.identity)
-    for some in (_nearby_walk, _lowest_walk):
+    for some in (_walk_nearby, _walk_lowest):
         walked = some(classes, wanting, labels, identity, candidates=candidates, keys=keys)
         if walked is not None:
             return walked
@@ -182,15 +180,15 @@ def keyed_walk(
         labels=ordered,
         draws=draws,
     )
-    pairs, used, treated = whole.in_windows(wanting, candidates)
+    pairs, used, treated = whole.pair_in_windows(wanting, candidates)
     left = np.flatnonzero(wanting & ~treated)
     if left.size:
-        pairs = np.concatenate([pairs, _with_anyone(whole, left, used, treated)])
+        pairs = np.concatenate([pairs, _pair_with_anyone(whole, left, used, treated)])
         left = np.flatnonzero(wanting & ~treated)
-    return Walked.of(whole.rows, (pairs, _with_used(whole, left, pairs)))
+    return Walked.of(whole.rows, (pairs, _exchange_used(whole, left, pairs)))
 
 
-def _nearby_walk(
+def _walk_nearby(
     classes: SortedClasses,
     wanting: Flags,
     labels: RowLabels,
@@ -199,9 +197,9 @@ def _nearby_walk(
     candidates: int,
     keys: DrawKeys,
 ) -> Walked | None:
-    """The walk over the surroundings of the wanting classes alone, where these are a small part of the file.
+    """Walk only the surroundings of the wanting classes, if these are a small part of the file.
 
-    None where they are not, or where a class finds no window there: then the whole file is walked.
+    None if they are not, or if a class finds no window there: then the whole file is walked.
     """
     near = _surroundings(wanting, window.MOST_CLASSES)
     sizes = classes.sizes[near]
@@ -217,7 +215,7 @@ def _nearby_walk(
 
 
 def _surroundings(wanting: Flags, reach: int) -> Int64s:
-    """The classes that have a wanting one within reach, in ascending order."""
+    """Return the classes within reach of a wanting one, in ascending order."""
     found = np.flatnonzero(wanting)
     covered = np.zeros(wanting.size + 1, dtype=np.int64)
     np.add.at(covered, np.maximum(found - reach, 0), 1)
@@ -225,7 +223,7 @@ def _surroundings(wanting: Flags, reach: int) -> Int64s:
     return np.flatnonzero(np.cumsum(covered[:-1]) > 0)
 
 
-def _lowest_walk(
+def _walk_lowest(
     classes: SortedClasses,
     wanting: Flags,
     labels: RowLabels,
@@ -234,9 +232,9 @@ def _lowest_walk(
     candidates: int,
     keys: DrawKeys,
 ) -> Walked | None:
-    """The walk over the lowest draws of each class, which is what windows look at: the file need not be sorted.
+    """Walk only the lowest draws of each class, which is all that windows look at: the file need not be sorted.
 
-    None where that is not worth it, or where a window would have to look at more: then the whole file is walked.
+    None if that is not worthwhile, or if a window would have to look further: then the whole file is walked.
     """
     if not classes.is_counted or classes.codes.size < _WORTH_SELECTING:
         return None
@@ -244,7 +242,7 @@ def _lowest_walk(
     sizes = np.bincount(classes.class_of(rows), minlength=wanting.size)
     if not sizes.all():
         return None
-    order = classes.grouped(classes.codes[rows], np.arange(wanting.size), sizes)
+    order = classes.group_positions(classes.codes[rows], np.arange(wanting.size), sizes)
     rows, draws = rows[order], draws[order]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     choosers = _choosers(starts, wanting, rows, draws, identity=identity, keys=keys)
@@ -256,7 +254,7 @@ def _lowest_walk(
 def _low_draws(
     classes: SortedClasses, identity: Int64s | UInt64s, key: bytes, number: int
 ) -> tuple[npt.NDArray[np.uint32], UInt64s]:
-    """The records with low draws in file order, and these: about that number of a class, all of one that is small."""
+    """Return the records with low draws in file order, and the draws: about ``number`` per class."""
     bounds = np.zeros(classes.possible, dtype=np.uint32)
     shares = np.where(classes.sizes > 2 * number, number / classes.sizes, 1.0)
     bounds[classes.names] = shares * (2**32 - 1)
@@ -270,23 +268,23 @@ def _low_draws(
     return np.concatenate(found), np.concatenate(values)
 
 
-def _with_anyone(whole: _Walk, left: Int64s, used: Flags, treated: Flags) -> Int64s:
-    """Partners from the whole stratum, for classes that have no window."""
+def _pair_with_anyone(whole: _Walk, left: Int64s, used: Flags, treated: Flags) -> Int64s:
+    """Draw partners from the whole stratum, for classes without a window."""
     starts, strata_of = whole.starts, whole.strata
     class_of = np.repeat(np.arange(strata_of.size), np.diff(starts))
     strata = strata_of[class_of]
     concerned = np.flatnonzero(np.isin(strata, strata_of[left]) & ~used)
-    places = _by_label(concerned, strata, whole.labels, whole.draws)
+    places = _sort_by_label(concerned, strata, whole.labels, whole.draws)
     bounds = np.searchsorted(strata[places], np.arange(strata_of[-1] + 2))
     return window.pair_with_anyone(
         starts, strata_of, class_of, left, whole.choosers, whole.labels, used, treated, places, bounds
     )
 
 
-def _by_label(places: Int64s, strata: Int64s, labels: UInt64s, draws: UInt64s) -> Int64s:
-    """Positions by stratum, those of one label side by side; labels in the order of their lowest draw.
+def _sort_by_label(places: Int64s, strata: Int64s, labels: UInt64s, draws: UInt64s) -> Int64s:
+    """Sort positions by stratum, grouped by label; labels in the order of their lowest draw.
 
-    What number a label has depends on the order of the rows; its lowest draw does not.
+    A label's number depends on row order; its lowest draw does not.
     """
     places = places[np.lexsort((draws[places], labels[places], strata[places]))]
     begins = np.ones(places.size, dtype=np.bool_)
@@ -295,11 +293,11 @@ def _by_label(places: Int64s, strata: Int64s, labels: UInt64s, draws: UInt64s) -
     return places[np.lexsort((draws[places], lowest, strata[places]))]
 
 
-def _with_used(whole: _Walk, left: Int64s, pairs: Int64s) -> Int64s:
-    """Second exchanges, for classes whose every possible partner has exchanged already.
+def _exchange_used(whole: _Walk, left: Int64s, pairs: Int64s) -> Int64s:
+    """Return second exchanges, for classes whose possible partners have all exchanged already.
 
-    A record that now holds y instead of its own x exchanges with one that holds v, if v is neither: both then hold
-    what is not their own. Needed only where next to nobody is left, as in a file of three unique records.
+    A record that now holds y instead of its own x exchanges with one that holds v, if v is neither: neither then holds
+    its own value. Needed only where almost no partner is left, as in a file of three unique records.
     """
     labels = whole.labels
     owners = np.searchsorted(whole.starts, pairs[:, 0], side="right") - 1 if left.size else np.zeros(0, dtype=np.int64)
@@ -329,7 +327,7 @@ def _with_used(whole: _Walk, left: Int64s, pairs: Int64s) -> Int64s:
 def _leaders(
     classes: SortedClasses, found: Int64s, identity: Int64s | UInt64s, record_key: bytes
 ) -> npt.NDArray[np.uint32]:
-    """The row of the lowest draw in each of these classes, which are small."""
+    """Return the row of the lowest draw in each of these (small) classes."""
     sizes = classes.sizes[found]
     rows = classes.rows_of(found)
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -345,7 +343,7 @@ def _choosers(
     identity: Int64s | UInt64s,
     keys: DrawKeys,
 ) -> UInt64s:
-    """For each wanting class the draw that decides among its candidates: another one of the record drawn first."""
+    """Return, for each wanting class, the draw that selects its candidate: a second draw of the record drawn first."""
     found = np.flatnonzero(wanting)
     choosers = np.zeros(wanting.size, dtype=np.uint64)
     choosers[found] = _draws(identity[_lowest(starts, found, rows, draws)], keys.partner)
@@ -353,7 +351,7 @@ def _choosers(
 
 
 def _lowest(starts: Int64s, chosen: Int64s, rows: npt.NDArray[np.uint32], draws: UInt64s) -> npt.NDArray[np.uint32]:
-    """The row of the lowest draw in each of the chosen classes, of which the rows and their draws are given."""
+    """Return the row of the lowest draw in each of the chosen classes, given their rows and draws."""
     sizes = np.diff(starts)[chosen]
     begins = np.cumsum(sizes) - sizes
     positions = np.repeat(starts[chosen] - begins, sizes) + np.arange(sizes.sum())

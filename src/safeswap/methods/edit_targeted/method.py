@@ -1,7 +1,7 @@
 """The targeted Confidentiality Edit: exchange in every combination of the keys that has too few records.
 
 Source: Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, sections VII to XIV. The
-variant for release draws record and partner by the secret key, since the printed one can be replayed by anybody.
+variant for release draws record and partner by the secret key, because anyone can replay the printed one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from safeswap.methods.edit_targeted.keyed_walk import (
     ClassLabels,
     DrawKeys,
     RowLabels,
-    kept,
+    draw_kept,
     keyed_walk,
     mixed_strata,
 )
@@ -50,20 +50,18 @@ from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind
 from safeswap.model.spec import MaskSpec
 
-# What is asked of the targeted Confidentiality Edit.
-
 EXCHANGES = ("geography", "continuous", "categorical")
-"""What is exchanged, in the order in which Moore (1996) numbers the three methods from 1."""
+"""What is exchanged, in the order of Moore's (1996) three methods, numbered from 1."""
 
 
-def _by_number(value: Any) -> Any:
-    """Methods may be given by the paper's number, also as text."""
+def _accept_number(value: Any) -> Any:
+    """Accept methods by the paper's number, also as text."""
     numbered = {str(number): name for number, name in enumerate(EXCHANGES, start=1)}
     return numbered.get(str(value), value)
 
 
 class EditTargetedSpec(MaskSpec):
-    """Sort by the key variables, and exchange in each combination of theirs that has too few records.
+    """Sort by the key variables, and exchange in each of their combinations that has too few records.
 
     >>> spec = EditTargetedSpec(keys=["Beds", "Baths"], exchange=1, geography=["County", "Tract"], within=["State"])
     >>> spec.exchange, spec.tolerance, spec.sorted_keys
@@ -75,42 +73,42 @@ class EditTargetedSpec(MaskSpec):
     keys: Annotated[Names, Field(min_length=1, description="key variables, in the order in which the file is sorted")]
     exchange: Annotated[
         Literal["geography", "continuous", "categorical"],
-        BeforeValidator(_by_number),
+        BeforeValidator(_accept_number),
         Field(
             description="what is exchanged: 1 geography (all levels together), 2 continuous (all such items together), "
             "3 categorical (the first key in which the two records differ)"
         ),
     ] = "geography"
     geography: Annotated[
-        Names, Field(description="geographic codes that are exchanged, from coarse to fine; none: all of that kind")
+        Names, Field(description="geographic codes to exchange, from coarse to fine; default: all")
     ] = ()
     geography_codes: Annotated[
         Literal["unique", "local"],
-        Field(description="unique: a code names one area of the file; local: codes count anew in each coarser area"),
+        Field(description="unique: a code names one area of the file; local: codes restart in each coarser area"),
     ] = "unique"
-    continuous: Annotated[Names, Field(description="continuous items that are exchanged; none: all numeric ones")] = ()
+    continuous: Annotated[Names, Field(description="continuous items to exchange; default: all numeric ones")] = ()
     within: Annotated[
         Names, Field(description="attributes, such as the state, across whose values nothing is exchanged")
     ] = ()
     tolerance: Annotated[int, Field(ge=2, description="Q: a combination of the keys with fewer records is treated")] = 3
     order: Annotated[
         Literal["given", "near_optimal"],
-        Field(description="sort by the keys as they are given, or in the order that disturbs order_by least"),
+        Field(description="sort by the keys as given, or in the order that disturbs order_by least"),
     ] = "given"
     order_by: Annotated[Names, Field(description="continuous items for which a near-optimal order is sought")] = ()
     variant: Annotated[
         Literal["keyed", "letter"],
-        Field(description="keyed: for release; letter: as printed, which anybody can replay, never for release"),
+        Field(description="keyed: for release; letter: as printed; anyone can replay it, so never for release"),
     ] = "keyed"
     candidates: Annotated[
-        int, Field(ge=10, le=1000, description="among how many records a partner is drawn, where there are so many")
+        int, Field(ge=10, le=1000, description="number of records among which a partner is drawn, if available")
     ] = 10
     keep_fraction: Annotated[
-        float, Field(gt=0, le=1, description="share of the combinations below tolerance that is treated")
+        float, Field(gt=0, le=1, description="share of the combinations below tolerance to treat")
     ] = 1.0
     missing_keys: Annotated[
         Literal["refuse", "level"],
-        Field(description="a missing value in a key: refuse the file, or take it as a value of its own"),
+        Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
     ] = "refuse"
 
     @model_validator(mode="after")
@@ -128,20 +126,17 @@ class EditTargetedSpec(MaskSpec):
         if set(self.continuous) & set(self.keys):
             raise ValueError("a continuous item cannot be a key")
         if self.order == "near_optimal" and not self.order_by:
-            raise ValueError("a near-optimal order needs order_by, the continuous items that it is to disturb least")
+            raise ValueError("a near-optimal order needs order_by, the continuous items to disturb least")
         return self
 
     @property
     def sorted_keys(self) -> Names:
-        """The keys without those that are the same within a pair anyway."""
+        """The keys without those that are equal within a pair anyway."""
         return tuple(name for name in self.keys if name not in self.within)
 
 
-# What the targeted Confidentiality Edit asks of a file and its specification before anything is sorted.
-
-
 def check_edit(data: Microdata, spec: EditTargetedSpec) -> Names:
-    """Refuse what makes no sense on these data; the attributes that will be exchanged."""
+    """Refuse a specification that does not fit these data; return the attributes to exchange."""
     for name in (*spec.keys, *spec.within):
         _check_categorical(data, name)
     if spec.missing_keys == "refuse":
@@ -224,7 +219,7 @@ def _check_complete(data: Microdata, names: Names) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EditPlan(Plan):
-    """How many combinations of the keys need an exchange, and how many can have one; each asks for one pair."""
+    """Number of combinations of the keys that need an exchange, and that can have one; each asks for one pair."""
 
     classes: int = 0
     below: int = 0
@@ -232,7 +227,7 @@ class EditPlan(Plan):
 
     @property
     def sentence(self) -> str:
-        """The plan in plain words."""
+        """The plan in words."""
         text = f"{self.below:,} of {self.classes:,} combinations of the keys have fewer than {self.tolerance} records"
         text += f"; {self.asked:,} of them are to be treated" if self.asked < self.below else ""
         if self.is_feasible:
@@ -252,14 +247,14 @@ class EditTargeted:
     )
 
     def plan(self, data: Microdata, spec: EditTargetedSpec, *, engine: Engine) -> EditPlan:
-        """How many combinations are below tolerance, and how many of them can be treated."""
-        return _planned(_prepared(data, spec), spec)
+        """Count the combinations below tolerance, and those that can be treated."""
+        return _plan_edit(_prepare(data, spec), spec)
 
     def apply(self, data: Microdata, spec: EditTargetedSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Sort, walk, exchange. What stays below tolerance without an exchange is counted in the audit record."""
-        edit = _prepared(data, spec)
+        """Sort, walk, exchange. Combinations left without an exchange are counted in the audit record."""
+        edit = _prepare(data, spec)
         keys = DrawKeys.derived(key.secret, data, replicate=replicate)
-        wanting = kept(data, edit.classes, edit.below, fraction=spec.keep_fraction, keys=keys)
+        wanting = draw_kept(data, edit.classes, edit.below, fraction=spec.keep_fraction, keys=keys)
         if spec.variant == "letter":
             walked = letter_walk(edit.classes, wanting)
         else:
@@ -269,7 +264,7 @@ class EditTargeted:
             for names, pairs in _true_exchanges(masked, edit, spec, drawn):
                 masked = engine.exchange(masked, names, pairs)
                 exchanges.append(Exchange(attributes=names, pairs=pairs))
-        plan = _planned(edit, spec)
+        plan = _plan_edit(edit, spec)
         audit = Audit(
             method=self.name,
             spec=spec.as_dict(),
@@ -289,7 +284,7 @@ class EditTargeted:
         return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
     def invariants(self, data: Microdata, spec: EditTargetedSpec) -> tuple[Invariant, ...]:
-        """Margins kept, columns untouched, every combination below tolerance treated or counted."""
+        """Promise margins kept, columns untouched, every combination below tolerance treated or counted."""
         exchanged = check_edit(data, spec)
         untouched = tuple(name for name in data.attributes if name not in exchanged)
         blocks = [(name,) for name in exchanged] if spec.exchange == "categorical" else [exchanged]
@@ -311,7 +306,7 @@ class EditTargeted:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Edit:
-    """The file made ready for the walk."""
+    """The file prepared for the walk."""
 
     keys: Names
     exchanged: Names
@@ -320,7 +315,7 @@ class _Edit:
     labels: RowLabels
 
 
-def _prepared(data: Microdata, spec: EditTargetedSpec) -> _Edit:
+def _prepare(data: Microdata, spec: EditTargetedSpec) -> _Edit:
     exchanged = check_edit(data, spec)
     keys = spec.sorted_keys
     if spec.order == "near_optimal":
@@ -333,7 +328,7 @@ def _prepared(data: Microdata, spec: EditTargetedSpec) -> _Edit:
     return _Edit(keys=keys, exchanged=exchanged, classes=classes, below=below, labels=labels)
 
 
-def _planned(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
+def _plan_edit(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
     below = int(np.count_nonzero(edit.below))
     asked = int(spec.keep_fraction * below + 0.5)
     feasible = min(asked, int(np.count_nonzero(edit.below & mixed_strata(edit.classes, edit.below, edit.labels))))
@@ -350,7 +345,7 @@ def _planned(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
 
 
 def _true_exchanges(data: Microdata, edit: _Edit, spec: EditTargetedSpec, pairs: Int64s) -> list[tuple[Names, Int64s]]:
-    """What is exchanged between which rows, without the pairs that an exchange would leave as they are."""
+    """Return what is exchanged between which rows, without pairs that an exchange would not change."""
     names = edit.keys if spec.exchange == "categorical" else edit.exchanged
     columns, _ = data.coded_columns(names)
     differ = np.stack([column[pairs[:, 0]] != column[pairs[:, 1]] for column in columns], axis=1)
@@ -364,7 +359,7 @@ def _true_exchanges(data: Microdata, edit: _Edit, spec: EditTargetedSpec, pairs:
 def _facts(
     before: Microdata, after: Microdata, *, edit: _Edit, spec: EditTargetedSpec, walked: Walked, wanting: Flags
 ) -> dict[str, Any]:
-    """Counts for the report and for Theorem A.3; nothing about any one record."""
+    """Return counts for the report and for Theorem A.3; nothing about any single record."""
     pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *walked.pairs])
     rows = np.unique(pairs)
     changed = np.zeros(rows.size, dtype=np.bool_)
@@ -388,10 +383,10 @@ def _facts(
         "called_for": len(pairs),
         LEFT: int(np.count_nonzero(left)),
         "left_though_kept": int(np.count_nonzero(left & wanting)),
-        "pairs_within": {name: _agreeing(before, name, pairs) for name in levels},
+        "pairs_within": {name: _count_agreeing(before, name, pairs) for name in levels},
     }
 
 
-def _agreeing(data: Microdata, name: str, pairs: Int64s) -> int:
+def _count_agreeing(data: Microdata, name: str, pairs: Int64s) -> int:
     codes = data.coded(name).codes
     return int(np.count_nonzero(codes[pairs[:, 0]] == codes[pairs[:, 1]]))

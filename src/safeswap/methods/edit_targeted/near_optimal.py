@@ -1,8 +1,8 @@
 """The order of the key variables that keeps the targeted edit's exchanges close in a continuous item.
 
-Source: Moore 1996, section X. The last key is the one within whose classes the item spreads least at worst: most
-exchanges happen between classes that differ in the last key. Given the keys chosen so far, the one before them is
-chosen likewise, over the joint classes; and so on.
+Source: Moore 1996, section X. The last key is the one whose classes have the smallest worst-case spread of the item:
+most exchanges happen between classes that differ in the last key. Given the keys chosen so far, the one before them is
+chosen in the same way, over the joint classes; and so on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from safeswap.model.microdata import Microdata
 
 SpreadTable = Mapping[Iterable[str], float]
 
-_SAME = 1e-9  # relative: sums that differ by their order of adding only must not decide
+_SAME = 1e-9  # relative: rounding by the order of summation must not decide
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One figure of the procedure: how far the item spreads within the classes of these keys, at worst."""
+    """One figure of the procedure: the worst-case spread of the item within the classes of these keys."""
 
     number: int
     keys: Names
@@ -44,7 +44,7 @@ class SortOrder:
     steps: tuple[Step, ...]
 
     def table(self) -> pa.Table:
-        """The explanation as a table: one line per figure, in the order in which they were looked at."""
+        """Return the explanation as a table: one row per figure, in the order of the procedure."""
         return pa.table(
             {
                 "step": pa.array([step.number for step in self.steps], pa.int64()),
@@ -59,11 +59,11 @@ class SortOrder:
 
 
 def near_optimal_order(source: Microdata | SpreadTable, keys: Iterable[str], by: Iterable[str] | str = ()) -> SortOrder:
-    """The near-optimal order of ``keys`` for the continuous item ``by``, from the data or from a table of figures.
+    """Return the near-optimal order of ``keys`` for the continuous item ``by``, from data or a table of figures.
 
-    A table gives, for each set of keys, the largest standard deviation of the item within a class of theirs. Several
-    items are weighed alike: each deviation is taken relative to the item's own in the whole file, and the mean counts.
-    Classes of one record have no deviation; a set of keys that has no other class comes after those that have.
+    A table gives, for each set of keys, the largest standard deviation of the item within one of its classes. Several
+    items count equally: each deviation is taken relative to the item's own in the whole file, and averaged. Classes of
+    one record have no deviation; a set of keys without any other class comes after those that have some.
 
     >>> figures = {
     ...     ("REGION",): 405,
@@ -108,7 +108,7 @@ def _descend(keys: Names, by: Names, deviation: Callable[[Names, str], float]) -
 
 
 def _smallest(found: Mapping[str, float]) -> str:
-    """The key of the smallest figure; among equals the one named first."""
+    """Return the key of the smallest figure; among equals the one named first."""
     known = [value for value in found.values() if not isnan(value)]
     if not known:
         return next(iter(found))
@@ -141,8 +141,8 @@ def _from_data(data: Microdata, by: Names) -> Callable[[Names, str], float]:
 
     def deviation(chosen: Names, name: str) -> float:
         if chosen not in joint:
-            joint[chosen] = _joined(*joint[chosen[:-1]], *_column(data, chosen[-1]))
-        codes, number = _joined(*joint[chosen], *_column(data, name))
+            joint[chosen] = _join_codes(*joint[chosen[:-1]], *_column(data, chosen[-1]))
+        codes, number = _join_codes(*joint[chosen], *_column(data, name))
         found = [
             bias.largest_deviation(bias.moments(codes, number, item)) / scale
             for item, scale in zip(items, scales, strict=True)
@@ -153,7 +153,7 @@ def _from_data(data: Microdata, by: Names) -> Callable[[Names, str], float]:
 
 
 def _scale(deviation: float, items: int) -> float:
-    """One item keeps its own unit, so that its figures can be read; several are made comparable."""
+    """Return the scale: one item keeps its own unit, for readability; several are made comparable."""
     return deviation if items > 1 and deviation > 0 else 1.0
 
 
@@ -162,10 +162,10 @@ def _column(data: Microdata, name: str) -> tuple[Codes, int]:
     return coded.codes, max(1, coded.cardinality)
 
 
-def _joined(first: Codes, firsts: int, second: Codes, seconds: int) -> tuple[Codes, int]:
+def _join_codes(first: Codes, firsts: int, second: Codes, seconds: int) -> tuple[Codes, int]:
     codes, number = cells.pack([first, second], [firsts, seconds])
     if cells.is_dense(number, codes.size):
         return codes, number
-    # Ranked, so that tables follow the records and not the possible classes.
+    # Ranked, so that table size follows the records, not the possible classes.
     ranked, number = sparse.ranks(codes)
     return ranked, max(1, number)

@@ -1,4 +1,4 @@
-"""The promise that no combination below tolerance is left as it was without being counted."""
+"""The promise that every combination below tolerance was changed or counted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SHORT = (1 << 16) - 1
 
 @dataclass(frozen=True)
 class TreatedClasses(Invariant):
-    """Every combination of the keys with fewer records than the tolerance has a record that changed, or is counted.
+    """Every combination of the keys with fewer records than the tolerance has a changed record, or is counted.
 
-    Combinations are counted anew from the columns of the file before, without the code that sorted it.
+    Combinations are recounted from the columns of the original, without the code that sorted it.
     """
 
     keys: Names
@@ -34,14 +34,14 @@ class TreatedClasses(Invariant):
 
     @property
     def sentence(self) -> str:
-        """What is promised."""
+        """The promise in words."""
         return (
             f"Every combination of {', '.join(self.keys)} with fewer than {self.tolerance:,} records has a record that "
             "was changed, or is counted as left in the audit record."
         )
 
     def problem(self, evidence: Evidence) -> str:
-        """How many are left, where that is not what the audit says."""
+        """Compare the number left with the audit record."""
         left = self._left(evidence)
         stated = evidence.audit.facts.get(LEFT)
         if left == stated:
@@ -66,7 +66,7 @@ class TreatedClasses(Invariant):
 
 
 def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
-    """How many values each column can have; None where that is not told by one dictionary, or something is missing."""
+    """Return the number of values of each column; None without a single dictionary, or with missing values."""
     for column in columns:
         if not pa.types.is_dictionary(column.type) or column.null_count or not means_bits(column):
             return None
@@ -74,12 +74,12 @@ def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
 
 
 def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: Flags, tolerance: int) -> int:
-    """The combinations that are left, counted in a table that has a place for each possible one."""
+    """Count the combinations left, in a table with a slot for each possible one."""
     groups = _groups([column.chunk(0).indices.to_numpy() for column in columns], sizes)
     possible = prod(sizes)
     counts = np.zeros(possible, dtype=np.int64)
     moved = np.zeros(possible, dtype=np.bool_)
-    step = max(_STEP, possible)  # a table is made for each step, which should not be shorter than the table
+    step = max(_STEP, possible)  # one table per step, so a step should not be shorter than the table
     room = np.empty(min(step, len(changed)), dtype=np.int64)
     for start in range(0, len(changed), step):
         places = room[: len(changed) - start]
@@ -91,7 +91,7 @@ def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: F
 
 
 def _groups(indices: list[Integers], sizes: list[int]) -> list[list[tuple[Integers, int]]]:
-    """Neighbouring columns that are few enough together for short integers, with which NumPy is quickest."""
+    """Group adjacent columns whose combinations fit short integers, which are fastest in NumPy."""
     groups: list[list[tuple[Integers, int]]] = [[]]
     for column, size in zip(indices, sizes, strict=True):
         if groups[-1] and prod(n for _, n in groups[-1]) * size > _SHORT:
@@ -101,7 +101,7 @@ def _groups(indices: list[Integers], sizes: list[int]) -> list[list[tuple[Intege
 
 
 def _put_places(places: Int64s, groups: list[list[tuple[Integers, int]]], start: int) -> None:
-    """The place of the combination of each record from ``start`` on; a block at a time stays in the cache."""
+    """Write the slot of each record's combination from ``start`` on; in blocks, to stay in the cache."""
     some = slice(start, start + len(places))
     places[:] = 0
     for group in groups:
@@ -115,7 +115,7 @@ def _put_places(places: Int64s, groups: list[list[tuple[Integers, int]]], start:
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Small integers that are equal where the values are, to the bit; missing stays missing."""
+    """Encode values as small integers, equal where the values are bit for bit; missing stays missing."""
     if pa.types.is_dictionary(column.type) and means_bits(column):
         return pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in column.chunks], type=pa.int32())
     encoded = bitwise(column).dictionary_encode().unify_dictionaries()

@@ -1,15 +1,15 @@
-"""Partners by the key: a class with too few records exchanges with a record drawn from a window around it.
+"""Draw partners by the key: a class with too few records exchanges with a record from a window around it.
 
 The sorted file comes as arrays over positions: class c holds the positions from ``starts[c]`` to ``starts[c + 1]``.
-Each position has a label (records of one label would not change by an exchange) and a keyed draw.
+Each position has a label (exchanging records of one label changes nothing) and a keyed draw.
 
-The window of a class grows outwards from it, one class after the other, now behind and now before it, over records not
-used yet, and takes at most ``candidates`` of each class. It is large enough when, whichever label one leaves out, at
-least ``candidates`` records remain. Then the record in question has at least so many possible partners, and so has it
-for somebody who looks at the result: he sees the partner's label, which it now has, and can leave out that one only.
+The window of a class grows outwards from it, one class at a time, alternately after and before it, over unused records,
+and takes at most ``candidates`` of each class. It is large enough when, whichever label is excluded, at least
+``candidates`` records remain. Then the record has at least that many possible partners, also for an observer of the
+result, who sees the partner's label, which it now has, and can exclude only that one.
 
 Claim: the pairs depend on classes, labels and draws only. Within a class positions are arranged by their draws before
-they are looked at, and classes are visited in their order, so the order in which records came plays no part.
+use, and classes are visited in order, so the order of the records does not matter.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Flags, Int64s, UInt32s, UInt64s
 
 MOST_CLASSES = 128
-"""How many classes a window may look at; what it does not find there is drawn from the whole stratum."""
+"""Number of classes that a window may look at; beyond, partners are drawn from the whole stratum."""
 
-_FEW = 64  # so many positions of a class are arranged at first; the rest only if these are used up
+_FEW = 64  # positions of a class arranged at first; the rest only if these are used up
 
 
 def in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, UInt64s]:
-    """Labels and draws of the records in the order of ``rows``.
+    """Return labels and draws of the records in the order of ``rows``.
 
     >>> labels, draws = in_order(np.array([1, 0], np.uint32), np.array([5, 6], np.uint64), np.array([7, 8], np.uint64))
     >>> labels.tolist(), draws.tolist()
@@ -61,11 +61,11 @@ def pair_in_windows(
     candidates: int,
     is_whole: bool,
 ) -> tuple[Int64s, Flags, Flags]:
-    """Pair every wanting class that has a window: pairs of positions, used positions, classes treated.
+    """Pair every wanting class that has a window: return pairs of positions, used positions, classes treated.
 
-    ``choosers`` holds a draw for each class that decides among its candidates. ``rows``, ``labels`` and ``draws`` are
-    rearranged within classes; positions in the result speak of the new arrangement. Where the classes are those of a
-    whole file, a stratum that is smaller than a window is enough of one.
+    ``choosers`` holds the draw of each class that selects its candidate. ``rows``, ``labels`` and ``draws`` are
+    rearranged within classes; positions in the result refer to the new arrangement. If the classes are those of a whole
+    file, a stratum smaller than a window counts as one.
     """
     cut = np.zeros(strata.size, np.bool_)
     pairs, used, treated, _ = _pair(starts, strata, cut, wanting, choosers, rows, labels, draws, candidates, is_whole)
@@ -83,10 +83,10 @@ def pair_among_lowest(
     draws: UInt64s,
     candidates: int,
 ) -> tuple[Int64s, bool]:
-    """Pairs of positions where only the lowest draws of some classes are given, those that are ``cut`` short.
+    """Return pairs of positions when classes that are ``cut`` contain only their lowest draws.
 
-    Also whether they are the pairs of the whole file, and complete: no window looked for a record that is not given,
-    and every wanting class was treated.
+    Also return True if they are the pairs of the whole file, and complete: no window needed a missing record, and every
+    wanting class was treated.
     """
     places = (rows, labels, draws)
     pairs, _, treated, missed = _pair(starts, strata, cut, wanting, choosers, *places, candidates, is_whole=True)
@@ -106,7 +106,7 @@ def _pair(
     candidates: int,
     is_whole: bool,
 ) -> tuple[Int64s, Flags, Flags, bool]:
-    """Pairs, used positions, classes treated, and whether a record was looked for that is not given."""
+    """Return pairs, used positions, classes treated, and True if a missing record was needed."""
     classes = strata.size
     used = np.zeros(rows.size, np.bool_)
     treated = np.zeros(classes, np.bool_)
@@ -189,9 +189,9 @@ def _window(  # type: ignore[no-untyped-def]
     kinds,
     counts,
 ):
-    """Fill the window of class c; its size, or 0 where it is not large enough and there is more to look at.
+    """Fill the window of class c; return its size, or 0 if it is too small and there is more to look at.
 
-    Less than 0: a record would have to be looked at that is not given.
+    Negative: a missing record is needed.
     """
     size, known, most = 0, 0, 0
     below, above = c, c + 1  # behind[above] and before[below] skip classes without a free record
@@ -202,7 +202,7 @@ def _window(  # type: ignore[no-untyped-def]
         can_rise = above < strata.size and strata[above] == strata[c]
         can_sink = below > 0 and strata[below - 1] == strata[c]
         if not can_rise and not can_sink:
-            return size if all_seen else 0  # a whole small stratum is as large as a window can be
+            return size if all_seen else 0  # a whole small stratum is the largest possible window
         other = above if can_rise and (forward or not can_sink) else below - 1
         forward = other < c
         above, below = (above + 1, below) if other > c else (above, below - 1)
@@ -234,7 +234,7 @@ def _window(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _skip(links, c):  # type: ignore[no-untyped-def]
-    """Follow the links to a class that links to itself, shortening the way for those who come later."""
+    """Follow the links to a class that links to itself, with path compression."""
     while links[c] != c:
         links[c] = links[links[c]]
         c = links[c]
@@ -265,7 +265,7 @@ def _arrange(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-
 
 @numba.njit(cache=True, nogil=True)
 def _arrange_all(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-def]
-    """Put all positions of a class in the order of their draws."""
+    """Sort all positions of a class by their draws."""
     run = slice(starts[c], starts[c + 1])
     order = np.argsort(draws[run])
     rows[run], labels[run], draws[run] = rows[run][order], labels[run][order], draws[run][order]
@@ -285,10 +285,10 @@ def pair_with_anyone(
     places: Int64s,
     stratum_starts: Int64s,
 ) -> Int64s:
-    """Pair the classes that are ``left`` with a record drawn from all those of their stratum with another label.
+    """Pair the classes ``left`` with a record drawn from all those of their stratum with another label.
 
-    ``places`` lists the positions, stratum by stratum (from ``stratum_starts`` on), those of one label side by side.
-    ``used`` and ``treated`` are brought up to date.
+    ``places`` lists the positions, stratum by stratum (from ``stratum_starts`` on), grouped by label. ``used`` and
+    ``treated`` are updated.
     """
     rank, run_end = np.empty(labels.size, np.int64), np.empty(places.size, np.int64)
     run_start = np.empty(places.size, np.int64)
@@ -301,7 +301,7 @@ def pair_with_anyone(
         run_end[i] = run_end[i + 1] if goes_on else i + 1
     pairs = np.empty((left.size, 2), np.int64)
     made = 0
-    onward = np.arange(places.size + 1)  # links over used places; the end of the file stands for itself
+    onward = np.arange(places.size + 1)  # links over used places; the end of the file links to itself
     for c in left:
         if treated[c]:
             continue
@@ -310,7 +310,7 @@ def pair_with_anyone(
             if used[first]:
                 continue
             run, end = max(run_start[rank[first]], lo), min(run_end[rank[first]], hi)
-            partner = _anyone(c, lo, hi, run, end, choosers[c], places, class_of, used, onward)
+            partner = _find_anyone(c, lo, hi, run, end, choosers[c], places, class_of, used, onward)
             if partner >= 0:
                 pairs[made, 0], pairs[made, 1] = first, partner
                 made += 1
@@ -321,8 +321,8 @@ def pair_with_anyone(
 
 
 @numba.njit(cache=True, nogil=True)
-def _anyone(c, lo, hi, run, end, chooser, places, class_of, used, onward):  # type: ignore[no-untyped-def]
-    """A free position of another class outside the run of its own label, from a keyed place onwards; −1 for none."""
+def _find_anyone(c, lo, hi, run, end, chooser, places, class_of, used, onward):  # type: ignore[no-untyped-def]
+    """Return a free position of another class and another label, from a keyed place onwards; −1 for none."""
     others = hi - lo - (end - run)
     if others == 0:
         return -1
