@@ -253,7 +253,7 @@ class SpilledCells:
         mark(entered, np.full(len(entered), ENTERED, dtype=np.uint8))
         self._take(entered)
 
-    def tally_kinds(self, *, limit: int) -> TalliedCells:
+    def tally(self, *, limit: int) -> TalliedCells:
         """Return the cells of all batches by their counts."""
         return tally_kinds([tuple(kind) for kind in self.kinds().tolist()], limit=limit)
 
