@@ -70,7 +70,7 @@ def random_sample(data: Microdata, key: Key, seed: int) -> np.ndarray:
     while len(points) < BUDGET:
         group = random_group(rng)
         if group.specs[0] not in points:
-            points[group.specs[0]] = evaluator.figures(evaluator.prepared(group), 0).scores[0, :2]
+            points[group.specs[0]] = evaluator.figures(evaluator.prepare(group), 0).scores[0, :2]
     return np.array(list(points.values()))
 
 

@@ -52,7 +52,7 @@ def check_same_figures(data: Microdata, way: PlainWay) -> None:
     study = run_study(data, StudySpec(), key=KEY)
     evaluator = Evaluator(data, study.spec, KEY, candidates=len(study))
     for position, group in enumerate(grid(data, study.spec)):
-        prepared = evaluator.prepared(group)
+        prepared = evaluator.prepare(group)
         assert isinstance(prepared, SwapGroup)
         prefix, pairs = Replicate(evaluator._way, 0).pairs(prepared)
         rows = prefix.rows[pairs[: prepared.asked[-1]]]
@@ -128,14 +128,14 @@ def costs(data: Microdata) -> tuple[float, float, float, float]:
     columns, sizes = data.coded_columns(data.schema.categorical)  # both ways start from coded columns
     start = time.process_time()
     evaluator = Evaluator(data, question, KEY, candidates=36)
-    groups = [evaluator.prepared(group) for group in grid(data, question)]
+    groups = [evaluator.prepare(group) for group in grid(data, question)]
     way = evaluator._way
     assert len(way.labels) == len(way.identity) == len(data)
     once = time.process_time() - start
     ready = Replicate(way, 0)
     for group in groups:
         ready.pairs(group)  # the order as far as it is needed
-    order = best_of(3, lambda: Replicate(way, 1)._at_least(way.likely_share))
+    order = best_of(3, lambda: Replicate(way, 1)._extend_prefix(way.likely_share))
     each = best_of(5, lambda: [ready.evaluate(group) for group in groups]) / len(groups)
     plain, rng = PlainWay(columns, sizes), np.random.default_rng(1)
     theirs = best_of(2, lambda: plain.figures((0, 1), *plain.draw((0, 1), PAIRS, rng)))

@@ -1,4 +1,4 @@
-"""``python -m safeswap`` is ``safeswap``."""
+"""Run the command line as ``python -m safeswap``."""
 
 from safeswap.cli import main
 

@@ -1,4 +1,4 @@
-"""Old module paths that the documentation named: they work for one more version, with a warning."""
+"""Documented module paths that have moved: the old ones work for one more version, with a warning."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MOVED = {
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Find a module under its old path: an empty one that looks names up at the new path."""
+    """Importer of old module paths: an empty module that looks names up at the new path."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Describe a moved module, or nothing for any other."""
+        """Return the spec of a moved module, None for any other."""
         return ModuleSpec(fullname, self, is_package=fullname == "safeswap.io") if fullname in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Warn, and let the new module answer."""
+        """Warn, and delegate to the new module."""
         new = MOVED[module.__name__]
         message = f"{module.__name__} is now {new}; the old path goes in version 0.3"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
@@ -37,6 +37,6 @@ class MovedModules(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Look for old paths after all others."""
+    """Register the importer after all others."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
         sys.meta_path.append(MovedModules())

@@ -1,8 +1,8 @@
-"""Where methods and measures are found by name: one door for those built in and for those that plug-ins bring.
+"""Find methods and measures by name, both built-in ones and those of plug-ins.
 
 A plug-in is any installed package that declares an entry point in the group ``safeswap.methods`` or
-``safeswap.measures``, with the name of the method or measure and the class behind it. What is built in is declared
-here in the same form and loaded by the same code, when it is asked for and not before.
+``safeswap.measures``: the name of the method or measure, and its class. Built-ins are declared here in the same form
+and loaded by the same code, on first use.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}
 
 
 def method_names() -> tuple[str, ...]:
-    """The names of all methods; nothing is loaded.
+    """Return the names of all methods without loading any.
 
     >>> "swap" in method_names()
     True
@@ -75,7 +75,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def measure_names() -> tuple[str, ...]:
-    """The names of all measures; nothing is loaded.
+    """Return the names of all measures without loading any.
 
     >>> measure_names()[:2]
     ('hellinger', 'total_variation')
@@ -84,7 +84,7 @@ def measure_names() -> tuple[str, ...]:
 
 
 def methods() -> dict[str, Method]:
-    """All methods by name.
+    """Load all methods, by name.
 
     >>> methods()["swap"].name
     'swap'
@@ -93,7 +93,7 @@ def methods() -> dict[str, Method]:
 
 
 def measures() -> dict[str, Measure]:
-    """All measures by name, each with its default parameters.
+    """Load all measures with their default parameters, by name.
 
     >>> measures()["n_rule"].parameters["n"]
     3
@@ -102,17 +102,17 @@ def measures() -> dict[str, Measure]:
 
 
 def method(name: str) -> Method:
-    """The method of that name.
+    """Load the method of that name.
 
     >>> method("swap").spec_type.__name__
     'SwapSpec'
     """
-    found: Method = _made(_find(METHODS, name, "method"), {})
+    found: Method = _load(_find(METHODS, name, "method"), {})
     return found
 
 
 def measure(text: str | Measure, **parameters: Any) -> Measure:
-    """The measure of that name, with parameters stated here or in the text.
+    """Load the measure of that name, with parameters given here or in the text.
 
     >>> measure("n_rule:n=5,keys=Age+Sex") == measure("n_rule", n=5, keys=("Age", "Sex"))
     True
@@ -122,15 +122,15 @@ def measure(text: str | Measure, **parameters: Any) -> Measure:
     if not isinstance(text, str):
         return text
     name, colon, rest = text.strip().partition(":")
-    stated = _parameters(name, rest) if colon else {}
-    found: Measure = _made(_find(MEASURES, _LONG_NAMES.get(name, name), "measure"), {**stated, **parameters})
+    stated = _parse_parameters(name, rest) if colon else {}
+    found: Measure = _load(_find(MEASURES, _LONG_NAMES.get(name, name), "measure"), {**stated, **parameters})
     return found
 
 
 def default_measures(*situations: Situation, axis: str | None = None, by_counts: bool = False) -> tuple[str, ...]:
-    """The names of the measures used unless others are named, risk first: the one table for all surfaces.
+    """Return the names of the default measures, risk first, for all surfaces.
 
-    ``axis`` leaves those of one axis; ``by_counts`` those to which counts of cells suffice, as for large files.
+    ``axis`` keeps those of one axis; ``by_counts`` keeps those that need only cell counts, as for large files.
 
     >>> default_measures("study")
     ('n_rule', 'hellinger', 'total_variation', 'entropy_change')
@@ -145,7 +145,7 @@ def default_measures(*situations: Situation, axis: str | None = None, by_counts:
 
 
 def make_spec(values: Mapping[str, Any]) -> MaskSpec:
-    """A specification from plain values, as ``MaskSpec.as_dict`` gives them.
+    """Make a specification from plain values, as ``MaskSpec.as_dict`` returns them.
 
     >>> make_spec({"method": "swap", "swap": ["Race"], "rate": 0.05}).rate
     0.05
@@ -161,7 +161,7 @@ def make_spec(values: Mapping[str, Any]) -> MaskSpec:
 
 
 def _declared(group: str) -> dict[str, EntryPoint]:
-    """Built-ins first, then plug-ins; none can take the place of another."""
+    """Return the entry points by name: built-ins, then plug-ins. A name can be declared only once."""
     found = {name: EntryPoint(name, value, group) for name, value in _BUILT_IN[group].items()}
     for entry in _installed(group):
         if found.get(entry.name, entry).value != entry.value:
@@ -178,7 +178,7 @@ def _declared(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def _installed(group: str) -> Iterable[EntryPoint]:
-    # Reading what every installed package declares takes milliseconds; what is installed stays so while we run.
+    # Reading the metadata of every installed package takes milliseconds; it does not change while we run.
     return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
 
 
@@ -198,7 +198,7 @@ def _find(group: str, name: str, what: str) -> EntryPoint:
     )
 
 
-def _made(entry: EntryPoint, parameters: dict[str, Any]) -> Any:
+def _load(entry: EntryPoint, parameters: dict[str, Any]) -> Any:
     try:
         loaded = entry.load()
     except (ImportError, AttributeError) as error:
@@ -220,7 +220,7 @@ def _made(entry: EntryPoint, parameters: dict[str, Any]) -> Any:
     return made
 
 
-def _parameters(name: str, text: str) -> dict[str, Any]:
+def _parse_parameters(name: str, text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             values = json.loads(text)

@@ -1,1 +1,1 @@
-"""Many candidates, their figures, the frontier and the choice."""
+"""Studies: candidates, their scores, the frontier and the choice."""

@@ -1,10 +1,10 @@
 """Score a candidate from the records it touches, without making the masked file.
 
-Cells that no touched record leaves or enters keep their count, so every measure is its value before plus what the
-touched cells change. The cost of a candidate follows the number of its pairs, not the number of records.
+Cells that no touched record leaves or enters keep their count, so every measure equals its value before plus the
+change in the touched cells. The cost of a candidate grows with the number of its pairs, not the number of records.
 
-Where several rates are asked for, the pairs of a smaller rate are the first pairs of a larger one: the counts are
-carried forward from one to the next.
+With several rates, the pairs of a smaller rate are the first pairs of a larger one, so counts carry over from one rate
+to the next.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from safeswap.arrays.two_way import X_LOG_X, TwoWay, places, score_tables, times
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s
 
 SCORES = ("hellinger", "total_variation", "entropy_change", "share_changed")
-"""The columns of the scores of cells; after them one n-rule per n."""
+"""The columns of the cell scores; one n-rule per n follows."""
 
-_DENSE = 1 << 16  # above this many possible cells, only touched ones are numbered
+_DENSE = 1 << 16  # with more possible cells than this, only touched ones are numbered
 _EMPTY = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What the file is like before: counted once and shared by all candidates."""
+    """Counts of the untouched file, made once and shared by all candidates."""
 
     records: int
     sizes: Int64s
     strides: Int64s
-    counts: Int64s  # one per possible cell where these are few; else one per slot of the hash table
-    slots: Int64s  # the cell in each slot of the hash table, −1 where there is none; empty where cells are few
-    places: Int32s  # where each possible cell counts in each 2-way table; empty where there are many
+    counts: Int64s  # one per possible cell if dense, else one per slot of the hash table
+    slots: Int64s  # the cell in each slot of the hash table, −1 for a free slot; empty if dense
+    places: Int32s  # the position of each possible cell in each 2-way table; empty unless dense
     tables: TwoWay
-    smallness: Int64s  # every n for which the n-rule is wanted
-    small_records: Int64s  # records in cells of fewer than n, before
+    smallness: Int64s  # each n of a requested n-rule
+    small_records: Int64s  # records in cells of fewer than n before masking
 
     @property
     def is_dense(self) -> bool:
-        """Whether every possible cell has a count of its own."""
+        """True if every possible cell has its own count."""
         return len(self.slots) == 0
 
 
 @dataclass(frozen=True, eq=False)
 class Touched:
-    """What a candidate does: its pairs as positions in ``labels``, which attributes they exchange, and between which
-    cells the two records of each move (as :func:`safeswap.arrays.two_way.moves` gives them)."""
+    """The effect of a candidate: its pairs as positions in ``labels``, the attributes they exchange, and the cells
+    between which their records move (see :func:`safeswap.arrays.two_way.moves`)."""
 
     labels: Codes
     pairs: Int64s
@@ -61,12 +61,12 @@ class Touched:
 
 
 def fits(cardinalities: Sequence[int]) -> bool:
-    """Whether every possible cell has a number of 64 bits, as this way of scoring needs."""
+    """Return whether every possible cell has a 64-bit number, as this way of scoring requires."""
     return prod(cardinalities) <= counting.MOST_CELLS
 
 
 def strides_of(cardinalities: Sequence[int]) -> Int64s:
-    """By how much a step in each attribute moves the number of a cell.
+    """Return how much a step in each attribute changes the number of a cell.
 
     >>> strides_of([2, 3, 4]).tolist()
     [12, 4, 1]
@@ -75,7 +75,7 @@ def strides_of(cardinalities: Sequence[int]) -> Int64s:
 
 
 def baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
-    """Count the file once: all cells, and all 2-way tables."""
+    """Count all cells and all 2-way tables of the file."""
     sizes = np.maximum(1, np.array(cardinalities, dtype=np.int64))
     strides = strides_of(sizes.tolist())
     counted = counting.cell_counts(columns, sizes.tolist())
@@ -90,7 +90,7 @@ def baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: 
         slots, table = _EMPTY, np.bincount(occupied, counts, len(every)).astype(np.int64)
     else:
         place = np.zeros((0, len(tables)), dtype=np.int32)
-        slots, table = _hashed(occupied, counts)
+        slots, table = _make_hash_table(occupied, counts)
     return Baseline(
         records=len(columns[0]),
         sizes=sizes,
@@ -105,13 +105,13 @@ def baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: 
 
 
 def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tuple[Floats, Floats]:
-    """Scores after so many pairs, ascending: a row each, with :data:`SCORES` and then the n-rules as columns.
+    """Score the candidate after each number of pairs (ascending): a row each, columns :data:`SCORES`, then n-rules.
 
-    The second part holds the stated 2-way tables' measures: (numbers of pairs, all tables, their measures), zeros
-    where a table was not stated.
+    The second array holds the measures of the given 2-way tables: (numbers of pairs, all tables, measures), zero for
+    tables not given.
     """
     if len(pairs) and 2 * pairs[-1] > len(touched.old):
-        raise ValueError("numbers of pairs must be no more than there are")  # compiled code does not look
+        raise ValueError("more pairs requested than there are")  # compiled code does not check bounds
     column = tables
     if base.is_dense:
         old, new, counts, place = touched.old, touched.new, base.counts, base.places
@@ -139,8 +139,8 @@ def _slot_of(code: int, capacity: int) -> np.int64:
 
 
 @njit(cache=True, nogil=True)
-def _hashed(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """A hash table of the occupied cells: the cell and the count of each slot."""
+def _make_hash_table(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Return a hash table of the occupied cells: the cell and the count of each slot."""
     capacity = 16
     while capacity < 2 * len(codes):
         capacity *= 2
@@ -157,10 +157,10 @@ def _hashed(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
 
 @njit(cache=True, nogil=True)
 def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Number the cells that are touched, so that arrays of that length suffice.
+    """Number the touched cells, so that arrays of that length suffice.
 
-    The result: both sides renumbered, the count of each touched cell before, and the move in which it was seen first
-    (its complement where that was as the cell moved to).
+    Returns both sides renumbered, the count of each touched cell before, and the move in which it was first seen (its
+    complement if as the cell moved to).
     """
     capacity = 16
     while capacity < 4 * (len(old) + 1):
@@ -194,7 +194,7 @@ def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[I
 
 @njit(cache=True, nogil=True)
 def _labels_seen(seen: Int64s, labels: Codes, pairs: Int64s, swapped: Int64s) -> Codes:
-    """The labels of each touched cell, from the record in which it was seen."""
+    """Return the labels of each touched cell, from the record in which it was first seen."""
     found = np.empty((len(seen), labels.shape[1]), dtype=labels.dtype)
     for j in range(len(seen)):
         move = seen[j] if seen[j] >= 0 else ~seen[j]
@@ -288,7 +288,7 @@ def _score_cells(
 
 @njit(cache=True, nogil=True)
 def _at_risk(n: int, small: int, counts: Int64s, left: Int32s, came: Int32s, touched: Int64s) -> int:
-    """Untouched records in cells of 1 to n − 1 records afterwards."""
+    """Count untouched records in cells of 1 to n − 1 records after masking."""
     at_risk = small
     for cell in touched:
         before = counts[cell]

@@ -1,4 +1,4 @@
-"""Choose one candidate and say why: what it dominates, its nearest rivals, how sure the choice is."""
+"""Choose one candidate and explain it: what it dominates, its nearest rivals, how certain the choice is."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from safeswap.studies.objective import Objective
 from safeswap.studies.study import Study
 
 _RESAMPLES = 1000
-_MOST_POINTS = 2_000_000  # an objective is asked about no more points than this when the replicates are drawn again
+_MOST_POINTS = 2_000_000  # limit on the points that an objective scores in the bootstrap
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """The chosen candidate and what speaks for it."""
+    """The chosen candidate and the reasons for it."""
 
     study: Study
     candidate: int
@@ -37,7 +37,7 @@ class Choice:
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json`` and for reports."""
+        """Return plain values, for ``--json`` and reports."""
         return {
             "candidate": self.candidate,
             "spec": self.spec.as_dict(),
@@ -55,8 +55,8 @@ class Choice:
         return self.sentence
 
 
-def chosen(study: Study, objective: Objective, *, risk: str | None, distortion: str | None) -> Choice:
-    """The candidate that the objective likes best, from the specifications' means."""
+def choose_candidate(study: Study, objective: Objective, *, risk: str | None, distortion: str | None) -> Choice:
+    """Choose the candidate that is best by the objective, comparing specifications by their means."""
     y, x = study.axes(risk, distortion)
     by_spec = study.summary(risk=risk, distortion=distortion)
     means = by_spec.column("risk_mean").to_numpy(), by_spec.column("distortion_mean").to_numpy()
@@ -86,7 +86,7 @@ def chosen(study: Study, objective: Objective, *, risk: str | None, distortion: 
 
 
 def _cost(objective: Objective, y: Floats, x: Floats) -> Floats:
-    """The objective's cost of each point; infinite where the point is not known."""
+    """Return the objective's cost of each point, infinite for unknown points."""
     known = ~(np.isnan(y) | np.isnan(x))
     cost = np.full(len(y), np.inf)
     cost[known] = objective.cost(y[known], x[known])
@@ -94,34 +94,34 @@ def _cost(objective: Objective, y: Floats, x: Floats) -> Floats:
 
 
 def _best(objective: Objective, y: Floats, x: Floats) -> int:
-    """The cheapest point of the frontier; −1 where none is allowed. Of equal ones the less risky, then the first."""
+    """Return the cheapest point of the frontier, −1 if none is allowed. Ties: the less risky, then the first."""
     cost = np.where(dominance.undominated(y, x), _cost(objective, y, x), np.inf)
     best = int(np.lexsort((x, y, cost))[0]) if len(cost) else -1
     return best if best >= 0 and np.isfinite(cost[best]) else -1
 
 
 def _typical_draw(y: Floats, x: Floats, rows: npt.NDArray[np.int64], mean: tuple[float, float]) -> int:
-    """The draw nearest to the mean, each axis in units of its spread."""
+    """Return the draw nearest to the mean, each axis in units of its standard deviation."""
     scale_y, scale_x = y[rows].std() or 1.0, x[rows].std() or 1.0
     distance = ((y[rows] - mean[0]) / scale_y) ** 2 + ((x[rows] - mean[1]) / scale_x) ** 2
     return int(rows[np.argmin(distance)])
 
 
 def _certainty(study: Study, objective: Objective, y: Floats, x: Floats, best: int) -> float | None:
-    """How often the same specification would be chosen if the replicates were drawn again (bootstrap)."""
+    """Return how often the same specification is chosen when replicates are resampled (bootstrap)."""
     specs = len(study.specs)
     replicates = len(study) // specs
     if replicates < 2:
         return None
     resamples = max(100, min(_RESAMPLES, _MOST_POINTS // specs))
-    generator = np.random.default_rng(0)  # resampling of figures that are already known: no secret depends on it
+    generator = np.random.default_rng(0)  # only resamples known scores: no secret depends on it
     picks = generator.multinomial(replicates, np.full(replicates, 1 / replicates), size=resamples).astype(np.float64)
     again = zip(_means(picks, y.reshape(-1, specs)), _means(picks, x.reshape(-1, specs)), strict=True)
     return sum(_best(objective, risks, distortions) == best for risks, distortions in again) / resamples
 
 
 def _means(picks: npt.NDArray[np.float64], values: Floats) -> Floats:
-    """The mean of each specification in each resample, over the replicates in which it could be made."""
+    """Return the mean of each specification in each resample, over the replicates in which it was feasible."""
     known = ~np.isnan(values)
     number = picks @ known.astype(np.float64)
     sums = picks @ np.where(known, values, 0.0)
@@ -130,7 +130,7 @@ def _means(picks: npt.NDArray[np.float64], values: Floats) -> Floats:
 
 
 def _rivals(by_spec: pa.Table, cost: Floats, best: int) -> pa.Table:
-    """The three specifications that come next, and by how much they are behind."""
+    """Return the next three specifications, with the difference in cost."""
     order = [int(i) for i in np.argsort(cost, kind="stable") if i != best and np.isfinite(cost[i])][:3]
     table = by_spec.take(pa.array(order, type=pa.int64()))
     return table.append_column("cost_above_chosen", pa.array(cost[order] - cost[best], type=pa.float64()))

@@ -1,8 +1,8 @@
-"""From specifications to figures: the quick way from touched records, the general way through any method.
+"""Score specifications: quickly from touched records, or in general by masking with any method.
 
-Both give the same numbers. The quick way serves plain swaps and the measures it knows; everything else is masked in
-memory, measured and forgotten. No masked file is kept or shown: several draws of one file could be averaged, and
-the most frequent value per record would give the original back.
+Both give the same numbers. The quick way covers plain swaps and the measures it knows; everything else is masked in
+memory, measured and discarded. No masked file is kept or shown: from several draws of one file, the most frequent
+value per record would reveal the original.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.studies.quick import QuickWay, Replicate, SwapGroup
 
 MOST_TABLE_BYTES = 1 << 30
-"""Where the 2-way tables of all candidates would take more than this, none are kept."""
+"""If the 2-way tables of all candidates would take more than this, none are kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Candidates that differ in the rate only: their pairs are the first ones of one and the same walk."""
+    """Candidates that differ only in the rate: their pairs are the first ones of the same walk."""
 
     specs: tuple[MaskSpec, ...]
     labels: Names = ()
@@ -47,7 +47,7 @@ class Group:
 
 
 class Evaluator:
-    """Everything about a file that candidates share, made once. May be used by several threads."""
+    """Scorer of candidates, with everything that they share. Thread-safe."""
 
     def __init__(
         self, data: Microdata, study: StudySpec, key: Key, *, candidates: int, measures: Sequence[Measure] | None = None
@@ -57,15 +57,16 @@ class Evaluator:
         self.key = key
         self.keys = study.keys or data.schema.categorical
         self.engine = MemoryEngine()
-        self.table_pairs = kept_tables(data, self.keys, candidates)
+        self.table_pairs = choose_tables(data, self.keys, candidates)
         self._measures = measures or [registry.measure(text) for text in study.measures]
-        self._way = QuickWay(data, self.keys, _further(study, data), self._measures, key, tables=bool(self.table_pairs))
+        further = _other_attributes(study, data)
+        self._way = QuickWay(data, self.keys, further, self._measures, key, tables=bool(self.table_pairs))
         self._replicates: OrderedDict[int, Replicate] = OrderedDict()
         self._most_replicates = (os.cpu_count() or 1) + 1
         self._lock = threading.Lock()
 
-    def prepared(self, group: Group) -> SwapGroup | Group:
-        """The group with what is the same in all replicates, where it can be scored from touched records."""
+    def prepare(self, group: Group) -> SwapGroup | Group:
+        """Return the group with everything its replicates share, if it can be scored from touched records."""
         if self._way.measures is None:
             return group
         swaps = plain_swaps(group.specs)
@@ -73,27 +74,27 @@ class Evaluator:
         return self._way.group(swaps) if is_quick else group
 
     def _is_quick(self, spec: SwapSpec) -> bool:
-        """Ask whether touched records tell the figures of a swap.
+        """Return whether a swap can be scored from touched records alone.
 
-        A swap of numbers only goes the general way, which says what does not apply; so does one with signed zeros.
+        A swap of numeric attributes only, or one with signed zeros, is masked instead: that says what does not apply.
         """
         seen = any(name in self.keys or self.data.schema[name].kind.is_categorical for name in spec.swap)
         return seen and not self._way.has_signed_zeros(spec)
 
     def cost(self, group: SwapGroup | Group) -> int:
-        """Roughly how many records are looked at."""
+        """Estimate the cost of a group in records read."""
         if isinstance(group, SwapGroup):
             return 4 * int(group.asked[-1]) + 3000 * len(group.specs)
         return 20 * len(self.data) * len(group.specs)
 
     def figures(self, group: SwapGroup | Group, replicate: int) -> Figures:
-        """The candidates of a group under one keyed order. One that fails does not stop the others."""
+        """Score the candidates of a group under one keyed order. A failing candidate does not stop the others."""
         if isinstance(group, SwapGroup):
             return self._replicate(replicate).evaluate(group)
-        return Figures.joined([self._masked(spec, replicate) for spec in group.specs])
+        return Figures.joined([self._mask_and_score(spec, replicate) for spec in group.specs])
 
     def _replicate(self, number: int) -> Replicate:
-        """Kept for a while, since several threads work on one replicate."""
+        """Return a replicate from a small cache, since several threads work on one replicate."""
         with self._lock:
             found = self._replicates.pop(number, None) or Replicate(self._way, number)
             self._replicates[number] = found
@@ -101,8 +102,7 @@ class Evaluator:
                 self._replicates.popitem(last=False)
             return found
 
-    def _masked(self, spec: MaskSpec, replicate: int) -> Figures:
-        """Mask, measure, forget."""
+    def _mask_and_score(self, spec: MaskSpec, replicate: int) -> Figures:
         try:
             method = registry.method(spec.method)
             masked = method.apply(self.data, spec, key=self.key, engine=self.engine, replicate=replicate)
@@ -129,13 +129,13 @@ class Evaluator:
 
 
 def plain_swaps(specs: Sequence[MaskSpec]) -> tuple[SwapSpec, ...]:
-    """Those that are swaps whose pairs are the first ones of a walk, all attributes at once."""
+    """Return the swaps whose pairs are the first ones of a walk, all attributes at once."""
     swaps = (spec for spec in specs if isinstance(spec, SwapSpec))
     return tuple(s for s in swaps if len(s.stages) == 1 and s.targeting is None and s.on_shortfall == "error")
 
 
-def kept_tables(data: Microdata, keys: Names, candidates: int) -> tuple[tuple[str, str], ...]:
-    """The 2-way tables whose distortion is kept for every candidate: all of them, or none where that is too much."""
+def choose_tables(data: Microdata, keys: Names, candidates: int) -> tuple[tuple[str, str], ...]:
+    """Return the 2-way tables whose distortion is kept for every candidate: all, or none if that is too much."""
     _, sizes = data.coded_columns(keys)
     places = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     kept_bytes = candidates * comb(len(keys), 2) * len(TABLE_MEASURES) * 4
@@ -144,8 +144,8 @@ def kept_tables(data: Microdata, keys: Names, candidates: int) -> tuple[tuple[st
     return tuple((a, b) for i, a in enumerate(keys) for b in keys[i + 1 :])
 
 
-def _further(study: StudySpec, data: Microdata) -> Names:
-    """Attributes that swaps may name besides those that form the cells."""
+def _other_attributes(study: StudySpec, data: Microdata) -> Names:
+    """Return the attributes that swaps may use besides those that form the cells."""
     stated = plain_swaps([registry.make_spec(values) for values in study.others])
     named = [
         *(study.attributes or data.schema.categorical),

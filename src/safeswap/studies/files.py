@@ -1,7 +1,8 @@
-"""Finished blocks of a study on disk: a study that was stopped, or killed, goes on from them.
+"""Studies on disk: finished ones, and checkpoints from which an interrupted study resumes.
 
-One file per block, under the digest of question, key and data, each there completely or not at all. A file that is
-damaged counts as not there. Figures are internal: only their owner can read the files.
+A finished study is stored as Parquet (candidates, 2-way tables) and JSON (question, facts). A checkpoint has one file
+per finished block, named by the digest of question, key and data and written atomically; a damaged file counts as
+missing. All of it is internal (scores of many draws, the rate, the name of the key): only the owner can read the files.
 """
 
 from __future__ import annotations
@@ -24,18 +25,14 @@ from safeswap.errors import InputError, OutputError
 from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE, atomic_write
 from safeswap.model.study import Figures, StudySpec
 
-# A study as files: the candidates and their 2-way tables as Parquet, the question and the facts as JSON.
-#
-# All of it is internal: figures of many draws, the rate and the name of the key. Only their owner can read the files.
-
 CANDIDATES = "study.parquet"
 FACTS = "study.json"
 TWO_WAY = "two_way.parquet"
 FORMAT = "safeswap-study-1"
 
 
-class Studied(Protocol):
-    """What of a study is stored."""
+class StorableStudy(Protocol):
+    """The parts of a study that are stored."""
 
     @property
     def spec(self) -> StudySpec:
@@ -49,7 +46,7 @@ class Studied(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What is said about the data."""
+        """Non-disclosive facts about the data."""
         ...
 
     @property
@@ -65,7 +62,7 @@ class Studied(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredStudy:
-    """A study as it was read back: plain values."""
+    """A study read from disk: plain values."""
 
     spec: StudySpec
     table: pa.Table
@@ -75,9 +72,9 @@ class StoredStudy:
 
 
 def write_study(
-    study: Studied, folder: Path, *, table_measures: tuple[str, ...], further: Mapping[str, Any] | None = None
+    study: StorableStudy, folder: Path, *, table_measures: tuple[str, ...], further: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the files of a study into a folder that is there. ``further`` goes into the JSON file as it is."""
+    """Write the files of a study into an existing folder. ``further`` is added to the JSON file as it is."""
     _write_parquet(study.table, folder / CANDIDATES)
     if study.two_way is not None:
         _write_parquet(_as_rows(study.two_way, study.table_pairs, table_measures), folder / TWO_WAY)
@@ -96,7 +93,7 @@ def write_study(
 
 
 def read_study(path: str | os.PathLike[str]) -> StoredStudy:
-    """Read the files of a study back; refuse what does not fit together."""
+    """Read the files of a study; refuse files that do not fit together."""
     folder = Path(path)
     document = _document(folder)
     table = _read_parquet(folder / CANDIDATES)
@@ -118,7 +115,7 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def _as_rows(values: Float32s, pairs: tuple[tuple[str, str], ...], measures: tuple[str, ...]) -> pa.Table:
-    """One row per candidate and table."""
+    """Return one row per candidate and table."""
     candidates, tables, _ = values.shape
     which = np.tile(np.arange(tables, dtype=np.int32), candidates)
     names = [[pair[side] for pair in pairs] for side in (0, 1)]
@@ -165,7 +162,7 @@ def _document(folder: Path) -> dict[str, Any]:
 
 
 def _check_rows(folder: Path, table: pa.Table, spec: StudySpec) -> None:
-    """The rows stand replicate after replicate, each with all specifications in order."""
+    """Refuse a table whose rows are not replicate after replicate, each with all specifications in order."""
     wanted = {"candidate", "specification", "label", "swap", "constraint", "rate", "spec", "replicate", "outcome"}
     if not {*wanted, "pairs", "reason", *spec.measures} <= set(table.column_names) or not len(table):
         raise _bad(folder, CANDIDATES)
@@ -196,17 +193,17 @@ def _bad(folder: Path, name: str) -> InputError:
 
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{32})-(?P<number>\d+)\.npz")
-_LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.(part\.npz|lock)")  # of a writer that was killed
+_LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.(part\.npz|lock)")  # left by a killed writer
 
 
 class CheckpointDirectory:
-    """A directory of finished blocks. With ``must_match``, blocks of another study only are an error.
+    """A directory of finished blocks. With ``must_match``, finding only blocks of another study is an error.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> kept = CheckpointDirectory(Path(folder.name) / "unfinished")
-    >>> kept.keep("0" * 32, 4, Figures.rejected(["too few pairs"], measures=1))
-    >>> kept.finished("0" * 32)[4].reasons, kept.finished("1" * 32)
+    >>> checkpoint = CheckpointDirectory(Path(folder.name) / "unfinished")
+    >>> checkpoint.save("0" * 32, 4, Figures.rejected(["too few pairs"], measures=1))
+    >>> checkpoint.load("0" * 32)[4].reasons, checkpoint.load("1" * 32)
     (('too few pairs',), {})
     >>> folder.cleanup()
     """
@@ -214,17 +211,17 @@ class CheckpointDirectory:
     def __init__(self, path: str | os.PathLike[str], *, must_match: bool = False) -> None:
         self.path = Path(path)
         self._must_match = must_match
-        # Made with the first block: a study that is refused leaves nothing. Whether it can be made is found out here.
+        # Created with the first block, so that a refused study leaves nothing; whether it can be is checked here.
         if not (self.path.is_dir() or (self.path.absolute().parent.is_dir() and not os.path.lexists(self.path))):
             raise self._unusable("choose a directory, or a name in a directory that exists")
 
-    def finished(self, digest: str) -> dict[int, Figures]:
-        """The blocks kept so far for the study of this digest, by number."""
+    def load(self, digest: str) -> dict[int, Figures]:
+        """Return the finished blocks of the study with this digest, by number."""
         if self._must_match and digest not in (known := self.digests()) and known:
             raise InputError(
-                f"the unfinished study in {self.path.name!r} is another one",
+                f"the unfinished study in {self.path.name!r} is a different one",
                 code="other-study",
-                hint="go on with the same file, key and question (and budget of a search), or start anew",
+                hint="resume with the same file, key and question (and budget of a search), or start again",
                 file=str(self.path),
             )
         found: dict[int, Figures] = {}
@@ -234,8 +231,8 @@ class CheckpointDirectory:
                 found[int(name["number"])] = figures
         return found
 
-    def keep(self, digest: str, number: int, figures: Figures) -> None:
-        """Keep one more."""
+    def save(self, digest: str, number: int, figures: Figures) -> None:
+        """Save one finished block."""
         try:
             self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         except OSError:
@@ -248,11 +245,11 @@ class CheckpointDirectory:
             np.savez(file, allow_pickle=False, **arrays)
 
     def digests(self) -> set[str]:
-        """The studies of which blocks are here."""
+        """Return the digests of the studies that have blocks here."""
         return {name["digest"] for path in self._files() if (name := _NAME.fullmatch(path.name))}
 
     def discard(self) -> None:
-        """Remove all blocks, and the directory if nothing else is in it."""
+        """Remove all blocks, and the directory if it is then empty."""
         for path in self._files():
             if _NAME.fullmatch(path.name) or _LEFT_OVER.fullmatch(path.name):
                 path.unlink(missing_ok=True)

@@ -1,12 +1,12 @@
-"""How one candidate is chosen from the map.
+"""Objectives, by which one candidate of a study is chosen.
 
 An objective gives each point (risk, distortion) a cost; the cheapest allowed point is chosen.
 
 ==================  ======================================================================================
 ``linear:a=2``      Risk = a·Utility + c with utility the negative of distortion: smallest c = risk + a·distortion
-``cap_risk:0.01``   least distortion among the points whose risk is at most 0.01
-``cap_distortion:0.05``  least risk among the points whose distortion is at most 0.05
-a function          of (risk, distortion), smaller is better
+``cap_risk:0.01``   least distortion among points with risk at most 0.01
+``cap_distortion:0.05``  least risk among points with distortion at most 0.05
+a function          of (risk, distortion); smaller is better
 ==================  ======================================================================================
 """
 
@@ -24,7 +24,7 @@ from safeswap.errors import SafeswapError, SpecError
 
 @runtime_checkable
 class Objective(Protocol):
-    """The cost of each point, infinite where it is not allowed."""
+    """A rule that gives each point a cost, infinite if the point is not allowed."""
 
     @property
     def sentence(self) -> str:
@@ -32,7 +32,7 @@ class Objective(Protocol):
         ...
 
     def cost(self, risk: Floats, distortion: Floats) -> Floats:
-        """Smaller is better."""
+        """Return the cost of each point; smaller is better."""
         ...
 
 
@@ -55,13 +55,13 @@ class Linear:
         return f"smallest risk + {self.a:g} × distortion"
 
     def cost(self, risk: Floats, distortion: Floats) -> Floats:
-        """The intercept c of the line through the point."""
+        """Return the intercept c of the line through each point."""
         return risk + self.a * distortion
 
 
 @dataclass(frozen=True)
 class CapRisk:
-    """Least distortion among what is safe enough."""
+    """Least distortion among points that are safe enough."""
 
     most: float
 
@@ -74,13 +74,13 @@ class CapRisk:
         return f"least distortion with risk at most {self.most:g}"
 
     def cost(self, risk: Floats, distortion: Floats) -> Floats:
-        """The distortion, or infinity above the cap."""
+        """Return the distortion, infinite above the cap."""
         return np.where(risk <= self.most, distortion, np.inf)
 
 
 @dataclass(frozen=True)
 class CapDistortion:
-    """Least risk among what is useful enough."""
+    """Least risk among points that are useful enough."""
 
     most: float
 
@@ -93,13 +93,13 @@ class CapDistortion:
         return f"least risk with distortion at most {self.most:g}"
 
     def cost(self, risk: Floats, distortion: Floats) -> Floats:
-        """The risk, or infinity above the cap."""
+        """Return the risk, infinite above the cap."""
         return np.where(distortion <= self.most, risk, np.inf)
 
 
 @dataclass(frozen=True)
-class Stated:
-    """A function of the user's own."""
+class Custom:
+    """A user's own function."""
 
     function: Callable[[float, float], float]
 
@@ -109,7 +109,7 @@ class Stated:
         return f"smallest value of {getattr(self.function, '__name__', 'the stated function')}(risk, distortion)"
 
     def cost(self, risk: Floats, distortion: Floats) -> Floats:
-        """The function, point by point; a point at which it has no value is not allowed."""
+        """Apply the function to each point; a point where it is not a number is not allowed."""
         try:
             values = [float(self.function(float(r), float(d))) for r, d in zip(risk, distortion, strict=True)]
         except SafeswapError:
@@ -132,21 +132,21 @@ _RULES: dict[str, tuple[str, Callable[[float], Objective]]] = {
 
 
 def as_objective(stated: str | Objective | Callable[[float, float], float]) -> Objective:
-    """An objective from its text form, from a function, or itself.
+    """Make an objective from its text form or from a function; return an objective unchanged.
 
     >>> as_objective("linear:a=2"), as_objective("cap_risk:0.01")
     (Linear(a=2.0), CapRisk(most=0.01))
     """
     if isinstance(stated, str):
-        return _parsed(stated)
+        return _parse(stated)
     if hasattr(stated, "cost") and hasattr(stated, "sentence"):
         return stated
     if not callable(stated):
         raise _not_an_objective(type(stated).__name__)
-    return Stated(stated)
+    return Custom(stated)
 
 
-def _parsed(text: str) -> Objective:
+def _parse(text: str) -> Objective:
     rule, _, argument = text.partition(":")
     if rule.strip() not in _RULES:
         raise _not_an_objective(repr(text))

@@ -1,4 +1,4 @@
-"""Check a study before anything runs: one clear error each, and the candidates counted before they are made."""
+"""Check a study and enumerate its candidates before anything runs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,33 @@ from safeswap.studies.evaluate import Group
 from safeswap.studies.objective import as_objective
 
 MOST_CANDIDATES = 2_000_000
-"""Above this a grid is refused: the count is stated and a search offered instead."""
+"""A larger grid is refused, with its size and a search suggested instead."""
 
 _GIVEN = frozenset({"touched"})
-"""What a measure can be given in a study, besides the two files."""
+"""What a study can give a measure besides the two files."""
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What is known of a study that can be run: its measures, and the figures of the untouched file."""
+    """The measures of a valid study, and their values on the untouched file."""
 
     measures: dict[str, Measure]
     before: dict[str, float]
 
 
 def check(data: Microdata, study: StudySpec) -> Checked:
-    """Refuse what cannot be run.
+    """Refuse a study that cannot run; score the untouched file.
 
     >>> from safeswap import datasets
     >>> round(check(datasets.cps8d(), StudySpec()).before["n_rule"], 5)
     0.01501
     """
+    measures = check_question(data, study)
+    return Checked(measures, {text: _score_before(data, study, measure) for text, measure in measures.items()})
+
+
+def check_question(data: Microdata, study: StudySpec) -> dict[str, Measure]:
+    """Refuse a study that cannot run, as far as that shows without scoring; return its measures by text."""
     if not len(data):
         raise InputError("the file has no record", code="no-records", hint="give a file with records")
     as_objective(study.objective)
@@ -49,12 +55,16 @@ def check(data: Microdata, study: StudySpec) -> Checked:
     _check_axes(study, measures)
     _check_others(data, study)
     if not study.number_of_candidates(swap_attributes(data, study)):
-        raise _empty()
-    return Checked(measures, {text: _before(data, study, measure) for text, measure in measures.items()})
+        raise SpecError(
+            "the study has no candidate",
+            code="empty-study",
+            hint="name at least one attribute that may be swapped",
+        )
+    return measures
 
 
 def grid(data: Microdata, study: StudySpec) -> tuple[Group, ...]:
-    """All candidates of a study that has passed :func:`check`, in groups that differ in the rate only.
+    """Enumerate the candidates of a study that passed :func:`check`, in groups that differ only in the rate.
 
     >>> from safeswap import datasets
     >>> len(grid(datasets.cps8d(), StudySpec()))
@@ -75,18 +85,18 @@ def grid(data: Microdata, study: StudySpec) -> tuple[Group, ...]:
 
 
 def swap_attributes(data: Microdata, study: StudySpec) -> Names:
-    """The attributes that may be swapped: those stated, or all categorical ones."""
+    """Return the attributes that may be swapped: those given, or all categorical ones."""
     return study.attributes or data.schema.categorical
 
 
 def swap_group(study: StudySpec, names: Names, constraint: ConstraintSet, rates: tuple[float, ...]) -> Group:
-    """The same swap at several rates."""
+    """Return the same swap at several rates."""
     specs = tuple(study.swap_spec(names, constraint, rate) for rate in rates)
     return Group(specs=specs, labels=names, constraint=constraint)
 
 
 def other_group(values: dict[str, object]) -> Group:
-    """A candidate that was stated in full."""
+    """Return the group of one fully specified candidate."""
     spec = registry.make_spec(values)
     return Group(specs=(spec,), labels=spec.swap if isinstance(spec, SwapSpec) else ())
 
@@ -141,11 +151,11 @@ def _check_others(data: Microdata, study: StudySpec) -> None:
         try:
             registry.method(spec.method).plan(data, spec, engine=MemoryEngine())
         except InfeasibleError:
-            continue  # a candidate that is rejected, with its reason
+            continue  # it will be a rejected candidate, with its reason
 
 
-def _before(data: Microdata, study: StudySpec, measure: Measure) -> float:
-    """The figure of the untouched file. What a measure lacks it lacks here already, before anything has run."""
+def _score_before(data: Microdata, study: StudySpec, measure: Measure) -> float:
+    """Score the untouched file, so that a measure that cannot be computed fails before anything runs."""
     keys = study.keys or data.schema.categorical
     untouched = np.zeros(len(data), dtype=np.bool_)
     try:
@@ -158,11 +168,3 @@ def _before(data: Microdata, study: StudySpec, measure: Measure) -> float:
             code="measure-failed",
             hint="choose another measure, or report it to the author of this one",
         ) from None
-
-
-def _empty() -> SpecError:
-    return SpecError(
-        "the study has no candidate",
-        code="empty-study",
-        hint="name at least one attribute that may be swapped",
-    )

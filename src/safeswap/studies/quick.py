@@ -1,7 +1,7 @@
-"""The quick way from specifications to figures: from touched records alone, for plain swaps.
+"""Score plain swaps quickly, from touched records alone.
 
-All candidates of a replicate share one keyed order of the records; candidates that differ in the rate only share one
-walk along it. Per replicate the draws of all records are made once, everything after that follows the pairs.
+All candidates of a replicate share one keyed order of the records; candidates that differ only in the rate share one
+walk along it. Each replicate draws all records once; all further work is proportional to the pairs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ from safeswap.model.study import Figures
 from safeswap.studies import candidates
 from safeswap.studies.candidates import SCORES
 
-# Which measures can be read off the scores of touched records, and how.
-
 
 @dataclass(frozen=True)
 class QuickMeasure:
-    """A measure with its default attributes: a column of the scores, or the mean over the 2-way tables."""
+    """A measure that touched records determine: a column of the scores, or the mean over the 2-way tables."""
 
     name: str
     n: int = 0  # of the n-rule
@@ -46,9 +44,9 @@ class QuickMeasure:
     absolute: bool = False
 
     def read(self, scores: Floats, tables: Floats, smallness: npt.NDArray[np.int64]) -> Floats:
-        """The figure of each candidate."""
+        """Return the value of each candidate."""
         if self.of_tables:
-            # Magnitudes: changes in opposite directions do not cancel.
+            # Magnitudes, so that opposite changes do not cancel.
             return np.asarray(np.abs(tables[:, :, TABLE_MEASURES.index(self.name)]).mean(axis=1))
         if self.n:
             return scores[:, len(SCORES) + int(np.searchsorted(smallness, self.n))]
@@ -57,7 +55,7 @@ class QuickMeasure:
 
 
 def as_quick(measure: Measure) -> QuickMeasure | None:
-    """How the measure is read off; None where it looks at other attributes, other tables or records one by one.
+    """Return how to read the measure off the scores; None if it needs other attributes, other tables or records.
 
     >>> from safeswap.registry import measure
     >>> as_quick(measure("n_rule:n=5"))
@@ -81,23 +79,23 @@ def as_quick(measure: Measure) -> QuickMeasure | None:
 
 
 _FEW_RECORDS = 20_000
-"""Up to so many records a replicate orders all of them; above, as many as its candidates need."""
+"""A replicate orders all records of a file up to this size, and only as many as it needs of a larger one."""
 
 
 @dataclass(frozen=True, eq=False)
 class SwapGroup:
-    """Swaps that differ in the rate only, with all that is the same in every replicate. Rates ascend."""
+    """Swaps that differ only in the rate (ascending), with everything their replicates share."""
 
     specs: tuple[SwapSpec, ...]
     asked: Int64s  # numbers of pairs
     swapped: Int64s  # the exchanged attributes, as columns of the labels
     differ: Int64s
     tables: Int64s  # the 2-way tables that can change
-    refused: tuple[str, ...]  # why the last so many of them cannot be made, whatever the draw
+    refused: tuple[str, ...]  # why the last ones are infeasible whatever the draw, one reason each
 
     @property
     def fixed(self) -> Names:
-        """The attributes that must be equal within a pair."""
+        """Attributes that must be equal within a pair."""
         return self.specs[0].fixed
 
 
@@ -113,7 +111,7 @@ class Prefix:
 
 
 class QuickWay:
-    """What all replicates share: the file as labels, its counts, and how many records of the order usually suffice."""
+    """State shared by all replicates: the file as labels, its counts, and how much of the order usually suffices."""
 
     def __init__(
         self, data: Microdata, keys: Names, further: Names, measures: Sequence[Measure], key: Key, *, tables: bool
@@ -130,7 +128,7 @@ class QuickWay:
 
     @cached_property
     def measures(self) -> list[QuickMeasure] | None:
-        """How each measure is read off the scores; None where one of them cannot be had this way."""
+        """How to read each measure off the scores; None if one of them cannot be."""
         found = [measure for measure in self._measures if measure is not None]
         if len(found) < len(self._measures) or not candidates.fits(self.data.coded_columns(self.keys)[1]):
             return None
@@ -139,18 +137,18 @@ class QuickWay:
 
     @cached_property
     def base(self) -> candidates.Baseline:
-        """The counts before."""
+        """The counts before masking."""
         smallness = sorted({measure.n for measure in self._measures if measure and measure.n}) or [3]
         return candidates.baseline(*self.data.coded_columns(self.keys), smallness)
 
     @cached_property
     def identity(self) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
-        """What the draws are made from."""
+        """The record identities from which draws are made."""
         return record_identity(self.data, keyed.derive(self.key.secret, "identity"))
 
     @cached_property
     def labels(self) -> Codes:
-        """A row of labels per record, in the narrowest type that holds them all."""
+        """A row of labels per record, in the narrowest type that fits."""
         columns, _ = self.data.coded_columns(self.names)
         kind = np.result_type(*(column.dtype for column in columns))
         matrix = np.empty((len(self.data), len(columns)), dtype=kind)
@@ -160,21 +158,21 @@ class QuickWay:
 
     @cached_property
     def strides(self) -> Int64s:
-        """By how much a label moves the number of a cell; not at all where the attribute forms no cells."""
+        """How much a step in each attribute changes the number of a cell; 0 if the attribute forms no cells."""
         return np.concatenate([self.base.strides, np.zeros(len(self.names) - len(self.keys), dtype=np.int64)])
 
     def group(self, specs: tuple[SwapSpec, ...]) -> SwapGroup:
-        """Prepare swaps that differ in the rate only."""
+        """Prepare swaps that differ only in the rate."""
         swapped, differ = (self._columns(names) for names in (specs[-1].swap, specs[-1].differ))
         asked = np.array([spec.pairs_for(len(self.data)) for spec in specs], dtype=np.int64)
         return SwapGroup(specs, asked, swapped, differ, self._tables(swapped), self._refusals(specs))
 
     def has_signed_zeros(self, spec: SwapSpec) -> bool:
-        """Whether an attribute that has to differ holds both −0.0 and 0.0, which labels tell apart but swaps do not."""
+        """Return whether an attribute that must differ has both −0.0 and 0.0, distinct as labels but not in swaps."""
         return any(signed_zeros(self.data.coded(name).levels) for name in (*spec.swap, *spec.differ))
 
     def _refusals(self, specs: tuple[SwapSpec, ...]) -> tuple[str, ...]:
-        """What forbids a rate forbids every higher one; a rate too small for a single pair may still be allowed."""
+        """Return the reasons why the highest rates are refused: what forbids a rate forbids every higher one."""
         found: list[str] = []
         for spec in reversed(specs):
             try:
@@ -186,7 +184,7 @@ class QuickWay:
         return tuple(found)
 
     def plan(self, spec: SwapSpec) -> Plan:
-        """What is feasible, worked out once for all replicates."""
+        """Return the plan of a swap, computed once for all replicates."""
         if spec not in self._plans:
             self._plans[spec] = registry.method("swap").plan(self.data, spec, engine=self.engine)
         return self._plans[spec]
@@ -200,7 +198,7 @@ class QuickWay:
 
 
 class Replicate:
-    """One keyed order of the records, as far as it is needed. May be used by several threads."""
+    """One keyed order of the records, extended on demand. Thread-safe."""
 
     def __init__(self, way: QuickWay, number: int) -> None:
         self._way = way
@@ -210,22 +208,22 @@ class Replicate:
         self._lock = threading.Lock()
 
     def evaluate(self, group: SwapGroup) -> Figures:
-        """The candidates of a group, which ask for ever more pairs of one walk."""
+        """Score the candidates of a group, which need ever more pairs of one walk."""
         allowed = group.asked[: len(group.specs) - len(group.refused)]
-        refused = [self._rejected(list(group.refused))] if group.refused else []
+        refused = [self._reject(list(group.refused))] if group.refused else []
         if not len(allowed):
             return refused[0]
         prefix, pairs = self.pairs(group, int(allowed[-1]))
         reached = int(np.searchsorted(allowed, len(pairs), side="right"))
-        found = self._scored(prefix, pairs, group, allowed[:reached])
-        short = [self._short(group, position, len(pairs)) for position in range(reached, len(allowed))]
+        found = self._score(prefix, pairs, group, allowed[:reached])
+        short = [self._repair(group, position, len(pairs)) for position in range(reached, len(allowed))]
         return Figures.joined([found, *short, *refused])
 
     def pairs(self, group: SwapGroup, wanted: int) -> tuple[Prefix, Int64s]:
-        """The first so many pairs of the walk, or as many as there are, as positions in the prefix."""
+        """Return the first ``wanted`` pairs of the walk, or as many as there are, as positions in the prefix."""
         spec = group.specs[0]
         every, by_stratum = spec.true_swap == "all", spec.pairing == "repaired"
-        prefix = self._at_least(self._first_guess(wanted))
+        prefix = self._extend_prefix(self._first_guess(wanted))
         while True:
             strata, number = self._strata(prefix, group.fixed)
             found = two_way.first_pairs(
@@ -233,7 +231,7 @@ class Replicate:
             )
             if len(found) >= wanted or prefix.share >= 1.0:
                 return prefix, found
-            prefix = self._at_least(self._next_guess(prefix, len(found), wanted))
+            prefix = self._extend_prefix(self._next_guess(prefix, len(found), wanted))
 
     def _first_guess(self, wanted: int) -> float:
         records = len(self._way.data)
@@ -242,11 +240,11 @@ class Replicate:
         return max(self._way.likely_share, (2.5 * wanted + 1000) / records)
 
     def _next_guess(self, prefix: Prefix, found: int, wanted: int) -> float:
-        """As many records as should suffice, from how many it took so far, with three standard deviations to spare."""
+        """Extrapolate the share of records that should suffice, with a margin of three standard deviations."""
         needed = wanted * (len(prefix.rows) + 1) / (found + 1)
         return max(1.5 * prefix.share, 1.01 * (needed + 3 * sqrt(needed) + 1000) / len(self._way.data))
 
-    def _at_least(self, share: float) -> Prefix:
+    def _extend_prefix(self, share: float) -> Prefix:
         with self._lock:
             if self._prefix is None or self._prefix.share < min(share, 1.0):
                 share = 1.0 if share > 0.75 else share
@@ -257,26 +255,26 @@ class Replicate:
 
     def _strata(self, prefix: Prefix, fixed: Names) -> tuple[npt.NDArray[np.uint32], int]:
         if fixed not in prefix.strata:
-            prefix.strata[fixed] = self._made_strata(prefix, fixed)
+            prefix.strata[fixed] = self._make_strata(prefix, fixed)
         return prefix.strata[fixed]
 
-    def _made_strata(self, prefix: Prefix, fixed: Names) -> tuple[npt.NDArray[np.uint32], int]:
+    def _make_strata(self, prefix: Prefix, fixed: Names) -> tuple[npt.NDArray[np.uint32], int]:
         if not fixed:
             return np.zeros(0, dtype=np.uint32), 1
         columns = [np.ascontiguousarray(prefix.labels[:, self._way.names.index(name)]) for name in fixed]
         codes, number = cells.pack(columns, self._way.data.coded_columns(fixed)[1])
-        if number > max(4 * len(codes), 1 << 16):  # too many to have a place each: number those that occur
+        if number > max(4 * len(codes), 1 << 16):  # too many possible strata: number only those that occur
             distinct, places = np.unique(codes, return_inverse=True)
             return places.astype(np.uint32), len(distinct)
         return codes.astype(np.uint32, copy=False), number
 
-    def _scored(self, prefix: Prefix, pairs: Int64s, group: SwapGroup, asked: Int64s) -> Figures:
+    def _score(self, prefix: Prefix, pairs: Int64s, group: SwapGroup, asked: Int64s) -> Figures:
         way = self._way
         old, new = two_way.moves(prefix.labels, prefix.cells, pairs, group.swapped, way.strides)
         done = candidates.Touched(prefix.labels, pairs, group.swapped, old, new)
         scores, tables = candidates.score(way.base, done, asked, group.tables)
         if way.keys == way.data.schema.categorical:
-            # Where nobody chose the attributes, a change of any column counts, and a true swap changes both records.
+            # With default attributes a change of any column counts, and a true swap changes both records.
             scores[:, candidates.SCORES.index("share_changed")] = 2 * asked / len(way.data)
         measures = way.measures or ()
         values = np.empty((len(asked), len(measures)))
@@ -285,22 +283,22 @@ class Replicate:
         kept = tables.astype(np.float32) if way.keeps_tables else None
         return Figures(values, asked, ("",) * len(asked), kept)
 
-    def _short(self, group: SwapGroup, position: int, found: int) -> Figures:
-        """Fewer random pairs than asked for: repair them, or say why that cannot be, as masking would."""
+    def _repair(self, group: SwapGroup, position: int, found: int) -> Figures:
+        """Repair a draw with too few pairs, or reject it with the reason, as masking would."""
         way, spec = self._way, group.specs[position]
         plan = way.plan(spec)
         if not plan.is_feasible:
-            return self._rejected([shortfall(plan).message])
+            return self._reject([shortfall(plan).message])
         if spec.pairing == "uniform":
-            return self._rejected([draw_shortfall(plan, found, pairing=spec.pairing).message])
+            return self._reject([draw_shortfall(plan, found, pairing=spec.pairing).message])
         pairs = draw(way.data, spec, spec.swap, stage=0, key=way.key, engine=way.engine, replicate=self._number)
         if len(pairs) < plan.asked:
-            return self._rejected([draw_shortfall(plan, len(pairs), pairing=spec.pairing).message])
+            return self._reject([draw_shortfall(plan, len(pairs), pairing=spec.pairing).message])
         rows = pairs.ravel()
         part = Prefix(1.0, rows, *two_way.gather(way.labels, rows, way.strides))
         places = np.arange(len(rows), dtype=np.int64).reshape(-1, 2)
-        return self._scored(part, places, group, group.asked[position : position + 1])
+        return self._score(part, places, group, group.asked[position : position + 1])
 
-    def _rejected(self, reasons: list[str]) -> Figures:
+    def _reject(self, reasons: list[str]) -> Figures:
         tables = (len(self._way.base.tables), len(TABLE_MEASURES)) if self._way.keeps_tables else None
         return Figures.rejected(reasons, measures=len(self._way.measures or ()), tables=tables)

@@ -1,7 +1,7 @@
-"""Run a study: all candidates, on all cores, in blocks that can be kept and gone on from.
+"""Run a study: all candidates, on all cores, in blocks that can be checkpointed.
 
-The figures of a candidate are a pure function of data, study, key and replicate; which thread computes a block, and in
-which session, plays no part.
+The scores of a candidate are a pure function of data, study, key and replicate; they do not depend on the thread or
+session that computes a block.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from safeswap.studies.quick import SwapGroup
 from safeswap.studies.study import Study
 from safeswap.studies.table import study_of
 
-_BLOCK_COST = 4_000_000  # records looked at; a tenth of a second or so
+_BLOCK_COST = 4_000_000  # records read; about a tenth of a second
 
 Progress = Callable[[int, int], None]
-"""Called with the number of candidates done and the number of all."""
+"""Called with the number of candidates done and the total."""
 
 
 class Checkpoint(Protocol):
-    """Where finished blocks are kept, so that a study that was stopped goes on where it was."""
+    """Storage of finished blocks, from which an interrupted study resumes."""
 
-    def finished(self, digest: str) -> dict[int, Figures]:
-        """The blocks kept so far for the study of this digest, by number."""
+    def load(self, digest: str) -> dict[int, Figures]:
+        """Return the finished blocks of the study with this digest, by number."""
         ...
 
-    def keep(self, digest: str, number: int, figures: Figures) -> None:
-        """Keep one more."""
+    def save(self, digest: str, number: int, figures: Figures) -> None:
+        """Save one finished block."""
         ...
 
 
 @dataclass(frozen=True)
 class Block:
-    """A stretch of neighbouring candidates: (replicate, first group, group after the last) one after the other."""
+    """A run of consecutive candidates, as pieces (replicate, first group, group after the last)."""
 
     number: int
     candidates: int
@@ -64,7 +64,7 @@ def run_study(
     checkpoint: Checkpoint | None = None,
     threads: int | None = None,
 ) -> Study:
-    """All candidates of the study with their figures.
+    """Score all candidates of the study.
 
     >>> from safeswap import datasets
     >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex"), up_to=1), key=Key.insecure(seed=1))
@@ -75,18 +75,18 @@ def run_study(
     groups = grid(data, study)
     total = sum(len(group.specs) for group in groups) * study.replicates
     evaluator = Evaluator(data, study, key, candidates=total, measures=list(checked.measures.values()))
-    prepared = [evaluator.prepared(group) for group in groups]
-    blocks = cut(evaluator, prepared, study.replicates)
+    prepared = [evaluator.prepare(group) for group in groups]
+    blocks = cut_blocks(evaluator, prepared, study.replicates)
     digest = study_digest(data, study, key) if checkpoint else ""
-    finished = checkpoint.finished(digest) if checkpoint else {}
+    finished = checkpoint.load(digest) if checkpoint else {}
     done = {block.number: finished[block.number] for block in blocks if _fits(block, finished)}
     counted = sum(len(figures) for figures in done.values())
     if progress:
         progress(counted, total)
-    for number, figures in evaluated(evaluator, prepared, [b for b in blocks if b.number not in done], threads):
+    for number, figures in evaluate_blocks(evaluator, prepared, [b for b in blocks if b.number not in done], threads):
         done[number] = figures
         if checkpoint:
-            checkpoint.keep(digest, number, figures)
+            checkpoint.save(digest, number, figures)
         counted += len(figures)
         if progress:
             progress(counted, total)
@@ -95,12 +95,12 @@ def run_study(
 
 
 def study_digest(data: Microdata, study: StudySpec, key: Key, *further: str) -> str:
-    """What a checkpoint must agree in to be gone on from: the question, the key and the file.
+    """Return a digest of question, key and file: a checkpoint is resumed only if its digest is the same.
 
-    Made under a key of its own: a plain hash of a file of few attributes could be searched for.
+    It is keyed: a plain hash of a file of few attributes could be found by trial and error.
     """
     digest = hmac.new(keyed.derive(key.secret, "study", "checkpoint"), digestmod="sha256")
-    # How one is chosen plays no part: another objective goes on with the same figures.
+    # The objective is left out: another choice can resume from the same scores.
     question = json.dumps(study.model_dump(mode="json", exclude={"objective"}), sort_keys=True)
     for part in (keyed.ALGORITHM, str(_BLOCK_COST), question, data.schema.model_dump_json(), str(len(data)), *further):
         digest.update(f"{len(part)}\0{part}".encode())
@@ -118,8 +118,8 @@ def _bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> memoryv
     return np.ascontiguousarray(values).view(np.uint8).data
 
 
-def cut(evaluator: Evaluator, groups: list[SwapGroup | Group], replicates: int) -> list[Block]:
-    """Blocks of about the same work, the same whatever the number of threads."""
+def cut_blocks(evaluator: Evaluator, groups: list[SwapGroup | Group], replicates: int) -> list[Block]:
+    """Divide the work into blocks of about equal cost, whatever the number of threads."""
     costs = [evaluator.cost(group) for group in groups]
     sizes = [len(group.specs) for group in groups]
     blocks: list[Block] = []
@@ -141,10 +141,10 @@ def cut(evaluator: Evaluator, groups: list[SwapGroup | Group], replicates: int) 
     return blocks
 
 
-def evaluated(
+def evaluate_blocks(
     evaluator: Evaluator, groups: list[SwapGroup | Group], blocks: list[Block], threads: int | None = None
 ) -> Iterator[tuple[int, Figures]]:
-    """The figures of each block, as they are finished."""
+    """Yield the scores of each block as it finishes."""
 
     def work(block: Block) -> tuple[int, Figures]:
         parts = [evaluator.figures(groups[i], r) for r, first, stop in block.pieces for i in range(first, stop)]

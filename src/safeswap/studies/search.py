@@ -1,7 +1,7 @@
-"""Search a study that is too large to enumerate: evolve candidates towards the frontier within a stated budget.
+"""Search a study that is too large to enumerate: evolve candidates towards the frontier within a budget.
 
-What is found is a study too, of the candidates that were looked at. The path of the search is drawn from the secret
-key like all else, so the same key, data and budget give the same candidates.
+The result is a study of the evaluated candidates. The search path is drawn from the secret key, so the same key, data
+and budget give the same candidates.
 """
 
 from __future__ import annotations
@@ -21,22 +21,19 @@ from safeswap.measures.base import compared
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
-from safeswap.studies.evaluate import Evaluator, Group
-from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
-from safeswap.studies.run import Checkpoint, Progress, cut, evaluated, run_study, study_digest
-from safeswap.studies.study import Study
-from safeswap.studies.table import study_of
-
-# The choices of a study as rows of integers, for a search that recombines them.
-#
-# A row holds ``up_to`` places for attributes (0: none), then the constraint set, then the rate. In its canonical form
-# the attributes ascend, none occurs twice and none is constrained: two rows mean the same candidate only if they are
-# equal.
+from safeswap.study.evaluate import Evaluator, Group
+from safeswap.study.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
+from safeswap.study.run import Checkpoint, Progress, cut_blocks, evaluate_blocks, run_study, study_digest
+from safeswap.study.study import Study
+from safeswap.study.table import study_of
 
 
 @dataclass(frozen=True)
 class Space:
-    """All candidates of a study.
+    """The candidates of a study as rows of integers, which a search can recombine.
+
+    A row has ``up_to`` places for attributes (0: none), then the constraint set, then the rate. In canonical form the
+    attributes ascend, none occurs twice and none is constrained: only equal rows mean the same candidate.
 
     >>> space = Space(StudySpec(up_to=3, rates=(0.01, 0.1)), ("A", "B", "C"))
     >>> space.canonical(np.array([[3, 1, 3, 0, 1]])).tolist()
@@ -50,7 +47,7 @@ class Space:
 
     @property
     def places(self) -> int:
-        """How many attributes a row has room for."""
+        """The number of places for attributes in a row."""
         return min(self.study.up_to, len(self.names))
 
     @property
@@ -61,16 +58,16 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many candidates there are, replicates not counted."""
+        """The number of candidates, not counting replicates."""
         return self.study.number_of_groups(self.names) * len(self.study.rates)
 
     def candidate(self, row: Rows) -> tuple[Names, ConstraintSet, float]:
-        """The swap attributes, the constraints and the rate of a canonical row."""
+        """Return the swap attributes, the constraints and the rate of a canonical row."""
         names = tuple(self.names[place - 1] for place in row[: self.places] if place > 0)
         return names, self.study.constraints[row[-2]], self.study.rates[row[-1]]
 
     def random(self, number: int, generator: np.random.Generator) -> Rows:
-        """Rows with every number of attributes alike, since good candidates often swap few."""
+        """Draw rows, each number of attributes with equal probability, since good candidates often swap few."""
         rows = generator.integers(0, self.upper + 1, size=(number, len(self.upper)))
         sizes = generator.integers(1, self.places + 1, size=number)
         for row, size in zip(rows, sizes, strict=True):
@@ -78,15 +75,15 @@ class Space:
             row[:size] = generator.choice(len(self.names), size, replace=False) + 1
         return self.canonical(rows)
 
-    def mutated(self, rows: Rows, generator: np.random.Generator) -> Rows:
-        """Each place drawn anew with a probability of one place per row; a rate moves to a neighbouring one."""
+    def mutate(self, rows: Rows, generator: np.random.Generator) -> Rows:
+        """Redraw one place per row on average; a rate moves to a neighbouring one."""
         fresh = generator.integers(0, self.upper + 1, size=rows.shape)
         steps = generator.choice(np.array([-1, 1]), size=len(rows))
         fresh[:, -1] = np.clip(rows[:, -1] + steps, 0, self.upper[-1])
         return self.canonical(np.where(generator.random(rows.shape) < 1 / rows.shape[1], fresh, rows))
 
     def canonical(self, rows: Rows) -> Rows:
-        """The same candidates in the one form that they have. A row without an attribute gets one."""
+        """Return the canonical form of each row. A row without an attribute gets one."""
         result = np.array(rows, dtype=np.int64)
         for row in result:
             free = self._free(int(row[-2]))
@@ -100,14 +97,12 @@ class Space:
         return [place + 1 for place, name in enumerate(self.names) if name not in constrained]
 
 
-# NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002) as pymoo implements it, over the candidates of a study.
-
 Evaluate = Callable[[Rows], npt.NDArray[np.float64]]
-"""Risk and distortion of each row; not numbers where a candidate cannot be made."""
+"""Returns risk and distortion of each row; NaN for infeasible candidates."""
 
 
 def generations(space: Space, evaluate: Evaluate, *, population: int, seed: int) -> Iterator[None]:
-    """Evolve for as long as the caller goes on: one generation per step, each evaluated through ``evaluate``."""
+    """Evolve by NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002, as in pymoo), one generation per iteration."""
     try:
         from pymoo.algorithms.moo.nsga2 import NSGA2
     except ImportError:
@@ -160,7 +155,7 @@ def _operators(space: Space) -> tuple[Any, Any, Any, Any]:
 
     class Change(Mutation):  # type: ignore[misc]
         def _do(self, _: Any, rows: Rows, *__: Any, random_state: np.random.Generator, **___: Any) -> Rows:
-            return space.mutated(rows, random_state)
+            return space.mutate(rows, random_state)
 
     class Canonical(Repair):  # type: ignore[misc]
         def _do(self, _: Any, rows: Rows, **__: Any) -> Rows:
@@ -169,7 +164,7 @@ def _operators(space: Space) -> tuple[Any, Any, Any, Any]:
     return Draw(), UniformCrossover(), Change(), Canonical()
 
 
-_STALE = 20  # so many generations without a new candidate, and the rest of the budget is drawn at random
+_STALE = 20  # after this many generations without a new candidate the rest of the budget is drawn at random
 
 
 def search_study(
@@ -182,7 +177,7 @@ def search_study(
     checkpoint: Checkpoint | None = None,
     threads: int | None = None,
 ) -> Study:
-    """A study of at most ``budget`` specifications, chosen by NSGA-II; all of them where there are no more.
+    """Study at most ``budget`` specifications, chosen by NSGA-II; all of them if there are no more.
 
     >>> from safeswap import datasets
     >>> found = search_study(datasets.cps8d(), StudySpec(up_to=4), key=Key.insecure(seed=1), budget=60)
@@ -201,18 +196,18 @@ def search_study(
     seen.add([other_group(values) for values in study.others])
     _evolve(space, seen, key)
     found = study_of(study, evaluator, seen.groups, seen.figures(), checked.before)
-    told = {"method": "NSGA-II (pymoo)", "budget": budget, "evaluated": len(seen.groups), "possible": space.size}
-    return replace(found, facts={**found.facts, "search": told})
+    summary = {"method": "NSGA-II (pymoo)", "budget": budget, "evaluated": len(seen.groups), "possible": space.size}
+    return replace(found, facts={**found.facts, "search": summary})
 
 
 def _evolve(space: Space, seen: _Seen, key: Key) -> None:
     population = int(np.clip(seen.budget // 15, 20, 100))
-    # The path is no secret, but it must not give a small seed away that is one.
+    # The path is not secret, but it must not reveal a small seed.
     seed = int.from_bytes(keyed.derive(key.secret, "study", "search"), "big")
     known: dict[tuple[int, ...], int] = {}
 
     def evaluate(rows: Rows) -> npt.NDArray[np.float64]:
-        """The mean figures of each row; those beyond the budget count as not to be had."""
+        """Return the mean scores of each row; NaN for rows beyond the budget."""
         new = [row for row in dict.fromkeys(map(tuple, rows.tolist())) if row not in known][: seen.left]
         for row in new:
             known[row] = len(known) + len(space.study.others)
@@ -233,7 +228,7 @@ def _evolve(space: Space, seen: _Seen, key: Key) -> None:
 
 
 class _Seen:
-    """What has been evaluated so far, batch after batch."""
+    """The specifications evaluated so far, in batches."""
 
     def __init__(
         self,
@@ -254,12 +249,12 @@ class _Seen:
         self._progress = progress
         self._checkpoint = checkpoint
         self._digest = digest
-        self._finished = checkpoint.finished(digest) if checkpoint else {}
+        self._finished = checkpoint.load(digest) if checkpoint else {}
         self._threads = threads
 
     @property
     def left(self) -> int:
-        """How many more specifications may be looked at."""
+        """The number of specifications left in the budget."""
         return self.budget - len(self.groups)
 
     def add(self, groups: list[Group]) -> None:
@@ -267,7 +262,7 @@ class _Seen:
         if not groups:
             return
         replicates = self.evaluator.study.replicates
-        figures = self._evaluated(groups, replicates)
+        figures = self._evaluate(groups, replicates)
         study = self.evaluator.study
         axes = study.risk[0], study.distortion[0]
         values = [compared(registry.measure(name), figures.scores[:, study.measures.index(name)]) for name in axes]
@@ -282,7 +277,7 @@ class _Seen:
             self._progress(len(self.groups) * replicates, self.budget * replicates)
 
     def figures(self) -> Figures:
-        """All of them, replicate after replicate."""
+        """Return all scores, replicate after replicate."""
         replicates = self.evaluator.study.replicates
         sizes = [len(batch) // replicates for batch in self._batches]
         starts = np.cumsum([0, *(len(batch) for batch in self._batches)])
@@ -293,19 +288,19 @@ class _Seen:
         ]
         return Figures.joined(self._batches).rows(np.concatenate(order))
 
-    def _evaluated(self, groups: list[Group], replicates: int) -> Figures:
-        prepared = [self.evaluator.prepared(group) for group in groups]
-        blocks = [replace(b, number=b.number + self._blocks) for b in cut(self.evaluator, prepared, replicates)]
+    def _evaluate(self, groups: list[Group], replicates: int) -> Figures:
+        prepared = [self.evaluator.prepare(group) for group in groups]
+        blocks = [replace(b, number=b.number + self._blocks) for b in cut_blocks(self.evaluator, prepared, replicates)]
         self._blocks += len(blocks)
-        done = {b.number: kept for b in blocks if (kept := self._kept(b.number, b.candidates)) is not None}
+        done = {b.number: kept for b in blocks if (kept := self._find_finished(b.number, b.candidates)) is not None}
         rest = [block for block in blocks if block.number not in done]
-        for number, figures in evaluated(self.evaluator, prepared, rest, self._threads):
+        for number, figures in evaluate_blocks(self.evaluator, prepared, rest, self._threads):
             done[number] = figures
             if self._checkpoint:
-                self._checkpoint.keep(self._digest, number, figures)
+                self._checkpoint.save(self._digest, number, figures)
         return Figures.joined([done[block.number] for block in blocks])
 
-    def _kept(self, number: int, candidates: int) -> Figures | None:
+    def _find_finished(self, number: int, candidates: int) -> Figures | None:
         figures = self._finished.get(number)
         return figures if figures is not None and len(figures) == candidates else None
 

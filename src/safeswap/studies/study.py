@@ -1,4 +1,4 @@
-"""The outcome of a study: one row per candidate, the frontier, and what speaks for a choice."""
+"""The result of a study: one row per candidate, the frontier and the choice."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Study:
-    """All candidates of a study with their figures. Figures only: no masked record is in here.
+    """All candidates of a study with their scores. Scores only: no masked record is kept.
 
     ``table`` has one row per candidate, replicate after replicate: number, specification (number and text), label,
-    swap attributes, constraint, rate, replicate, outcome, pairs made, the reason where it was rejected, and a column
+    swap attributes, constraint, rate, replicate, outcome, pairs made, the reason if it was rejected, and a column
     per measure.
     """
 
     spec: StudySpec
     table: pa.Table
     specs: tuple[MaskSpec, ...]  # by the number in the column "specification"
-    facts: Mapping[str, Any]  # what may be said about the data without disclosing a record
+    facts: Mapping[str, Any]  # facts about the data that disclose no record
     two_way: npt.NDArray[np.float32] | None = None  # (candidates, tables, measures)
     table_pairs: tuple[tuple[str, str], ...] = ()
-    frame_type: str = "pyarrow"  # in which the caller's own dataframes are
+    frame_type: str = "pyarrow"  # the library of the caller's dataframes
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     @checked
     def scores(self, measure: str) -> Floats:
-        """The figures of one measure with their signs, a number per candidate; not a number where it was rejected."""
+        """Return the signed scores of one measure, a number per candidate; NaN for rejected ones."""
         if measure not in self.spec.measures:
             raise SpecError(
                 f"{measure!r} was not measured in this study",
@@ -59,9 +59,9 @@ class Study:
 
     @checked
     def axes(self, risk: str | None = None, distortion: str | None = None) -> tuple[Floats, Floats]:
-        """Risk and distortion of every candidate, as they are compared; by default the first measure of each kind.
+        """Return risk and distortion of every candidate for comparison; by default the first measure of each kind.
 
-        Where the sign of a measure is a direction, this is its magnitude: far from the original is far either way.
+        A signed measure is compared by its magnitude: far from the original is far in either direction.
         """
         names = risk or self.spec.risk[0], distortion or self.spec.distortion[0]
         y, x = (compared(registry.measure(name), self.scores(name)) for name in names)
@@ -69,7 +69,7 @@ class Study:
 
     @checked
     def frontier(self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None) -> Int64s:
-        """The undominated candidates by number, from least to most distortion; of one rate, or of all."""
+        """Return the undominated candidates by number, in order of distortion; of one rate, or of all."""
         y, x = self.axes(risk, distortion)
         rows = np.arange(len(self))
         if rate is not None:
@@ -85,7 +85,7 @@ class Study:
         return ordered
 
     def rejected(self) -> pa.Table:
-        """The candidates that could not be made, with the reason."""
+        """Return the rejected candidates, with the reason."""
         import pyarrow.compute as pc
 
         bad = self.table.filter(pc.equal(self.table.column("outcome"), "rejected"))
@@ -93,7 +93,7 @@ class Study:
 
     @checked
     def summary(self, *, risk: str | None = None, distortion: str | None = None) -> pa.Table:
-        """One row per specification: mean and spread over its replicates, and how often it is on the frontier."""
+        """Return a row per specification: mean and spread over its replicates, and how often it is on the frontier."""
         y, x = (values.reshape(-1, len(self.specs)) for values in self.axes(risk, distortion))
         first = self.table.slice(0, len(self.specs))
         columns: dict[str, Any] = {
@@ -107,7 +107,7 @@ class Study:
         for risks, distortions in zip(y, x, strict=True):
             on_frontier += dominance.undominated(risks, distortions)
         columns["on_frontier"] = np.divide(on_frontier, made, out=np.full(len(made), np.nan), where=made > 0)
-        # What a specification that was never made has no figure for is null.
+        # A specification that was never made has nulls, not NaN.
         return pa.table(
             {name: pa.array(c, from_pandas=True) if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         )
@@ -120,20 +120,20 @@ class Study:
         risk: str | None = None,
         distortion: str | None = None,
     ) -> Choice:
-        """One candidate, and why this one.
+        """Choose one candidate, with the reasons.
 
-        The specification is chosen by its mean over the replicates, since one draw is noise, from those whose mean
-        is on the frontier; of its draws the one nearest to the mean, since picking the luckiest would make the
-        figures look better than they are.
+        Specifications are compared by their mean over replicates, since one draw is noise, among those whose mean is
+        on the frontier. Of the best one's draws the one nearest to its mean is chosen: taking the luckiest would make
+        the scores look better than they are.
         """
-        from safeswap.studies.choice import chosen
+        from safeswap.study.choice import choose_candidate
 
         rule = as_objective(self.spec.objective if objective is None else objective)
-        return chosen(self, rule, risk=risk, distortion=distortion)
+        return choose_candidate(self, rule, risk=risk, distortion=distortion)
 
     @checked
     def distortion_table(self, number: int, measure: str) -> pa.Table | None:
-        """The 2-way distortion tables of one candidate: attribute a, attribute b, value. None where none were kept."""
+        """Return the 2-way distortions of one candidate (attribute a, attribute b, value); None if not kept."""
         if measure not in TABLE_MEASURES:
             raise SpecError(
                 f"{measure!r} is not a measure of 2-way tables",
@@ -154,7 +154,7 @@ class Study:
 
     @checked
     def to_frame(self, part: Literal["candidates", "summary", "frontier", "rejected"] = "candidates") -> Any:
-        """A part of the study as a dataframe of the type that the data came in; an Arrow table if from a file.
+        """Return a part of the study as a dataframe of the data's own type; an Arrow table if read from a file.
 
         >>> import pandas
         >>> from safeswap.workflow import study
@@ -199,7 +199,7 @@ class Study:
 
 
 def mean_and_spread(values: Floats) -> tuple[Floats, Floats]:
-    """Per column the mean and the standard deviation over the rows, leaving out what is not a number."""
+    """Return the mean and standard deviation of each column, ignoring NaN."""
     known = ~np.isnan(values)
     number = known.sum(axis=0)
     filled = np.where(known, values, 0.0)

@@ -1,4 +1,4 @@
-"""The table of a study, and what is said about the data in it."""
+"""The table of a study, and its facts about the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from safeswap.studies.study import Study
 def study_of(
     spec: StudySpec, evaluator: Evaluator, groups: Sequence[Group], figures: Figures, before: Mapping[str, float]
 ) -> Study:
-    """Put the figures of all candidates, replicate after replicate, into one table."""
+    """Make a study from the scores of all candidates, replicate after replicate."""
     specs = [(s, group) for group in groups for s in group.specs]
     replicates = len(figures) // len(specs)
     per_spec = _per_spec(evaluator.data, specs)
@@ -35,7 +35,7 @@ def study_of(
     columns["outcome"] = pa.array(np.where([bool(reason) for reason in figures.reasons], "rejected", "made"))
     columns["pairs"] = figures.made
     columns["reason"] = pa.array(figures.reasons, type=pa.string())
-    # A candidate that was rejected has no figure: null, not a number that is none.
+    # A rejected candidate has nulls, not NaN.
     columns |= {name: pa.array(figures.scores[:, i], from_pandas=True) for i, name in enumerate(spec.measures)}
     return Study(
         spec=spec,
@@ -48,7 +48,7 @@ def study_of(
 
 
 def _per_spec(data: Microdata, specs: Sequence[tuple[MaskSpec, Group]]) -> dict[str, pa.Array]:
-    """What candidates of one specification have in common."""
+    """Return the columns that candidates of one specification share."""
     return {
         "label": pa.array([label_of(data, s, group.labels) for s, group in specs], type=pa.string()),
         "swap": pa.array([list(group.labels) for _, group in specs], type=pa.list_(pa.string())),
@@ -59,7 +59,7 @@ def _per_spec(data: Microdata, specs: Sequence[tuple[MaskSpec, Group]]) -> dict[
 
 
 def spec_text(spec: MaskSpec) -> str:
-    """A specification on one line, from which the same one can be made again.
+    """Serialise a specification to one line of JSON.
 
     >>> from safeswap.model.spec import SwapSpec
     >>> spec_text(SwapSpec(swap=["Race"], rate=0.05))
@@ -69,16 +69,16 @@ def spec_text(spec: MaskSpec) -> str:
 
 
 def specs_of(table: pa.Table) -> tuple[MaskSpec, ...]:
-    """The specifications of a study, from the text in its table."""
+    """Parse the specifications of a study from the text in its table."""
     count = int(table.column("specification").to_numpy().max(initial=-1)) + 1
     specs = [json.loads(text) for text in table.column("spec").slice(0, count).to_pylist()]
-    # A method is looked up once: there may be a hundred thousand specifications of it.
+    # Look each method up once: there may be a hundred thousand specifications.
     types = {name: registry.method(name).spec_type for name in {values.pop("method") for values in map(dict, specs)}}
     return tuple(types[values.pop("method")](**values) for values in specs)
 
 
 def label_of(data: Microdata, spec: MaskSpec, names: Names) -> str:
-    """A short label: the letters of the swapped attributes, their names where they have none, else the method."""
+    """Return a short label: the letters of the swapped attributes, their names if they have none, else the method."""
     if not names:
         return spec.method
     letters = [data.schema[name].letter for name in names]
@@ -86,7 +86,7 @@ def label_of(data: Microdata, spec: MaskSpec, names: Names) -> str:
 
 
 def facts_of(data: Microdata, keys: Names, key: Key, before: Mapping[str, float], spec: StudySpec) -> dict[str, Any]:
-    """What is said about the data in a study: names, numbers of levels, figures before. No record, no small count."""
+    """Return the facts about the data: names, numbers of levels, scores before. No record, no small count."""
     columns, cardinalities = data.coded_columns(keys)
     return {
         "name": data.schema.name,

@@ -1,4 +1,4 @@
-"""Many candidates on one map: studies, searches, and where they are kept."""
+"""Run, search, save and load studies."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def study(
     threads: int | None = None,
     **parameters: Any,
 ) -> Study:
-    """Try many candidate releases and measure their risk and distortion: figures only, no masked file.
+    """Score the risk and distortion of many candidate releases: scores only, no masked file.
 
-    Give a :class:`StudySpec`, a TOML file that holds one, or its parameters. ``progress`` is called with the number
-    of candidates done and of all; what is finished is kept in the directory ``checkpoint``, from which the same call
-    goes on.
+    Give a :class:`StudySpec`, a TOML file with one, or its parameters. ``progress`` is called with the number of
+    candidates done and the total. Finished work is saved in the directory ``checkpoint``, from which the same call
+    resumes.
 
     >>> from safeswap import datasets
     >>> found = study(datasets.cps8d(), attributes=["Race", "Sex"], rates=[0.01, 0.1], insecure_seed=1)
@@ -56,16 +56,16 @@ def study(
 def number_of_candidates(
     data: Any, spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
 ) -> int:
-    """How many candidates a study has, known before it runs. What cannot be run is refused here already.
+    """Count the candidates of a study before it runs. An invalid study is refused; nothing is scored.
 
     >>> from safeswap import datasets
     >>> number_of_candidates(datasets.cps8d(), replicates=10)
     1080
     """
-    from safeswap.studies.prepare import check, swap_attributes
+    from safeswap.study.prepare import check_question, swap_attributes
 
     question, data = as_study_spec(spec, **parameters), read(data)
-    check(data, question)
+    check_question(data, question)
     return question.number_of_candidates(swap_attributes(data, question))
 
 
@@ -82,7 +82,7 @@ def search(
     threads: int | None = None,
     **parameters: Any,
 ) -> Study:
-    """A study too large to try everything: look at ``budget`` specifications, chosen by a multi-objective search.
+    """Study ``budget`` specifications, chosen by a multi-objective search, when there are too many to try all.
 
     >>> from safeswap import datasets
     >>> found = search(datasets.cps8d(), up_to=4, budget=40, insecure_seed=1)
@@ -108,19 +108,19 @@ def save_study(
     publish_figures: bool = False,
     force: bool = False,
 ) -> None:
-    """Save a study to a directory that stays inside: ``study.parquet``, ``study.json``, ``two_way.parquet``.
+    """Save a study to an internal directory: ``study.parquet``, ``study.json``, ``two_way.parquet``.
 
-    With ``pages`` also the map and, where one was chosen, the reports to look at; given the ``data``, these say what
-    the chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which
-    the rate can be inferred, and says so. :func:`load_study` gives the study back.
+    With ``pages`` the map is saved too and, given a ``choice``, the reports; given the ``data``, these say what the
+    chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which the
+    rate can be inferred, and says so. :func:`load_study` reads the study back.
     """
     from safeswap.arrays.two_way import MEASURES
     from safeswap.files.atomic import atomic_directory
     from safeswap.studies import files
 
-    told = {"choice": choice.as_dict()} if choice is not None else {}
+    further = {"choice": choice.as_dict()} if choice is not None else {}
     with atomic_directory(path, force=force, marker=files.FACTS) as folder:
-        files.write_study(study, folder, table_measures=MEASURES, further=told)
+        files.write_study(study, folder, table_measures=MEASURES, further=further)
         if pages:
             known = None if data is None else read(data)
             _write_pages(study, choice, known, folder, publish_figures=publish_figures)
@@ -128,7 +128,7 @@ def save_study(
 
 @checked
 def load_study(path: str | PathLike[str]) -> Study:
-    """A study that was saved.
+    """Load a saved study.
 
     >>> from safeswap import datasets
     >>> import tempfile, pathlib
@@ -156,7 +156,7 @@ def load_study(path: str | PathLike[str]) -> Study:
 def _write_pages(
     study: Study, choice: Choice | None, data: Microdata | None, folder: Path, *, publish_figures: bool
 ) -> None:
-    """The map and the two reports, internal and public."""
+    """Write the map and the two reports, internal and public."""
     from safeswap import registry
     from safeswap.charts.map import map_html
     from safeswap.files.atomic import atomic_write
@@ -171,8 +171,9 @@ def _write_pages(
     public = [seen for promise in promises if (seen := promise.for_users_of(names)) is not None]
     inside, outside = (tuple(dict.fromkeys(promise.sentence for promise in kept)) for kept in (promises, public))
     write_study_report(study, choice, folder / "report.html", version="internal", kept=inside)
-    told: dict[str, Any] = {"kept": outside, "publish_figures": publish_figures}
-    write_study_report(study, choice, folder / "report-public.html", version="public", **told)
+    write_study_report(
+        study, choice, folder / "report-public.html", version="public", kept=outside, publish_figures=publish_figures
+    )
 
 
 def _checkpoint(path: str | PathLike[str] | CheckpointDirectory | None) -> CheckpointDirectory | None:

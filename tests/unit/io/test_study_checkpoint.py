@@ -30,8 +30,8 @@ def kept(tmp_path):
 @pytest.mark.parametrize("tables", [True, False])
 def test_what_is_kept_comes_back_bit_by_bit(kept, tables):
     one = figures(tables=tables)
-    kept.keep(DIGEST, 12, one)
-    found = kept.finished(DIGEST)
+    kept.save(DIGEST, 12, one)
+    found = kept.load(DIGEST)
     assert list(found) == [12]
     assert found[12].scores.tobytes() == one.scores.tobytes()
     assert found[12].made.tolist() == one.made.tolist()
@@ -42,25 +42,25 @@ def test_what_is_kept_comes_back_bit_by_bit(kept, tables):
 
 
 def test_blocks_of_another_study_are_not_seen(kept):
-    kept.keep(DIGEST, 0, figures())
-    assert kept.finished("f" * 32) == {}
+    kept.save(DIGEST, 0, figures())
+    assert kept.load("f" * 32) == {}
     assert kept.digests() == {DIGEST}
 
 
 def test_damaged_blocks_count_as_not_there(kept):
     for number in range(4):
-        kept.keep(DIGEST, number, figures())
+        kept.save(DIGEST, number, figures())
     paths = [kept.path / f"{DIGEST}-{number}.npz" for number in range(4)]
     paths[0].write_bytes(paths[0].read_bytes()[:100])
     paths[1].write_bytes(b"")
     paths[2].write_bytes(paths[2].read_bytes().replace(b"scores", b"scores"[::-1]))
-    assert list(kept.finished(DIGEST)) == [3]
+    assert list(kept.load(DIGEST)) == [3]
 
 
 def test_parts_that_do_not_fit_together_count_as_not_there(kept):
     one = figures()
-    kept.keep(DIGEST, 0, Figures(one.scores, one.made[:2], one.reasons, one.tables))
-    assert kept.finished(DIGEST) == {}
+    kept.save(DIGEST, 0, Figures(one.scores, one.made[:2], one.reasons, one.tables))
+    assert kept.load(DIGEST) == {}
 
 
 def test_nothing_that_could_run_code_is_loaded(kept):
@@ -72,11 +72,11 @@ def test_nothing_that_could_run_code_is_loaded(kept):
         reasons=np.frombuffer(b'[""]', np.uint8),
     )
     assert kept.digests() == {DIGEST}
-    assert kept.finished(DIGEST) == {}
+    assert kept.load(DIGEST) == {}
 
 
 def test_discarding_removes_blocks_and_what_a_killed_writer_left_but_nothing_else(kept):
-    kept.keep(DIGEST, 0, figures())
+    kept.save(DIGEST, 0, figures())
     (kept.path / ".safeswap-0123456789abcdef.part.npz").write_bytes(b"half")
     (kept.path / "notes.txt").write_text("mine")
     kept.discard()
@@ -87,7 +87,7 @@ def test_discarding_removes_blocks_and_what_a_killed_writer_left_but_nothing_els
 
 
 def test_nothing_is_made_before_there_is_something_to_keep(kept):
-    assert kept.finished(DIGEST) == {}
+    assert kept.load(DIGEST) == {}
     assert kept.digests() == set()
     kept.discard()
     assert not kept.path.exists()
@@ -95,13 +95,13 @@ def test_nothing_is_made_before_there_is_something_to_keep(kept):
 
 def test_blocks_of_another_study_only_are_an_error_where_they_must_match(kept):
     strict = CheckpointDirectory(kept.path, must_match=True)
-    assert strict.finished(DIGEST) == {}
-    kept.keep("f" * 32, 0, figures())
+    assert strict.load(DIGEST) == {}
+    kept.save("f" * 32, 0, figures())
     with pytest.raises(InputError) as refusal:
-        strict.finished(DIGEST)
+        strict.load(DIGEST)
     assert refusal.value.code == "other-study"
-    kept.keep(DIGEST, 3, figures())
-    assert list(strict.finished(DIGEST)) == [3]
+    kept.save(DIGEST, 3, figures())
+    assert list(strict.load(DIGEST)) == [3]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):

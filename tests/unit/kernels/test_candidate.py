@@ -135,14 +135,14 @@ def test_a_table_that_becomes_independent_loses_all_its_association():
 
 def test_cells_that_share_a_slot_of_the_hash_table_are_told_apart():
     codes = np.arange(0, 1 << 22, 1 << 6, dtype=np.int64)
-    slots, counts = candidates._hashed(codes, codes + 1)
+    slots, counts = candidates._make_hash_table(codes, codes + 1)
     old, new, before, _ = candidates._localise(codes[::-1].copy(), codes.copy(), slots, counts)
     assert before[old].tolist() == (codes[::-1] + 1).tolist()
     assert before[new].tolist() == (codes + 1).tolist()
 
 
 def test_a_cell_that_was_empty_has_count_zero_before():
-    slots, counts = candidates._hashed(np.array([5, 9]), np.array([2, 3]))
+    slots, counts = candidates._make_hash_table(np.array([5, 9]), np.array([2, 3]))
     _, new, before, seen = candidates._localise(np.array([5]), np.array([7]), slots, counts)
     assert before[new].tolist() == [0]
     assert seen.tolist() == [0, -1]
@@ -164,7 +164,7 @@ def test_more_pairs_than_there_are_are_refused():
     none = candidates.Touched(
         labels, np.zeros((0, 2), np.int64), np.array([0]), np.zeros(0, np.int64), np.zeros(0, np.int64)
     )
-    with pytest.raises(ValueError, match="no more than there are"):
+    with pytest.raises(ValueError, match="more pairs requested than there are"):
         candidates.score(base, none, np.array([1]), np.array([0]))
 
 

@@ -157,7 +157,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
 def test_rows_are_canonical_and_within_bounds(seed):
     space = Space(QUESTION, NAMES)
     generator = np.random.default_rng(seed)
-    rows = space.mutated(space.random(20, generator), generator)
+    rows = space.mutate(space.random(20, generator), generator)
     assert (space.canonical(rows) == rows).all()
     assert ((rows >= 0) & (rows <= space.upper)).all()
     meanings = {tuple(row): space.candidate(row) for row in rows}

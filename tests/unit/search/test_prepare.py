@@ -8,9 +8,9 @@ from tests.unit.search.samples import KEY, file_of, sample
 from safeswap import registry
 from safeswap.errors import EngineError, InputError, SafeswapError, SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.studies import evaluate, prepare
-from safeswap.studies.run import run_study
-from safeswap.workflow import search, study
+from safeswap.study import evaluate, prepare
+from safeswap.study.run import run_study
+from safeswap.workflow import number_of_candidates, search, study
 
 WITH_IDENTIFIER = file_of({"id": [1, 2, 3, 4], "A": list("xyxy"), "B": list("ppqq")}, identifier="id")
 
@@ -156,6 +156,17 @@ def test_a_large_study_is_counted_without_being_made():
     with pytest.raises(SpecError) as refusal:
         run_study(data, question, key=KEY)
     assert refusal.value.fields["candidates"] == question.number_of_candidates(names)
+
+
+@pytest.mark.usefixtures("plugged_in")
+def test_counting_candidates_scores_no_measure():
+    # "fails" raises as soon as it is asked for a score.
+    assert number_of_candidates(sample(), risk=("fails",)) == number_of_candidates(sample()) == 30
+    for case in ("unknown swap attribute", "unknown risk measure", "a distortion measure as risk", "negative slope"):
+        parameters, code, _ = BAD[case]
+        with pytest.raises(SpecError) as refusal:
+            number_of_candidates(sample(), **parameters)
+        assert refusal.value.code == code
 
 
 @pytest.mark.parametrize("budget", [0, 19, 10**9])

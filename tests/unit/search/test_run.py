@@ -119,7 +119,7 @@ def test_whatever_the_figures_depend_on_is_in_the_digest():
 def test_blocks_of_a_wrong_size_are_not_taken(tmp_path):
     kept = CheckpointDirectory(tmp_path / "unfinished")
     digest = study_digest(sample(), QUESTION, KEY)
-    kept.keep(digest, 0, Figures.rejected(["by hand"], measures=len(QUESTION.measures)))
+    kept.save(digest, 0, Figures.rejected(["by hand"], measures=len(QUESTION.measures)))
     assert_same(run_study(sample(), QUESTION, key=KEY, checkpoint=kept), run_study(sample(), QUESTION, key=KEY))
 
 

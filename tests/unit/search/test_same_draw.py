@@ -55,7 +55,7 @@ def assert_is_the_release(data: Microdata, study: Study, number: int) -> None:
 def pairs_of_study(data: Microdata, study: Study, number: int) -> np.ndarray:
     """The pairs of the walk from which a candidate was scored, as rows of the file."""
     evaluator = Evaluator(data, study.spec, KEY, candidates=1)
-    groups = [evaluator.prepared(group) for group in grid(data, study.spec)]
+    groups = [evaluator.prepare(group) for group in grid(data, study.spec)]
     place, rate = divmod(number % len(study.specs), len(study.spec.rates))
     group = groups[place]
     assert isinstance(group, SwapGroup)
