@@ -1,6 +1,6 @@
-"""The verbs: read → describe → plan → mask → assess → release, one function each.
+"""The public verbs: read → describe → plan → mask → assess → release, one function each.
 
-The command line, and every other surface, calls these and nothing below them.
+The command line and all other surfaces call these and nothing below them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a caller gave, as the value it stands for: a specification, a key, an engine."""
+"""Convert a caller's arguments to values: a specification, a key, an engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @checked
 def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
-    """A specification from plain values, or itself."""
+    """Make a specification from plain values; return a specification unchanged."""
     from safeswap import registry
 
     return spec if isinstance(spec, MaskSpec) else registry.make_spec(spec)
@@ -26,7 +26,7 @@ def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
 
 @checked
 def as_key(key: Key | None, insecure_seed: int | None) -> Key:
-    """The one source of randomness that was stated."""
+    """Return the only source of randomness that was given."""
     if key is not None and insecure_seed is not None:
         raise SpecError(
             "give a key or an insecure seed, not both",
@@ -45,7 +45,7 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
 
 @checked
 def find_engine(name: str) -> Engine:
-    """The engine of that name."""
+    """Return the engine of that name."""
     from safeswap.engines.memory import MemoryEngine
     from safeswap.on_disk.capabilities import ENGINES
 
@@ -69,7 +69,7 @@ def find_engine(name: str) -> Engine:
 def as_study_spec(
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
 ) -> StudySpec:
-    """The question of a study from plain values or a TOML file, or itself."""
+    """Make the question of a study from plain values or a TOML file; return a StudySpec unchanged."""
     if spec is not None and parameters:
         raise SpecError("give a study specification or parameters, not both", code="bad-spec", hint="use one of them")
     if isinstance(spec, StudySpec):
@@ -82,7 +82,7 @@ def as_study_spec(
 
 
 def as_replicate(replicate: Any) -> int:
-    """The number of a draw, refused unless it is one."""
+    """Validate the number of a draw."""
     if isinstance(replicate, bool) or not isinstance(replicate, int) or replicate < 0:
         raise SpecError(
             "replicate is not a whole number from 0 on",

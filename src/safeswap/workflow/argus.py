@@ -1,4 +1,4 @@
-"""Which combinations of keys single out too few records."""
+"""Find combinations of keys that too few records share."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @checked
 def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
-    """Every combination of keys that too few records share.
+    """Find every combination of keys that too few records share.
 
     ``combinations`` is a list of lists of names, a :class:`~safeswap.model.combination.Combinations`, or its values as
     a mapping. The ``parameters`` are those of Combinations: ``keys`` for every combination of up to all of them, or of
-    ``up_to`` at most, ``levels`` for ARGUS's identification levels; ``tolerance`` (unsafe: fewer) or ``threshold``
-    (unsafe: that many or fewer); what a ``missing`` value means ("none": matches nothing, "own": is a value, "any":
-    could be any value of its record, "vouching": matches all and counts for others); ``weight`` to sum an attribute
-    instead of counting records. Of a masking the masked file is looked at.
+    at most ``up_to``, ``levels`` for ARGUS's identification levels; ``tolerance`` (unsafe: fewer) or ``threshold``
+    (unsafe: that many or fewer); the meaning of a ``missing`` value ("none": matches nothing, "own": is a value,
+    "any": could be any value of its record, "vouching": matches all and counts for others); ``weight`` to sum an
+    attribute instead of counting records. Of a masking, the masked file is examined.
 
-    The result shows totals; ``to_frame`` gives them as dataframes of the caller's type, and inside also the values
-    that are unsafe and the records behind them.
+    The result shows totals; ``to_frame`` returns them as dataframes of the caller's type, and for internal use also
+    the unsafe values and the records behind them.
 
     >>> from safeswap import datasets
     >>> found = risky(datasets.cps8d(), keys=["Age", "Edu", "Race", "MS"])
@@ -60,9 +60,9 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
 
 @checked
 def write_risky(found: Risky, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
-    """Write a part of a list of unsafe combinations, as csv or parquet; only its owner can read it.
+    """Write a part of the unsafe combinations as csv or parquet, readable by its owner only.
 
-    ``unsafe`` shows the values, ``records`` the records behind them: both are for inside.
+    ``unsafe`` has the values, ``records`` the records behind them: both are internal.
     """
     from safeswap.files.write import write
     from safeswap.measures.risk.risky import table_of

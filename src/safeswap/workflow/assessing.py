@@ -1,4 +1,4 @@
-"""What a masking did to risk and to distortion."""
+"""Measure the risk and distortion of a masking."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from safeswap.on_disk.audit_record import AuditRecord
 
 Match = Literal["auto", "position"]
-"""How records of two files are found to be the same: by identifier where both have one, or by position as stated."""
+"""How the records of two files are matched: by identifier if both have one, or by position."""
 
 
 @checked
@@ -38,13 +38,13 @@ def assess(
 ) -> Assessment:
     """Measure risk and distortion of a masked file: ``assess(masked)``, or ``assess(original, released)``.
 
-    Without ``measures`` those apply that say something about what was changed; the usual ones that do not are named in
+    By default the measures that apply to what was changed are used; default measures that do not apply are listed in
     ``left_out``. Cells are formed from ``attributes``, by default from all categorical ones. ``keys`` and ``ways`` are
-    given to the measures that know them and do not state their own.
+    passed to the measures that have these parameters and do not set their own.
 
-    Two files are compared record by record, by identifier where both have one, else by position; what changed between
-    them counts as touched. Files of which nobody can say which record is which are refused: give the ``audit`` record
-    of the release, or say ``match="position"`` where the order is known to be the same.
+    Two files are compared record by record, by identifier if both have one, else by position; records that changed
+    between them count as touched. Files whose records cannot be matched are refused: give the ``audit`` record of the
+    release, or ``match="position"`` if the order is known to be the same.
 
     >>> from safeswap import datasets, swap
     >>> masked = swap(datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1)
@@ -61,7 +61,7 @@ def assess(
 
 
 def default_measures(comparison: Comparison) -> tuple[str, ...]:
-    """The measures to try where none are named: the usual ones, and those that step in for what was changed."""
+    """Return the measures to try by default: the usual ones, and those suited to what was changed."""
     from safeswap import registry
     from safeswap.measures.aligned import changed_names
     from safeswap.measures.base import Situation, numeric_names
@@ -69,13 +69,13 @@ def default_measures(comparison: Comparison) -> tuple[str, ...]:
     situations: list[Situation] = ["categories"]
     if changed_names(comparison) & numeric_names(comparison):
         situations.append("numbers")
-    if _says_less(comparison):
+    if _is_recoded(comparison):
         situations.append("recoding")
     return registry.default_measures(*situations)
 
 
 def _applicable(measures: Sequence[Measure], comparison: Comparison) -> Assessment:
-    """The figures of the measures that apply, and the names of the others."""
+    """Score the measures that apply, and list the others with the reason."""
     found = [_score(measure, comparison) for measure in measures]
     return Assessment(
         scores=tuple(each for each in found if isinstance(each, Score)),
@@ -84,7 +84,7 @@ def _applicable(measures: Sequence[Measure], comparison: Comparison) -> Assessme
 
 
 def _score(measure: Measure, comparison: Comparison) -> Score | LeftOut:
-    """The figure of a default measure, or why it does not apply."""
+    """Score a default measure, or return why it does not apply."""
     from safeswap.measures.base import find_obstacle
 
     if obstacle := find_obstacle(measure, comparison):
@@ -96,7 +96,7 @@ def _score(measure: Measure, comparison: Comparison) -> Score | LeftOut:
 
 
 def _measure(text: str, given: Mapping[str, Any]) -> Measure:
-    """The measure, with what is given for all of them where it knows it and does not state its own."""
+    """Load a measure; add the given parameters that it has and does not set itself."""
     from safeswap import registry
 
     measure = registry.measure(text)
@@ -105,8 +105,8 @@ def _measure(text: str, given: Mapping[str, Any]) -> Measure:
     return registry.measure(text, **added) if added else measure
 
 
-def _says_less(comparison: Comparison) -> bool:
-    """Whether attributes are described anew, so that tables cannot be compared in the categories they had."""
+def _is_recoded(comparison: Comparison) -> bool:
+    """Return whether descriptions of attributes changed, so that tables have other categories than before."""
     before, after = comparison.before.schema, comparison.after.schema
     return any(name in after and before[name] != after[name] for name in before.names)
 
@@ -126,14 +126,13 @@ def assess_file(
 ) -> Assessment:
     """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
 
-    Only the columns from which cells are formed are held, those that did not change once; the figures are those of
-    :func:`assess`, by default of the measures to which counts of cells suffice. From a million records on the tables
-    of two attributes behind a figure are no longer listed with it, unless a measure asks for tables. ``reading`` says
-    what the columns are, as for :func:`mask_file`.
+    Only the columns that form cells are held in memory, unchanged ones once. The scores are those of :func:`assess`,
+    by default for the measures that need only cell counts. From a million records on, the 2-way tables behind a score
+    are not listed with it, unless a measure asks for tables. ``reading`` describes the columns, as for
+    :func:`mask_file`.
 
-    On the engines ``"duckdb"`` (within ``memory_limit``) and ``"spark"`` (in the session ``spark``, or one of its own)
-    cells are counted where the records are, for measures to which counts suffice. ``threads`` are those of a
-    Spark session of our own.
+    The engines ``"duckdb"`` (within ``memory_limit``) and ``"spark"`` (in the session ``spark``, or a new one) count
+    the cells themselves, for measures that need only counts. ``threads`` applies to a new Spark session.
 
     >>> import tempfile, pathlib
     >>> from safeswap import SwapSpec, datasets, workflow
@@ -155,8 +154,8 @@ def assess_file(
     files = Path(before), Path(after)
     if engine != "memory":
         elsewhere = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
-        return scored(chosen, _counted_elsewhere(files, chosen, attributes, reading, **elsewhere))
-    counted = _counted(files, chosen, attributes=attributes, reading=reading)
+        return scored(chosen, _count_on_engine(files, chosen, attributes, reading, **elsewhere))
+    counted = _count_large(files, chosen, attributes=attributes, reading=reading)
     if counted is not None:
         return scored(chosen, counted)
     comparison = compare_files(*files, attributes=attributes, reading=reading)
@@ -165,7 +164,7 @@ def assess_file(
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
 
 
-def _counted_elsewhere(
+def _count_on_engine(
     files: tuple[Path, Path],
     measures: Sequence[Any],
     attributes: Sequence[str] | None,
@@ -176,7 +175,7 @@ def _counted_elsewhere(
     threads: int | None,
     spark: Any,
 ) -> CountedCells:
-    """The cells as counts, made by another engine."""
+    """Count cells on DuckDB or Spark."""
     from safeswap.measures.base import most_small
     from safeswap.on_disk.capabilities import check_countable
     from safeswap.on_disk.cells import count_in_duckdb, count_in_spark
@@ -189,10 +188,10 @@ def _counted_elsewhere(
     return count_in_duckdb(*files, memory_limit=memory_limit, **asked)
 
 
-def _counted(
+def _count_large(
     files: tuple[Path, Path], measures: Sequence[Any], *, attributes: Sequence[str] | None, reading: Mapping[str, Any]
 ) -> CountedCells | None:
-    """The cells as counts, where that is all the measures need and the file is large."""
+    """Count cells if the file is large and the measures need only counts; None otherwise."""
     from safeswap.files.parquet import open_parquet
     from safeswap.measures.base import most_small
     from safeswap.on_disk.cells import WORTH_COUNTING, count_files
@@ -212,7 +211,7 @@ def compare(
     match: Match = "auto",
     audit: str | PathLike[str] | None = None,
 ) -> Comparison:
-    """Put a file and its masked version side by side, record by record, as measures look at them."""
+    """Match a file and its masked version record by record, as measures need them."""
     if match not in get_args(Match):
         raise SpecError(f"records are not matched by {match!r}", code="bad-match", hint="say auto or position")
     if isinstance(before, Masked) and after is not None:
@@ -242,7 +241,7 @@ def compare(
 def _two_files(
     original: Microdata, data: Microdata, *, match: Match, audit: str | PathLike[str] | None
 ) -> tuple[Microdata, Microdata, Flags]:
-    """Both files with their records in the same order, and which of the records took part."""
+    """Return both files with their records in the same order, and which records took part."""
     import numpy as np
 
     from safeswap.measures.plot.record_match import align_records, name_alike, take_records
@@ -258,7 +257,7 @@ def _two_files(
 
 
 def _touched(original: Microdata, data: Microdata) -> Flags:
-    """The records in which a value differs."""
+    """Flag the records in which a value differs."""
     import numpy as np
 
     from safeswap.model.columns import aligned_columns, coarsening, different
@@ -266,7 +265,7 @@ def _touched(original: Microdata, data: Microdata) -> Flags:
     touched = np.zeros(len(original), dtype=np.bool_)
     own = original.schema.identifier
     for name in original.attributes:
-        # A value that was made coarser is still true of its record, and another name for a record changes nothing.
+        # A coarser value is still true of its record, and a new identifier changes nothing.
         if name in data.schema and name != (own and own.name) and coarsening(original, data, name) is None:
             touched |= different(*aligned_columns(original.table.column(name), data.table.column(name)))
     return touched

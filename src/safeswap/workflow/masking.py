@@ -1,4 +1,4 @@
-"""Plan, mask, keep, undo: the verbs that change data, or say what would change."""
+"""Plan, mask, keep and undo: the verbs that change data or say what would change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from safeswap.workflow.recoding import as_recipe
 
 @checked
 def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory") -> Plan:
-    """What a specification would do to these data, and whether it can: from counts alone.
+    """Say what a specification would do to these data and whether it is feasible, from counts alone.
 
     >>> from safeswap import datasets
     >>> plan(datasets.cps8d(), SwapSpec(swap=["Race"], rate=0.5)).sentence
@@ -49,7 +49,7 @@ def mask(
 ) -> Masked:
     """Mask the data by any registered method.
 
-    Randomness comes from ``key``. ``insecure_seed`` is for teaching and tests: its result cannot be released.
+    Randomness comes from ``key``. ``insecure_seed`` is for teaching and tests: the result cannot be released.
 
     >>> from safeswap import datasets
     >>> mask(datasets.cps8d(), {"method": "swap", "swap": ["Race"], "rate": 0.05}, insecure_seed=1)
@@ -83,16 +83,16 @@ def mask_file(
     attributes: Sequence[str] | None = None,
     **reading: Any,
 ) -> MaskedFile:
-    """Mask a Parquet file, or a directory of them, that need not fit in memory.
+    """Mask a Parquet file or a directory of them, which need not fit in memory.
 
-    ``target`` gets the masked file that stays inside, ``audit`` the directory for confidential records: both appear
-    complete or not at all, after every promise of the method has been checked on what was read back from disk. Columns
-    in which nothing is exchanged are copied without being decoded. ``reading`` says what the columns are: ``schema``,
-    ``identifier``, ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too,
-    over ``attributes``, from what has been read anyway or by counts that the engine makes.
+    ``target`` is the masked file, for internal use; ``audit`` is the directory for confidential records. Both are
+    written atomically, after every promise of the method was verified on what was read back from disk. Columns in which
+    nothing is exchanged are copied without decoding. ``reading`` describes the columns: ``schema``, ``identifier``,
+    ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too, over
+    ``attributes``, from data already read or by counting on the engine.
 
     The result is the same on every engine: ``"memory"``, ``"duckdb"`` (on disk, within ``memory_limit``) or ``"spark"``
-    (in the session ``spark``, or one of its own).
+    (in the session ``spark``, or a new one).
 
     >>> import tempfile, pathlib
     >>> from safeswap import datasets
@@ -139,7 +139,7 @@ def mask_file(
 
 
 def _counting_engine(engine: str, measures: Sequence[str]) -> str:
-    """Where a masked file is assessed: where it is masked if counts suffice; what Spark cannot assess is refused."""
+    """Return the engine that assesses the result: the masking one if counts suffice. Spark refuses other measures."""
     from safeswap import registry
     from safeswap.measures.base import most_small
     from safeswap.on_disk.capabilities import check_countable
@@ -161,7 +161,7 @@ def swap(
     engine: str = "memory",
     **parameters: Any,
 ) -> Masked:
-    """Swap: give a :class:`SwapSpec`, or its parameters.
+    """Swap records, given a :class:`SwapSpec` or its parameters.
 
     >>> from safeswap import datasets, Key
     >>> swap(datasets.cps8d(), swap=["Race"], rate=0.05, key=Key.generate())
@@ -175,7 +175,7 @@ def swap(
 
 @checked
 def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Microdata:
-    """The original file from the masked one and its audit record, exactly.
+    """Restore the original file exactly from the masked one and its audit record.
 
     >>> from safeswap import datasets
     >>> data = datasets.cps8d()
@@ -186,7 +186,7 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     from safeswap.on_disk.audit_record import read_audit, read_audit_json
 
     if isinstance(masked, Masked):
-        # A masking may describe attributes anew; the original has the description that it had.
+        # A masking may change the description of attributes; restore that too.
         return replace(undone(masked.data, masked.audit), schema=masked.original.schema)
     if audit is None:
         raise SpecError("the audit record is needed", code="no-audit", hint="undo(masked_file, audit_directory)")
@@ -207,10 +207,10 @@ def keep(
     source: str | PathLike[str] | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the masked file that stays inside and its confidential record, both or neither; where the record is.
+    """Write the internal masked file and its confidential record, both or neither; return the path of the record.
 
-    ``reading`` holds the options with which the original was read, so that :func:`recall` reads it alike. ``source`` is
-    the file that was masked, so that a release can tell what was done to it before.
+    ``reading`` has the options with which the original was read, so that :func:`recall` reads it the same way.
+    ``source`` is the file that was masked, so that a release can report what was done to it before.
     """
     from safeswap.on_disk.masking import keep as keep_masking
 
@@ -222,10 +222,10 @@ def keep(
 def recall(
     original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str], recipe: Any = None
 ) -> Masked:
-    """A masking that was kept, read back from the original, the masked file and the record.
+    """Read back a kept masking from the original, the masked file and the record.
 
     Earlier maskings of the original are found by their records in the same audit directory. ``recipe`` is what was
-    done to the file before any of them and left no record.
+    done to the file before any of them without leaving a record.
     """
     from safeswap.on_disk.masking import recall as recall_masking
 

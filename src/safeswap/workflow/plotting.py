@@ -1,4 +1,4 @@
-"""The confidentiality plot: where each record stands between perturbation and neighbours."""
+"""The confidentiality plot: each record's perturbation against its neighbours."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def confidentiality(
     only: Mapping[str, str] | None = None,
     **options: Any,
 ) -> ConfidentialityPlot:
-    """Where each record of a release stands between perturbation and neighbours: which are unsafe, and which linked.
+    """Compare each record's perturbation with its neighbours: which records are unsafe, and which are linked.
 
-    ``confidentiality(masked, keys=[…])`` or ``confidentiality(original, released, keys)``; files in another order or of
-    another length are matched by identifier. Numeric keys are compared by distance (``alpha``, ``scale``, ``distance``,
+    ``confidentiality(masked, keys=[…])`` or ``confidentiality(original, released, keys)``; files of different order or
+    length are matched by identifier. Numeric keys are compared by distance (``alpha``, ``scale``, ``distance``,
     ``archive``, ``policy``), categorical ones counted (``population``, ``weight``, ``sampling_fraction``,
     ``importance``, ``k``); ``linkage="fellegi_sunter"`` takes both. ``key`` draws the pairs from which δ of a large
     file is estimated.
@@ -60,7 +60,7 @@ def confidentiality(
 def confidentiality_by_keys(
     original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
 ) -> Any:
-    """The totals of :func:`confidentiality` for several sets of keys, a row each, as an Arrow table."""
+    """Return the totals of :func:`confidentiality` for several sets of keys as an Arrow table, a row each."""
     from safeswap.measures.plot.plots import plots_by_keys
 
     before, after = _two_files(original, released)
@@ -77,7 +77,7 @@ def write_confidentiality(
     title: str = "",
     force: bool = False,
 ) -> None:
-    """Write a plot in the format of the file's ending: html, svg or png; csv or parquet for one line per record."""
+    """Write a plot in the format of the file's suffix: html, svg or png; csv or parquet for a row per record."""
     from safeswap.reports.plot_files import write_plot
 
     write_plot(plot, path, version=version, second=second, title=title, force=force)

@@ -1,4 +1,4 @@
-"""From a file or a dataframe to microdata, and back to the caller's own type."""
+"""Read files and dataframes, and convert back to the caller's type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safeswap.model.microdata import Microdata
 
 @checked
 def read(source: Any, **options: Any) -> Microdata:
-    """Read a file or take a dataframe. See :func:`safeswap.files.read.read` for the options.
+    """Read a file or dataframe. See :func:`safeswap.files.read.read` for the options.
 
     >>> import pyarrow as pa
     >>> read(pa.table({"id": [1, 2], "Sex": ["m", "f"]}), identifier="id")
@@ -27,7 +27,7 @@ def read(source: Any, **options: Any) -> Microdata:
 
 @checked
 def describe(data: Any, *, tolerance: int = 3) -> Any:
-    """Attributes, levels and small cells of a file; no record.
+    """Describe the attributes, levels and small cells of a file, without showing a record.
 
     >>> from safeswap import datasets
     >>> describe(datasets.cps8d()).records
@@ -40,7 +40,7 @@ def describe(data: Any, *, tolerance: int = 3) -> Any:
 
 @checked
 def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
-    """The data as a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
+    """Convert to a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
 
     >>> import pandas, safeswap
     >>> frame = pandas.DataFrame({"Sex": ["f", "m", "m", "f"], "Race": ["a", "b", "a", "b"]})
@@ -57,9 +57,9 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
 
 @checked
 def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> tuple[str, ...]:
-    """Write a file that stays inside, in the format of its ending; what of its description the format does not keep.
+    """Write an internal file in the format of its suffix; return the parts of its description that are lost.
 
-    The file appears complete or not at all. What would bend a value or cut a label is refused.
+    Writing is atomic. A format that would alter a value or truncate a label is refused.
     """
     from safeswap.files.labelled import not_kept
     from safeswap.files.write import write as write_file
@@ -69,7 +69,7 @@ def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = 
 
 
 def _frame_type(data: Microdata) -> str:
-    """The library of the caller's dataframe, as narwhals calls it."""
+    """Return the library of the caller's dataframe, by its name in narwhals."""
     import narwhals as nw
 
     if data.origin is None:

@@ -1,7 +1,7 @@
-"""Which single recode makes most combinations safe for what it costs.
+"""Rank single recodes by the combinations they make safe for the information they cost.
 
-Records that agree in all keys are counted as one class, and per combination of keys as fewer still. A candidate
-recodes the codes of these classes; no file is made. So hundreds of candidates are tried while the user waits.
+Records that agree in all keys form one class, and each combination of keys has fewer still. A candidate recodes the
+codes of these classes, not the file, so hundreds of candidates can be tried interactively.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ from safeswap.model.combination import Combinations, as_combinations, check_comb
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind, level_texts
 
-# Recodes that are worth a try: what an analyst would think of when a key has rare values.
-
 MOST_MERGES = 24
-"""Of pairs of neighbouring levels those with the fewest records are tried, up to so many."""
+"""The largest number of pairs of neighbouring levels to try, those with the fewest records first."""
 
 _ENDS = 4
 _RARE = 5
@@ -41,10 +39,10 @@ _SHARES = (0.01, 0.05, 0.2)
 
 
 def candidates(data: Microdata, name: str) -> Iterator[Step]:
-    """Recodes of one key, each on its own.
+    """Yield recodes of one key that an analyst would try, each by itself.
 
-    Neighbouring levels of an ordered key become one; numbers become fewer ranges; the ends are cut off; codes lose
-    their last character or go up their hierarchy; the rarest levels become one; the key goes.
+    They merge neighbouring levels of an ordered key, make fewer ranges of numbers, top or bottom code, drop the last
+    character of codes or go up their hierarchy, merge the rarest levels, or drop the key.
 
     >>> from safeswap import datasets
     >>> [step.sentence for step in candidates(datasets.cps8d(), "Age")][0]
@@ -54,20 +52,20 @@ def candidates(data: Microdata, name: str) -> Iterator[Step]:
     occurring = [text for text in values.known if values.counts[text]]
     if len(occurring) > 2:
         if data.schema[name].kind is Kind.ORDINAL:
-            yield from _of_ordered(values, occurring)
+            yield from _ordered_candidates(values, occurring)
         else:
-            yield from _of_rare(values, occurring)
-        yield from _of_codes(values, occurring)
+            yield from _rare_candidates(values, occurring)
+        yield from _code_candidates(values, occurring)
     if data.schema[name].hierarchy:
         yield ByHierarchy(attribute=name, level=1, otherwise="keep")
     yield Drop(attributes=(name,))
 
 
-def _of_ordered(values: Values, levels: list[str]) -> Iterator[Step]:
+def _ordered_candidates(values: Values, levels: list[str]) -> Iterator[Step]:
     name, counts = values.attribute.name, values.counts
     pairs = sorted(pairwise(levels), key=lambda pair: counts[pair[0]] + counts[pair[1]])
     for low, high in pairs[:MOST_MERGES]:
-        yield _merged(name, values, (low, high), f"{low} or {high}")
+        yield _merge(name, values, (low, high), f"{low} or {high}")
     if all(_is_number(text) for text in values.known):
         for part in _PARTS:
             if len(levels) // part >= 2:
@@ -77,21 +75,21 @@ def _of_ordered(values: Values, levels: list[str]) -> Iterator[Step]:
         yield TopBottomCode(attribute=name, bottom=levels[number])
 
 
-def _of_rare(values: Values, levels: list[str]) -> Iterator[Step]:
+def _rare_candidates(values: Values, levels: list[str]) -> Iterator[Step]:
     rarest = sorted(levels, key=lambda text: values.counts[text])
     below = np.cumsum([values.counts[text] for text in rarest])
     numbers = {*range(2, _RARE + 1), *(int(np.searchsorted(below, share * below[-1], "right")) for share in _SHARES)}
     for number in sorted(number for number in numbers if 2 <= number < len(levels)):
-        yield _merged(values.attribute.name, values, tuple(rarest[:number]), "other")
+        yield _merge(values.attribute.name, values, tuple(rarest[:number]), "other")
 
 
-def _of_codes(values: Values, levels: list[str]) -> Iterator[Step]:
-    """Without the last character, where the values look like codes: of one length, letters and digits."""
+def _code_candidates(values: Values, levels: list[str]) -> Iterator[Step]:
+    """Drop the last character of values that look like codes: of one length, letters and digits."""
     if len({len(text) for text in levels}) == 1 and len(levels[0]) > 1 and all(text.isalnum() for text in levels):
         yield Truncate(attribute=values.attribute.name, characters=1, otherwise="keep")
 
 
-def _merged(name: str, values: Values, levels: tuple[str, ...], wanted: str) -> Recode:
+def _merge(name: str, values: Values, levels: tuple[str, ...], wanted: str) -> Recode:
     new = wanted
     while new in values.counts and new not in levels:
         new += "*"
@@ -107,7 +105,7 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """A recode, how many unsafe combinations it removes, and the share of the keys' information that it costs."""
+    """A recode, the number of unsafe combinations it removes, and the share of the keys' information it costs."""
 
     step: Step
     unsafe: int
@@ -122,15 +120,15 @@ class Advice:
         return self.removed / (100 * self.loss)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; the step names levels, so this stays inside."""
+        """Return plain values. Internal: the step names levels."""
         worth = None if self.worth == inf else self.worth
-        told = {"unsafe": self.unsafe, "removed": self.removed, "loss": self.loss, "worth": worth}
-        return {"step": self.step.as_dict(), "sentence": self.step.sentence, **told}
+        figures = {"unsafe": self.unsafe, "removed": self.removed, "loss": self.loss, "worth": worth}
+        return {"step": self.step.as_dict(), "sentence": self.step.sentence, **figures}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AdviceList:
-    """Recodes, the best first: most unsafe combinations removed per unit of information lost."""
+    """Recodes, best first, by unsafe combinations removed per unit of information lost."""
 
     unsafe: int
     tried: int
@@ -146,14 +144,14 @@ class AdviceList:
         return self.advice[place]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {"unsafe": self.unsafe, "tried": self.tried, "advice": [each.as_dict() for each in self.advice]}
 
 
 def advice(
     data: Microdata, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
 ) -> AdviceList:
-    """Single recodes, ranked; those that are stated, or else what suggests itself for each key.
+    """Rank single recodes: those given, or else the obvious ones for each key.
 
     >>> from safeswap import datasets
     >>> found = advice(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "AvgHrs", "MS", "Race"]})
@@ -163,7 +161,7 @@ def advice(
     asked = as_combinations(combinations)
     trial = _Trial.of(data, asked)
     stated = candidates is not None
-    steps = [as_step(each) for each in candidates] if candidates is not None else _suggested(data, trial.names)
+    steps = [as_step(each) for each in candidates] if candidates is not None else _suggest(data, trial.names)
     found: dict[tuple[str, bytes], Advice] = {}
     for step in steps:
         check_step(data.schema, step)
@@ -174,13 +172,13 @@ def advice(
     return AdviceList(unsafe=trial.unsafe, tried=len(steps), advice=tuple(ranked[:most]))
 
 
-def _suggested(data: Microdata, names: Names) -> list[Step]:
+def _suggest(data: Microdata, names: Names) -> list[Step]:
     return [step for name in names for step in candidates(data, name)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Combination:
-    """One combination of keys: the classes that differ in these keys, and how many of its cells are unsafe."""
+    """One combination of keys: the classes that differ in these keys, and the number of unsafe cells."""
 
     keys: tuple[int, ...]
     tolerance: float
@@ -190,14 +188,14 @@ class _Combination:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Trial:
-    """What all candidates share."""
+    """State that all candidates share."""
 
     data: Microdata
     asked: Combinations
     names: Names
     combinations: tuple[_Combination, ...]
     counts: tuple[Int64s, ...]  # records by code of each key, blanks last
-    bits: float  # what all keys tell
+    bits: float  # the information in all keys
 
     @classmethod
     def of(cls, data: Microdata, asked: Combinations) -> _Trial:
@@ -212,8 +210,8 @@ class _Trial:
         combinations = []
         for keys, tolerance in stated:
             places = tuple(names.index(name) for name in keys)
-            few = _reduced(whole, places)
-            unsafe = _unsafe(few, tolerance, asked)
+            few = _reduce(whole, places)
+            unsafe = _count_unsafe(few, tolerance, asked)
             combinations.append(_Combination(keys=places, tolerance=tolerance, classes=few, unsafe=unsafe))
         bits = sum(entropy(each[:-1]) * int(each[:-1].sum()) for each in counts)
         return cls(data=data, asked=asked, names=names, combinations=tuple(combinations), counts=counts, bits=bits)
@@ -223,29 +221,29 @@ class _Trial:
         return sum(each.unsafe for each in self.combinations)
 
     def advice(self, step: Step) -> tuple[tuple[str, bytes], Advice]:
-        """What a step would do, and by what it is known: two steps that merge the same levels are one."""
+        """Return the effect of a step, after its identity: two steps that merge the same levels are one."""
         if isinstance(step, Drop):
             gone = [self.names.index(name) for name in step.names if name in self.names]
-            unsafe, lost = self._without(gone), sum(self._told(key) for key in gone)
+            unsafe, lost = self._count_without(gone), sum(self._information(key) for key in gone)
             known = ("drop", repr(gone).encode())
         elif step.names[0] not in self.names:
             unsafe, lost, known = self.unsafe, 0.0, (step.names[0], repr(step.as_dict()).encode())
         else:
             key = self.names.index(step.names[0])
             lookup, size = self._lookup(key, step)
-            unsafe = self._recoded(key, lookup, size)
+            unsafe = self._count_recoded(key, lookup, size)
             counts = self.counts[key]
             lost, _ = bits_lost(np.arange(len(counts)), lookup, counts, missing=(len(counts) - 1, size))
             known = (step.names[0], lookup.tobytes())
         removed = self.unsafe - unsafe
         return known, Advice(step=step, unsafe=unsafe, removed=removed, loss=lost / self.bits if self.bits else 0.0)
 
-    def _told(self, key: int) -> float:
+    def _information(self, key: int) -> float:
         known = self.counts[key][:-1]
         return entropy(known) * int(known.sum())
 
     def _lookup(self, key: int, step: Step) -> tuple[Int64s, int]:
-        """For each code of the key its code after the step, blanks last, and the number of values then."""
+        """Map each code of the key to its code after the step, blanks last; also return the new number of values."""
         name = self.names[key]
         values = values_of(self.data, name)
         step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
@@ -264,8 +262,8 @@ class _Trial:
         found = np.array([*codes, -1], dtype=np.int64)
         return np.where(found < 0, len(news), found), len(news)
 
-    def _recoded(self, key: int, lookup: Int64s, size: int) -> int:
-        """Unsafe combinations with other codes of one key."""
+    def _count_recoded(self, key: int, lookup: Int64s, size: int) -> int:
+        """Count unsafe combinations with one key recoded."""
         narrow = lookup.astype(smallest_code_type(size + 1))
         unsafe = 0
         for each in self.combinations:
@@ -273,11 +271,11 @@ class _Trial:
                 unsafe += each.unsafe
                 continue
             at = each.keys.index(key)
-            unsafe += _unsafe(_with_column(each.classes, at, narrow, size), each.tolerance, self.asked)
+            unsafe += _count_unsafe(_replace_column(each.classes, at, narrow, size), each.tolerance, self.asked)
         return unsafe
 
-    def _without(self, gone: Sequence[int]) -> int:
-        """Unsafe combinations of the keys that are left; one that shrinks to another on the list is counted there."""
+    def _count_without(self, gone: Sequence[int]) -> int:
+        """Count unsafe combinations of the remaining keys; combinations that become equal are counted once."""
         strictest: dict[frozenset[int], tuple[_Combination, float]] = {}
         for each in sorted(self.combinations, key=lambda one: len(one.keys)):
             left = frozenset(each.keys) - frozenset(gone)
@@ -289,17 +287,17 @@ class _Trial:
                 unsafe += each.unsafe
             elif left:
                 places = tuple(each.keys.index(key) for key in each.keys if key in left)
-                unsafe += _unsafe(_reduced(each.classes, places), tolerance, self.asked)
+                unsafe += _count_unsafe(_reduce(each.classes, places), tolerance, self.asked)
         return unsafe
 
 
-def _unsafe(found: Classes, tolerance: float, asked: Combinations) -> int:
+def _count_unsafe(found: Classes, tolerance: float, asked: Combinations) -> int:
     keys = list(range(len(found.columns)))
     return len(unsafe_cells(found, keys, tolerance, missing=asked.missing).classes)
 
 
-def _reduced(whole: Classes, keys: Sequence[int]) -> Classes:
-    """The classes that differ in these keys."""
+def _reduce(whole: Classes, keys: Sequence[int]) -> Classes:
+    """Return the classes that differ in these keys."""
     found = classes(
         [whole.columns[key] for key in keys],
         [whole.cardinalities[key] for key in keys],
@@ -309,7 +307,7 @@ def _reduced(whole: Classes, keys: Sequence[int]) -> Classes:
     return replace(found, sizes=found.sizes.astype(whole.sizes.dtype))
 
 
-def _with_column(found: Classes, at: int, lookup: npt.NDArray[Any], size: int) -> Classes:
+def _replace_column(found: Classes, at: int, lookup: npt.NDArray[Any], size: int) -> Classes:
     columns = (*found.columns[:at], lookup[found.columns[at]], *found.columns[at + 1 :])
     cardinalities = (*found.cardinalities[:at], size + 1, *found.cardinalities[at + 1 :])
     return replace(

@@ -1,4 +1,4 @@
-"""Say less: recodes one after the other, what each does to the risk, and which one to try next."""
+"""Recode a file step by step: recipes, their effect on risk, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | Pat
 
 @checked
 def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
-    """The file after these steps: a :class:`Recipe`, a list of steps, one step, or a TOML file that holds a recipe.
+    """Apply steps to a file: a :class:`Recipe`, a list of steps, one step, or a TOML file with a recipe.
 
     Recodes need no key; steps that mask by another method do. For a release, mask by the method ``recode``: it keeps
     the record that a release needs.
@@ -38,17 +38,17 @@ def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     >>> after.schema["Edu"].levels
     ('up to HS', 'Coll', 'Bach', 'Bach+')
     """
-    from safeswap.workflow.session import made
+    from safeswap.workflow.argus_session import apply_step
 
     recipe, found = as_recipe(steps), read(data)
     for number, step in enumerate(recipe, start=1):
-        found = made(found, step, number=number, key=key)
+        found = apply_step(found, step, number=number, key=key)
     return found
 
 
 @checked
 def as_recipe(steps: Steps) -> Recipe:
-    """A recipe from steps, plain values (maskings by their ``method`` too), or a TOML file."""
+    """Make a recipe from steps, plain values (maskings by their ``method`` too), or a TOML file."""
     if isinstance(steps, str | PathLike):
         return read_recipe(steps)
     if isinstance(steps, Mapping):
@@ -63,7 +63,7 @@ def as_recipe(steps: Steps) -> Recipe:
 
 @checked
 def read_recipe(path: str | PathLike[str]) -> Recipe:
-    """A recipe from a TOML file."""
+    """Read a recipe from a TOML file."""
     from safeswap.projects.toml import read_recipe as read_toml
 
     return read_toml(path)
@@ -71,7 +71,7 @@ def read_recipe(path: str | PathLike[str]) -> Recipe:
 
 @checked
 def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, force: bool = False) -> None:
-    """Write a recipe as TOML. Given the ``data``, what it takes from them is written down: breaks, labels of ranges."""
+    """Write a recipe as TOML. Given the ``data``, breaks and range labels that depend on them are written too."""
     from safeswap.projects.toml import write_recipe as write_toml
 
     found = as_recipe(recipe)
@@ -80,7 +80,7 @@ def write_recipe(recipe: Steps, path: str | PathLike[str], *, data: Any = None, 
 
 @checked
 def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> GlobalRecode:
-    """The recode file of ARGUS as a step on an attribute; see :func:`safeswap.projects.argus.read_grc`."""
+    """Read an ARGUS recode file as a step on an attribute; see :func:`safeswap.projects.argus.read_grc`."""
     from safeswap.projects.argus import read_grc as read_file
 
     return read_file(path, attribute, **options)
@@ -88,7 +88,7 @@ def read_grc(path: str | PathLike[str], attribute: str, **options: Any) -> Globa
 
 @checked
 def read_hierarchy(path: str | PathLike[str]) -> Hierarchy:
-    """A tree of codes from an indented file of ARGUS or a CSV file of levels."""
+    """Read a tree of codes from an indented ARGUS file or a CSV file of levels."""
     from safeswap.projects.argus import read_hierarchy as read_file
 
     return read_file(path)
@@ -98,11 +98,11 @@ def read_hierarchy(path: str | PathLike[str]) -> Hierarchy:
 def advice(
     data: Any, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
 ) -> AdviceList:
-    """Which single recode removes most unsafe combinations per unit of information lost, the best first.
+    """Rank single recodes by unsafe combinations removed per unit of information lost, best first.
 
-    ``combinations`` as for :func:`risky`. Without ``candidates`` those are tried that suggest themselves: neighbouring
-    levels of an ordered key together, the rarest levels together, fewer ranges, ends cut off, codes shorter by a
-    character, one level up a hierarchy, the key dropped.
+    ``combinations`` as for :func:`risky`. Without ``candidates`` the obvious ones are tried: merge neighbouring levels
+    of an ordered key, merge the rarest levels, use fewer ranges, top or bottom code, drop the last character of
+    codes, go one level up a hierarchy, drop the key.
 
     >>> from safeswap import datasets
     >>> found = advice(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "AvgHrs", "MS", "Race"]}, most=3)
@@ -116,7 +116,7 @@ def advice(
 
 @checked
 def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, key: Key | None = None) -> ArgusSession:
-    """A sitting with a file: each step shows what became of the unsafe combinations, and can be undone and edited.
+    """Start an interactive session: each step shows its effect on the unsafe combinations and can be undone or edited.
 
     >>> from safeswap import datasets
     >>> session = argus_session(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "MS", "Race"]})
@@ -131,5 +131,5 @@ def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, 
 
 @checked
 def risky_after(recipe: Steps, data: Any, combinations: Any, *, key: Key | None = None) -> list[dict[str, Any]]:
-    """What became of the unsafe combinations after each step of a recipe: totals, the file as it is first."""
+    """Return the totals of unsafe combinations before a recipe and after each of its steps."""
     return [stage.as_dict() for stage in argus_session(data, combinations, recipe=recipe, key=key).stages]

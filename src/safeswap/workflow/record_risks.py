@@ -1,4 +1,4 @@
-"""The verbs for the risk of single records: what a methodologist looks at inside, and nobody publishes."""
+"""The risk of single records. Confidential: for internal use only."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def file_risk(
     weight: str | None = None,
     model: RiskModel = "franconi-polettini",
     k: int = 3,
-    l: float = 2,  # noqa: E741  (the name that the field knows)
+    l: float = 2,  # noqa: E741  (the established name)
     max_size: int = 3,
     sampling_fraction: float = 0.01,
     missing: Missing | None = None,
 ) -> Assessment:
-    """How easily the records of one file can be singled out by their keys: totals, no record.
+    """Measure how easily the records of a file can be singled out by their keys: totals, no record.
 
-    Shares of records below ``k`` and, for a ``sensitive`` attribute, below ``l`` (distinct and by entropy), the
-    expected share of re-identifications, and the share of special uniques. A meaning of ``missing`` holds for all of
-    them; where none is stated each measure has its own.
+    Returns the shares of records below ``k`` and, for a ``sensitive`` attribute, below ``l`` (distinct and by entropy),
+    the expected share of re-identifications, and the share of special uniques. ``missing`` applies to all of them; by
+    default each measure has its own meaning of a missing value.
 
     >>> from safeswap import datasets
     >>> [score.measure for score in file_risk(datasets.cps8d(), ["Age", "Sex"], k=5)]
@@ -67,12 +67,12 @@ def record_risk(
     model: RiskModel = "franconi-polettini",
     missing: Missing = "any",
 ) -> Any:
-    """The risk of every record, a row each in the order of the file, as a dataframe of the caller's type. Confidential.
+    """Return the risk of every record in file order, as a dataframe of the caller's type. Confidential.
 
-    ``sample_count`` is how many records share the keys, ``population_count`` how many people do (the sum of the
-    weights; without a weight the file is the population), ``risk`` the chance that who finds the keys has found the
-    person: 1/F, its expectation given the sample (``franconi-polettini``), or one over the sum of the weights
-    (``inverse``). The identifier comes first where the file has one.
+    ``sample_count`` is the number of records that share the keys, ``population_count`` the number of people who do (the
+    sum of the weights; without a weight the file is the population), ``risk`` the probability that a match on the keys
+    is the right person: 1/F, its expectation given the sample (``franconi-polettini``), or one over the sum of the
+    weights (``inverse``). The identifier comes first if the file has one.
 
     >>> import pandas
     >>> people = pandas.DataFrame({"Sex": ["f", "m", "m"], "w": [215.0, 180.0, 180.0]})
@@ -97,9 +97,9 @@ def suda(
     missing: Missing = "none",
     contributions: bool = False,
 ) -> Any:
-    """Minimal sample uniques of every record, its SUDA and its DIS score, as a dataframe of the caller's type.
+    """Return each record's minimal sample uniques, SUDA score and DIS score, as a dataframe of the caller's type.
 
-    A row per record in the order of the file: ``minimal_uniques`` of up to ``max_size`` keys, the size of the
+    A row per record in file order: ``minimal_uniques`` of up to ``max_size`` keys, the size of the
     ``smallest``, ``score`` and ``dis``; with ``contributions`` the share of each key in the score. Confidential.
 
     >>> import pandas
@@ -124,7 +124,7 @@ def special_uniques(
     scoring: Scoring = "elliot",
     missing: Missing = "none",
 ) -> SpecialUniques:
-    """What :func:`suda` finds, summed up: minimal uniques by their number of keys, by key and by set of keys.
+    """Summarise the minimal uniques of :func:`suda` by number of keys, by key and by set of keys.
 
     >>> from safeswap import datasets
     >>> special_uniques(datasets.cps8d(), ["Age", "Edu", "Race", "MS"], max_size=4).by_size.to_pylist()[-1]["keys"]
@@ -148,7 +148,7 @@ def write_record_risks(
     missing: Missing | None = None,
     force: bool = False,
 ) -> None:
-    """Write the figures of :func:`record_risk` and :func:`suda`, a line per record, for its owner only."""
+    """Write :func:`record_risk` and :func:`suda`, a row per record, to a file that only its owner can read."""
     import pyarrow as pa
 
     from safeswap.files.write import write

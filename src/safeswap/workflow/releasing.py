@@ -1,4 +1,4 @@
-"""Keys, reports and releases: what leaves, and what must stay."""
+"""Keys, reports and releases."""
 
 from __future__ import annotations
 
@@ -44,19 +44,20 @@ def release(
     recipe: Any = None,
     force: bool = False,
 ) -> Published:
-    """Verify every promise on the result, then write what may leave and, apart, what must stay.
+    """Verify every promise on the result, then write the public bundle and, separately, the confidential record.
 
     ``public`` gets the bundle: data in a keyed random order with new identifiers or none, a dictionary rebuilt from the
-    released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both appear
-    complete or not at all; if any check fails nothing is written. One file has one release: where at least half of the
-    records were released before, by the agency's ledger, it is refused unless ``second_release`` gives a reason.
-    ``ledger`` is another ledger than that of the configuration, ``before`` the file as it was before any recipe.
+    released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both are
+    written atomically; if any check fails nothing is written. A file is released once: if at least half of the records
+    were released before, by the agency's ledger, the release is refused unless ``second_release`` gives a reason.
+    ``ledger`` replaces the configured ledger; ``before`` is the file as it was before any recipe.
 
-    A release in which no value was changed is refused unless ``unmasked`` states that it is meant; the report says so.
+    A release in which no value was changed is refused unless ``unmasked`` says that this is intended; the report says
+    so too.
 
-    What was done to the file before it was masked is told along with the masking: the recodes and maskings that these
-    data went through, or ``recipe`` where the data do not know. Of recoded attributes nothing is claimed to be as it
-    was collected; after an earlier masking, of no attribute, since promises are about the file as it was found.
+    The report also states what was done to the file before it was masked: the recodes and maskings recorded with the
+    data, or ``recipe`` if none are. Recoded attributes are not claimed to be as collected; after an earlier masking no
+    attribute is, since promises are about the file as it was read.
 
     >>> import tempfile, pathlib
     >>> from safeswap import datasets, swap
@@ -100,7 +101,7 @@ def release(
 
 
 def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
-    """What was done, in order: the titles of the methods, recodes together.
+    """Return the titles of the methods applied, in order, with consecutive recodes as one.
 
     >>> _titles([PastStep(method=name, attributes=("NACE",)) for name in ("recode", "recode", "pram")])
     ('Recoding', 'Post-randomisation of categorical attributes')
@@ -113,8 +114,8 @@ def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
 
 @checked
 def verify(bundle: str | PathLike[str]) -> Verification:
-    """Check a public bundle from outside, with nothing confidential at hand."""
-    from safeswap.releases.scan import verify_bundle
+    """Check a public bundle without using anything confidential."""
+    from safeswap.release.scan import verify_bundle
 
     return verify_bundle(bundle)
 
@@ -131,8 +132,8 @@ def report(
 ) -> Path:
     """Write the internal report of one masking as a self-contained HTML page.
 
-    ``distributions`` names the attributes whose distributions are followed through the levels of geography, by default
-    all categorical ones.
+    ``distributions`` names the attributes whose distributions are shown at each level of geography, by default all
+    categorical ones.
 
     >>> import tempfile, pathlib
     >>> from safeswap import datasets, swap
@@ -159,7 +160,7 @@ def report(
 
 @checked
 def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
-    """Make a secret key and keep it in a file that only its owner can read.
+    """Generate a secret key and write it to a file that only its owner can read.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "survey.key"
@@ -175,7 +176,7 @@ def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
 
 @checked
 def read_key(path: str | PathLike[str]) -> Key:
-    """The key in a key file; refused if others can read the file."""
+    """Read a key file; refuse one that others can read."""
     from safeswap.files.keyfile import read_key as read_key_file
 
     return read_key_file(path)

@@ -1,4 +1,4 @@
-"""Tables without small cells, and the records that tabulate to them."""
+"""Make tables without small cells, and records that tabulate to them."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def safe_table(
     :class:`~safeswap.model.table.CountTable`, a :class:`~safeswap.model.table.Programme` or list of such tables, or
     microdata together with the ``attributes`` to tabulate (a list of lists makes several linked tables).
 
-    The margins in ``keep`` are exact, by default all (n−1)-way ones; with their figures, as a mapping, they are checked
-    first. What is made small is the ``objective``: the "total" change, the "largest" change, or the "weighted" one.
-    ``bounds`` is a lower and an upper limit per cell; ``structural_zeros`` (a mask, a list, "all") stay 0. Where no
-    such table exists an :class:`~safeswap.errors.InfeasibleError` says why; with ``soft`` the margins are off by the
-    least possible instead, and the result lists where.
+    The margins in ``keep`` stay exact, by default all (n−1)-way ones; given as a mapping with their counts, they are
+    checked first. ``objective`` is what to minimise: the "total" change, the "largest" change, or the "weighted" one.
+    ``bounds`` is a lower and an upper limit per cell; ``structural_zeros`` (a mask, a list, "all") stay 0. If no such
+    table exists, an :class:`~safeswap.errors.InfeasibleError` says why; with ``soft`` the margins deviate as little as
+    possible instead, and the result lists where.
 
     >>> table = [[19, 10, 10, 15], [4, 10, 10, 1], [11, 14, 8, 2], [15, 1, 2, 2]]
     >>> result = safe_table(table, 5)
@@ -87,11 +87,11 @@ def safe_records(
 ) -> Masked:
     """Change the fewest records so that in all ``tables`` together every cell is 0 or at least ``tolerance``.
 
-    A table is a list of attributes, ``tables`` one or several of them. The margins in ``keep`` stay exact. One value of
-    a record changes rather than two, to a near level rather than a far one; the secret key decides among equals. Where
-    no such records exist, or none were found, an :class:`~safeswap.errors.InfeasibleError` says which. After
-    ``time_limit`` seconds no better records are looked for; the facts of the result say whether that happened, how many
-    records changed and how many must. It is not a swap: the facts also name the univariate margins that moved.
+    A table is a list of attributes, ``tables`` one or several of them. The margins in ``keep`` stay exact. Changing one
+    value of a record is preferred to two, and a near level to a far one; the secret key breaks ties. If no such records
+    exist, or none were found, an :class:`~safeswap.errors.InfeasibleError` says which. After ``time_limit`` seconds the
+    search for better records stops; the facts of the result say whether that happened, how many records changed and how
+    many must. It is not a swap: the facts also name the univariate margins that changed.
 
     >>> from safeswap import datasets
     >>> tables = [["Race", "EmpTyp", "MS", "Edu", "Age"], ["AnnSal", "Sex", "Edu", "Race"]]
@@ -126,14 +126,14 @@ def check_tables(
     count: str = "count",
     **reading: Any,
 ) -> TableCheck:
-    """Which cells of a programme of tables are below tolerance, and which of them the published figures give back.
+    """Find the cells of tables that are below tolerance, and those that can be derived from the published counts.
 
     ``data`` is microdata, with ``tables`` to count (each a list of attributes), or tables of counts as
-    :func:`safe_table` takes them. It is assumed that all figures are published, those of the tables' ``margins`` too,
-    but not the ones above 0 and below ``tolerance``, and that this rule is known: a withheld figure is at least 1 and
-    below ``tolerance``. Bounds come from interval propagation through all sums, and where few cells are open from
-    integer programmes; the result says which, and whether its bounds are exact. Totals are shown; ``write_checked``
-    writes the cells, for inside.
+    :func:`safe_table` takes them. The assumption is that all counts are published, including the tables' ``margins``,
+    except those above 0 and below ``tolerance``, and that this rule is known: a withheld count is at least 1 and below
+    ``tolerance``. Bounds come from interval propagation through all sums and, if few cells are open, from integer
+    programmes; the result says which, and whether its bounds are exact. Totals are shown; ``write_checked`` writes the
+    cells, for internal use.
 
     >>> check_tables([[1, 4], [6, 9]], tolerance=3).derived
     1
@@ -147,9 +147,9 @@ def check_tables(
 
 @checked
 def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool = False) -> None:
-    """Write the small cells of checked tables in rows, as csv or parquet; only its owner can read it.
+    """Write the small cells of checked tables as csv or parquet, readable by its owner only.
 
-    With several tables, a column names the table and a variable that a table does not have is empty.
+    With several tables, a column names the table, and a variable that a table does not have is empty.
     """
     import pyarrow as pa
 
@@ -165,7 +165,7 @@ def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool =
 
 @checked
 def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: int = 0, force: bool = False) -> Path:
-    """Write one of the tables that were made safe, in rows, as csv or parquet."""
+    """Write one of the safe tables in long form, as csv or parquet."""
     from safeswap.files.write import write
     from safeswap.projects.tables import to_long
 
@@ -175,7 +175,7 @@ def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: 
 
 @checked
 def safe_table_report(result: SafeTables, path: str | PathLike[str], *, force: bool = False) -> Path:
-    """Write the tables before and after, the cells that changed marked, as a self-contained page for inside.
+    """Write the tables before and after, with changed cells marked, as a self-contained internal page.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tables.html"
@@ -188,7 +188,7 @@ def safe_table_report(result: SafeTables, path: str | PathLike[str], *, force: b
 
 
 def _margins(keep: Any) -> tuple[tuple[str, ...], ...]:
-    """Margins as lists of names; a single name is a margin of its own."""
+    """Return margins as tuples of names; a single name is a margin by itself."""
     parts = (keep,) if isinstance(keep, str) else tuple(keep or ())
     return tuple((part,) if isinstance(part, str) else tuple(part) for part in parts)
 

@@ -1,7 +1,7 @@
-"""One sitting with a file: the combinations to protect, the steps so far, and what became of the risk after each.
+"""An interactive session with a file: the combinations to protect, the steps so far, and the risk after each.
 
-Everything is a value. A step more, an undo or an edit in the middle gives another session, which takes over the
-results of all steps that are the same and works out only those from the first one that differs.
+Everything is a value. Adding, undoing or editing a step returns a new session, which reuses the results up to the
+first step that differs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from safeswap.model.spec import MaskSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stage:
-    """The file after one step (or before the first), with what is risky in it, worked out when it is asked for."""
+    """The file after one step (or before the first), with its risk, computed on first use."""
 
     step: RecipeStep | None
     data: Microdata
@@ -41,19 +41,19 @@ class Stage:
 
     @cached_property
     def risky(self) -> Risky | None:
-        """What is risky now; None where no key is left. A numeric key is refused until it has been recoded."""
+        """The unsafe combinations now; None if no key is left. A numeric key is refused until it is recoded."""
         left = combinations_left(self.asked, self.data)
         return None if left is None else risky(self.data, left)
 
     @property
     def unsafe(self) -> int | None:
-        """How many combinations of values are unsafe; None as long as a key is a number that was not recoded."""
+        """The number of unsafe combinations of values; None while a numeric key is not recoded."""
         found = self._totals
         return None if found is None else found[0]
 
     @property
     def unsafe_records(self) -> int | None:
-        """How many records are in one of them."""
+        """The number of records in an unsafe combination."""
         found = self._totals
         return None if found is None else found[1]
 
@@ -68,13 +68,13 @@ class Stage:
 
     @cached_property
     def information_loss(self) -> float:
-        """The share of the keys' information that is gone."""
+        """The share of the keys' information that was lost."""
         names = tuple(dict.fromkeys(name for keys, _ in self.asked.stated() for name in keys))
         compared = Comparison(before=self.original, after=self.data, attributes=names)
         return InformationLoss(attributes=names).score(compared).value
 
     def as_dict(self) -> dict[str, Any]:
-        """Totals only."""
+        """Return totals only."""
         by_dimension = {} if self._totals is None or self.risky is None else self.risky.by_dimension
         return {
             "step": self.sentence,
@@ -105,7 +105,7 @@ class ArgusSession:
     def start(
         cls, data: Microdata, combinations: Any, *, recipe: Recipe | None = None, key: Key | None = None
     ) -> ArgusSession:
-        """A session with the steps of a recipe made; ``key`` is for steps that draw."""
+        """Start a session, with the steps of a recipe applied; ``key`` is for steps that draw."""
         asked = as_combinations(combinations)
         for keys, _ in asked.stated():
             for name in keys:
@@ -125,50 +125,50 @@ class ArgusSession:
         return self.stages[-1]
 
     def do(self, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
-        """With a step more."""
+        """Return the session with one more step."""
         return self.edit(self.recipe + as_recipe_step(step))
 
     def replace(self, position: int, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
-        """With another step in that place; only what comes from there on is worked out again."""
+        """Return the session with the step at that position replaced; later steps are recomputed."""
         return self.edit(self.recipe.replace(position, as_recipe_step(step)))
 
     def insert(self, position: int, step: RecipeStep | Mapping[str, Any]) -> ArgusSession:
-        """With a step more, before the one in that place."""
+        """Return the session with a step inserted before that position."""
         return self.edit(self.recipe.insert(position, as_recipe_step(step)))
 
     def remove(self, position: int) -> ArgusSession:
-        """Without the step in that place."""
+        """Return the session without the step at that position."""
         return self.edit(self.recipe.remove(position))
 
     def edit(self, recipe: Recipe) -> ArgusSession:
-        """With another recipe; an undo leads back to this one."""
+        """Return the session with another recipe; undo returns to this one."""
         return self._at(self.history.do(recipe))
 
     def undo(self) -> ArgusSession:
-        """Back to the recipe before."""
+        """Return the session with the previous recipe."""
         return self._at(self.history.undo())
 
     def redo(self) -> ArgusSession:
-        """Forward to the recipe that was undone last."""
+        """Return the session with the recipe that was undone last."""
         return self._at(self.history.redo())
 
     def _at(self, history: History) -> ArgusSession:
         same = self.recipe.common(history.present)
         stages = list(self.stages[: same + 1])
         for number, step in enumerate(history.present.steps[same:], start=same + 1):
-            data = made(stages[-1].data, step, number=number, key=self.key)
+            data = apply_step(stages[-1].data, step, number=number, key=self.key)
             stages.append(Stage(step=step, data=data, original=stages[0].data, asked=self.asked))
         return ArgusSession(asked=self.asked, history=history, stages=tuple(stages), key=self.key)
 
     def as_dict(self) -> dict[str, Any]:
-        """Totals after each step."""
+        """Return the totals after each step."""
         return {"stages": [stage.as_dict() for stage in self.stages]}
 
 
 def combinations_left(asked: Combinations, data: Microdata) -> Combinations | None:
-    """The combinations without keys that are no longer in the file; None where none is left.
+    """Remove keys that are no longer in the file from the combinations; None if none is left.
 
-    One that shrinks to another on the list is that one, with the stricter tolerance.
+    Combinations that become equal are merged, with the stricter tolerance.
     """
     gone = {name for keys, _ in asked.stated() for name in keys if name not in data.schema}
     if not gone:
@@ -179,7 +179,7 @@ def combinations_left(asked: Combinations, data: Microdata) -> Combinations | No
 
 
 def as_recipe_step(step: Any) -> RecipeStep:
-    """A step of any kind from plain values: a recode by its ``step``, a masking by its ``method``.
+    """Make a step of any kind from plain values: a recode by its ``step``, a masking by its ``method``.
 
     >>> as_recipe_step({"method": "pram", "attributes": ["Race"], "keep": 0.9}).method
     'pram'
@@ -189,8 +189,8 @@ def as_recipe_step(step: Any) -> RecipeStep:
     return registry.make_spec(step) if isinstance(step, Mapping) and "method" in step else as_step(step)
 
 
-def made(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:
-    """The file after a step of any kind."""
+def apply_step(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:
+    """Return the file after a step of any kind."""
     if isinstance(step, Step):
         return recoded(data, step, number=number)
     if key is None:

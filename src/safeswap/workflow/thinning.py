@@ -1,4 +1,4 @@
-"""Bring PERCENTAGE BIAS of a targeted edit under its bound by exchanging less: prediction and outcome side by side.
+"""Bring the PERCENTAGE BIAS of a targeted edit below its bound by exchanging less, comparing prediction and outcome.
 
 Source: Moore 1996, section XIII and Appendix A, Theorems A.2 and A.3, Table 8.
 """
@@ -28,7 +28,7 @@ _CLOSE = 1.25  # a share this close to one that is too large is as good as the l
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One edit: what it keeps, how many records took part, PERCENTAGE BIAS per item; predicted and observed."""
+    """One edit: classes treated, records that took part, and PERCENTAGE BIAS per item, predicted and observed."""
 
     name: str
     spec: EditTargetedSpec
@@ -42,7 +42,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Thinning:
-    """The specification that stays within the bounds, and every trial on the way to it."""
+    """The specification within the bounds, and every trial that led to it."""
 
     spec: EditTargetedSpec
     bounds: Mapping[str, float]
@@ -53,11 +53,11 @@ class Thinning:
 
     @property
     def chosen(self) -> Trial:
-        """The trial whose specification was taken."""
+        """The trial with the chosen specification."""
         return next(trial for trial in self.trials if trial.spec == self.spec)
 
     def table(self) -> pa.Table:
-        """Predicted and observed side by side, as in Table 8: a line for the records and one for each item."""
+        """Return predicted and observed values side by side, as in Table 8: a row for the records and one per item."""
         columns: dict[str, list[float | str | None]] = {"figure": ["records", *self.bounds]}
         columns["bound"] = [None, *self.bounds.values()]
         for trial in self.trials:
@@ -88,9 +88,9 @@ def thin_to(
 ) -> Thinning:
     """Lower the tolerance, or keep a keyed random fraction of the failing classes, until the bound holds.
 
-    ``bound`` is the largest PERCENTAGE BIAS, one for all items or one for each; by default that of Theorem A.1 with
-    ``f``. Of the trials within the bound the one that treats most classes is taken. The masked files of the trials are
-    measured and forgotten: mask with the specification that comes out, and the same key and replicate.
+    ``bound`` is the largest allowed PERCENTAGE BIAS, one for all items or one for each; by default that of Theorem A.1
+    with ``f``. Of the trials within the bound, the one that treats most classes is chosen. The masked files of the
+    trials are discarded: mask with the resulting specification, and the same key and replicate.
     """
     edits = _Edits(
         data=data,
@@ -114,7 +114,7 @@ def thin_to(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Edits:
-    """Everything that the trials share."""
+    """State that the trials share."""
 
     data: Microdata
     key: Key
@@ -124,8 +124,8 @@ class _Edits:
     replicate: int
 
     def original(self, spec: EditTargetedSpec) -> tuple[Trial, BiasReport]:
-        """The edit as asked for, which is its own expectation."""
-        facts, report = self._edited(spec)
+        """Run the edit as requested, which is its own expectation."""
+        facts, report = self._edit(spec)
         observed = {name: self._value(report, name) for name in report.variables}
         trial = Trial(
             name="as asked",
@@ -139,9 +139,9 @@ class _Edits:
         )
         return trial, report
 
-    def again(self, name: str, spec: EditTargetedSpec, first: Trial, expected_records: float) -> Trial:
-        """A trial that exchanges less; BIAS is expected to follow the square root of the records."""
-        facts, report = self._edited(spec)
+    def retry(self, name: str, spec: EditTargetedSpec, first: Trial, expected_records: float) -> Trial:
+        """Run an edit that exchanges less; BIAS is expected to follow the square root of the records."""
+        facts, report = self._edit(spec)
         shrunk = sqrt(expected_records / first.records)
         return Trial(
             name=name,
@@ -154,11 +154,11 @@ class _Edits:
             observed={variable: self._value(report, variable) for variable in report.variables},
         )
 
-    def below(self, spec: EditTargetedSpec) -> int:
-        """How many classes are below the tolerance of a specification."""
+    def count_below(self, spec: EditTargetedSpec) -> int:
+        """Count the classes below the tolerance of a specification."""
         return EditTargeted().plan(self.data, spec, engine=self.engine).below
 
-    def _edited(self, spec: EditTargetedSpec) -> tuple[Mapping[str, Any], BiasReport]:
+    def _edit(self, spec: EditTargetedSpec) -> tuple[Mapping[str, Any], BiasReport]:
         masked = EditTargeted().apply(self.data, spec, key=self.key, engine=self.engine, replicate=self.replicate)
         keys = tuple(dict.fromkeys((*spec.keys, *(n for e in masked.audit.exchanges for n in e.attributes))))
         keys = tuple(name for name in keys if self.data.schema[name].kind.is_categorical)
@@ -170,47 +170,47 @@ class _Edits:
 
 
 def _by_fraction(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> list[Trial]:
-    """Theorem A.2, then A.3; if neither suffices ever less, and then back as far as the bound allows."""
+    """Try Theorem A.2, then A.3; if neither suffices, ever less, then back up as far as the bound allows."""
     p = 1 / _excess(first, bounds)
     whole = first.spec.keep_fraction
 
-    def tried(name: str, share: float, expected: float) -> Trial:
-        return edits.again(name, first.spec.replace(keep_fraction=whole * share), first, expected)
+    def try_share(name: str, share: float, expected: float) -> Trial:
+        return edits.retry(name, first.spec.replace(keep_fraction=whole * share), first, expected)
 
     corrected = bias.corrected_fraction(p, changed=first.records, above=first.above)
-    trials = [tried("A.2", bias.first_fraction(p), p * p * first.records)]
-    trials.append(tried("A.3", corrected, p * p * first.records))
+    trials = [try_share("A.2", bias.first_fraction(p), p * p * first.records)]
+    trials.append(try_share("A.3", corrected, p * p * first.records))
     if min(_excess(trial, bounds) for trial in trials) <= 1:
         return trials
-    least, most = 0.0, corrected  # shares known to be within the bound, and above it
+    least, most = 0.0, corrected  # shares known to be within and above the bound
     while len(trials) < _MOST_TRIALS and (least == 0 or most > _CLOSE * least) and trials[-1].kept:
         share = sqrt(least * most) if least else most * _MARGIN * min(0.5, 1 / _excess(trials[-1], bounds) ** 2)
         expected = bias.expected_records(share, changed=first.records, above=first.above)
-        trials.append(tried(f"further {len(trials) - 1}", share, expected))
+        trials.append(try_share(f"further {len(trials) - 1}", share, expected))
         least, most = (share, most) if _excess(trials[-1], bounds) <= 1 else (least, share)
     return trials
 
 
 def _by_tolerance(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> list[Trial]:
-    """The largest lower tolerance at which few enough classes fail by Theorem A.3, then ever lower ones."""
+    """Try the highest tolerance at which few enough classes fail by Theorem A.3, then ever lower ones."""
     p = 1 / _excess(first, bounds)
     wanted = bias.corrected_fraction(p, changed=first.records, above=first.above)
     trials: list[Trial] = []
-    all_failing = max(1, edits.below(first.spec))
+    all_failing = max(1, edits.count_below(first.spec))
     for tolerance in range(first.spec.tolerance - 1, 1, -1):
         spec = first.spec.replace(tolerance=tolerance)
-        share = edits.below(spec) / all_failing
+        share = edits.count_below(spec) / all_failing
         if share > wanted and tolerance > 2:
             continue
         expected = bias.expected_records(share, changed=first.records, above=first.above)
-        trials.append(edits.again(f"Q = {tolerance}", spec, first, expected))
+        trials.append(edits.retry(f"Q = {tolerance}", spec, first, expected))
         if _excess(trials[-1], bounds) <= 1:
             break
     return trials
 
 
 def _bounds(bound: float | Mapping[str, float] | None, report: BiasReport, f: float) -> Mapping[str, float]:
-    """The bound of every item that has one."""
+    """Return the bound of every item that has one."""
     if bound is None:
         return {
             verdict.variable: verdict.bounds.upper
@@ -228,7 +228,7 @@ def _bounds(bound: float | Mapping[str, float] | None, report: BiasReport, f: fl
 
 
 def _excess(trial: Trial, bounds: Mapping[str, float]) -> float:
-    """The largest ratio of an item's figure to its bound; at most 1 where all bounds hold."""
+    """Return the largest ratio of an item's bias to its bound; at most 1 if all bounds hold."""
     return max(trial.observed[variable] / limit for variable, limit in bounds.items())
 
 
