@@ -1,1 +1,1 @@
-"""Values into pictures: the risk-utility map, and heat maps of distortion tables."""
+"""Charts: the risk-utility map, the confidentiality plot, and heat maps of distortion tables."""

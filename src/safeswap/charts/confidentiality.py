@@ -1,7 +1,11 @@
-"""The confidentiality plot as a page that needs nothing else.
+"""The confidentiality plot as a self-contained page or as a picture.
 
 The internal page is interactive: the policy can be dragged, and a click on a record names its neighbours. The public
-page runs no script, shows bins instead of records, and names nobody.
+page runs no script, shows bins instead of records, and names no record.
+
+The picture has neighbours across and perturbation up, with the unsafe zone shaded. As in Seri: squares for records
+whose nearest neighbour is the true one, crosses for those that have it in their neighbourhood, a filled square for the
+largest unit, two policy lines. The public picture leaves out bins of few records.
 """
 
 from __future__ import annotations
@@ -24,12 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# What the interactive confidentiality plot knows: a few thousand points, or counts by bins where records are many.
-#
-# Identifiers and neighbours are in it, so it stays inside. Values of keys are not.
-
 MOST_POINTS = 5_000
-"""Up to so many records are drawn one by one; above, they are counted in bins."""
+"""The largest number of records drawn one by one; more are counted in bins."""
 
 MOST_SINGLED_OUT = 2_000
 MOST_COUNTED = 60_000
@@ -39,7 +39,7 @@ MOST_BINS = 96
 
 
 def across_title(plot: ConfidentialityPlot) -> str:
-    """What stands across."""
+    """Return the title of the horizontal axis."""
     if plot.kind != "categorical":
         return "Number of neighbours"
     words = {"population": "in the population", "weights": "estimated by weights", "estimate": "estimated"}
@@ -47,7 +47,7 @@ def across_title(plot: ConfidentialityPlot) -> str:
 
 
 def up_title(plot: ConfidentialityPlot) -> str:
-    """What stands up."""
+    """Return the title of the vertical axis."""
     if plot.kind == "categorical":
         return "Information loss (share of keys changed)"
     relative = plot.settings.get("distance", "relative") == "relative"
@@ -57,18 +57,21 @@ def up_title(plot: ConfidentialityPlot) -> str:
 
 
 def default_second(policy: Policy) -> Policy:
-    """The weaker of the two policies that are drawn: the same ends, bent towards the origin."""
+    """Return the weaker policy that is drawn too: the same ends, bent towards the origin."""
     return Policy(r=policy.r, k=policy.k, curvature=min(8.0, policy.curvature + 1.0))
 
 
 def plot_payload(plot: ConfidentialityPlot, *, second: Policy | None, title: str) -> dict[str, Any]:
-    """Everything that the page shows, as values that JSON can hold."""
+    """Return the content of the interactive page as JSON values: a few thousand points, or counts by bins.
+
+    Internal: it has identifiers and neighbours, though no values of keys.
+    """
     rows = np.flatnonzero(plot.placed & np.isfinite(plot.perturbation))
     many = len(rows) > MOST_POINTS
-    shown = _singled_out(plot, rows) if many else rows
+    shown = _select_points(plot, rows) if many else rows
     limits = _limits(plot, rows)
     return {
-        "title": theme.shortened(title, 200),
+        "title": theme.shorten(title, 200),
         "kind": plot.kind,
         "across": across_title(plot),
         "up": up_title(plot),
@@ -80,7 +83,7 @@ def plot_payload(plot: ConfidentialityPlot, *, second: Policy | None, title: str
         "limits": limits,
         "points": _points(plot, shown),
         "bins": {"near": _bins(plot, rows, limits["near"]), "all": _bins(plot, rows, limits["all"])} if many else None,
-        "counted": _counted(plot, rows, limits["near"]),
+        "counted": _sample_to_count(plot, rows, limits["near"]),
         "totals": _totals(plot),
         "densities": _densities(plot),
         "ranks": None if plot.rank_links is None else plot.rank_links.to_pydict(),
@@ -90,7 +93,7 @@ def plot_payload(plot: ConfidentialityPlot, *, second: Policy | None, title: str
 
 
 def view_limits(plot: ConfidentialityPlot) -> dict[str, list[float]]:
-    """The ranges of the whole plot and of its part near the policy, each as (across, up)."""
+    """Return the ranges of the whole plot and of the part near the policy, each as (across, up)."""
     return _limits(plot, np.flatnonzero(plot.placed & np.isfinite(plot.perturbation)))
 
 
@@ -102,8 +105,8 @@ def _limits(plot: ConfidentialityPlot, rows: Rows) -> dict[str, list[float]]:
     return {"all": whole, "near": [min(near[0], whole[0]), near[1]]}
 
 
-def _singled_out(plot: ConfidentialityPlot, rows: Rows) -> Rows:
-    """Of many records those worth a point of their own: the largest, links, and the unsafe ones, as room allows."""
+def _select_points(plot: ConfidentialityPlot, rows: Rows) -> Rows:
+    """Select the records that get a point when there are many: the largest, links and unsafe ones, up to a limit."""
     flags = plot.links[rows].astype(np.int8) * 2 + plot.unsafe[rows]
     flags[rows == plot.largest] = 4
     order = np.lexsort((plot.perturbation[rows], -flags))
@@ -115,17 +118,17 @@ def _points(plot: ConfidentialityPlot, rows: Rows) -> dict[str, Any]:
     marks = np.where(plot.links[rows], 2, np.where(plot.within[rows], 1, 0))
     both = plot.links[rows] & plot.within[rows]
     return {
-        "x": _rounded(plot.across[rows]),
-        "y": _rounded(plot.perturbation[rows]),
+        "x": _round(plot.across[rows]),
+        "y": _round(plot.perturbation[rows]),
         "mark": np.where(both, 3, marks).tolist(),
         "largest": int(np.searchsorted(rows, plot.largest)) if plot.largest in rows else -1,
-        "label": [theme.shortened(str(plot.labels[int(row)].as_py()), 60) for row in rows],
+        "label": [theme.shorten(str(plot.labels[int(row)].as_py()), 60) for row in rows],
         "neighbours": _neighbours(plot, rows),
     }
 
 
 def _neighbours(plot: ConfidentialityPlot, rows: Rows) -> list[list[Any]] | None:
-    """Per point the nearest of its neighbours by name, and which of them is the true one."""
+    """Return the names of each point's nearest neighbours, the true one marked."""
     if plot.points is None:
         return None
     room = MOST_DISTANCES // max(1, len(plot.points.archive))
@@ -133,12 +136,12 @@ def _neighbours(plot: ConfidentialityPlot, rows: Rows) -> list[list[Any]] | None
     for row in rows[:room]:
         names = plot.neighbours(int(row), most=MOST_NEIGHBOURS)["record"].to_pylist()
         own = str(plot.labels[int(row)].as_py())
-        found.append([theme.shortened(str(name), 60) + ("" if str(name) != own else " ✓") for name in names])
+        found.append([theme.shorten(str(name), 60) + ("" if str(name) != own else " ✓") for name in names])
     return found
 
 
 def _bins(plot: ConfidentialityPlot, rows: Rows, limits: list[float]) -> dict[str, Any]:
-    """Counts by bins within the limits, only those that are not empty."""
+    """Count records by bins within the limits, without empty bins."""
     x, y = plot.across[rows], plot.perturbation[rows]
     steps, first = bin_steps(plot, limits)
     inside = (x < limits[0]) & (y < limits[1])
@@ -155,26 +158,26 @@ def _bins(plot: ConfidentialityPlot, rows: Rows, limits: list[float]) -> dict[st
 
 
 def bin_steps(plot: ConfidentialityPlot, limits: list[float]) -> tuple[tuple[float, float], float]:
-    """The width and height of a bin, and where the first one begins across.
+    """Return the width and height of a bin, and where the first one begins across.
 
-    Numbers of neighbours are whole: a bin takes in as many of them as any other, and a single one is its middle.
+    Numbers of neighbours are whole: each bin covers equally many of them, and a single one is centred.
     """
-    bins = min(MOST_BINS, max(8, int(len(plot) ** 0.5)))  # few records in fine bins would be single records
+    bins = min(MOST_BINS, max(8, int(len(plot) ** 0.5)))  # with few records, fine bins would show single records
     across, up = limits[0] / bins, limits[1] / (0.75 * bins)
     if (plot.across[plot.placed] % 1 == 0).all():
         return (max(1.0, float(np.ceil(across))), up), -0.5
     return (across, up), 0.0
 
 
-def _counted(plot: ConfidentialityPlot, rows: Rows, limits: list[float]) -> dict[str, Any]:
-    """What the number of unsafe records is counted from while the policy is dragged, within the limits of dragging."""
+def _sample_to_count(plot: ConfidentialityPlot, rows: Rows, limits: list[float]) -> dict[str, Any]:
+    """Return the records from which the page counts unsafe ones while the policy is dragged within its limits."""
     inside = rows[(plot.across[rows] < limits[0]) & (plot.perturbation[rows] < limits[1])]
     each = max(1.0, len(inside) / MOST_COUNTED)
     if each > 1.0:
         inside = inside[np.floor(np.arange(MOST_COUNTED) * each).astype(np.int64)]
     return {
-        "x": _rounded(plot.across[inside]),
-        "y": _rounded(plot.perturbation[inside], 12),
+        "x": _round(plot.across[inside]),
+        "y": _round(plot.perturbation[inside], 12),
         "each": each,
         "exact": each == 1.0,
     }
@@ -205,22 +208,16 @@ def _densities(plot: ConfidentialityPlot) -> dict[str, Any] | None:
         return None
     middle = (table["from"].to_numpy()[:-1] + table["to"].to_numpy(zero_copy_only=False)[:-1].astype(np.float64)) / 2
     return {
-        "z": _rounded(middle),
-        "m": _rounded(table["m"].to_numpy()[:-1]),
-        "u": _rounded(table["u"].to_numpy()[:-1]),
+        "z": _round(middle),
+        "m": _round(table["m"].to_numpy()[:-1]),
+        "u": _round(table["u"].to_numpy()[:-1]),
         "delta": plot.threshold,
     }
 
 
-def _rounded(values: Floats, digits: int = 7) -> list[float]:
+def _round(values: Floats, digits: int = 7) -> list[float]:
     return [float(f"{value:.{digits}g}") for value in values.tolist()]
 
-
-# The confidentiality plot as a picture: neighbours across, perturbation up, the unsafe zone shaded.
-#
-# As in Seri: squares for records whose nearest neighbour is the true one, crosses for those that have it in their
-# neighbourhood, a filled square for the largest unit, two policy lines. The public picture has bins instead of
-# records and leaves out bins of few.
 
 Version = Literal["internal", "public"]
 View = Literal["auto", "all", "near"]
@@ -237,10 +234,10 @@ def plot_figure(
     second: Policy | None = None,
     size: tuple[float, float] = (8.0, 5.6),
 ) -> Figure:
-    """The plot as a figure of matplotlib, to be altered and saved at will.
+    """Draw the plot as a matplotlib figure.
 
-    ``view`` shows everything or the part near the policy, by default that part where records are many. ``second`` is
-    the other policy line; if not stated, the same ends bent towards the origin.
+    ``view`` shows everything or the part near the policy, by default that part if there are many records. ``second``
+    is the other policy line, by default the same ends bent towards the origin.
 
     >>> import pyarrow as pa
     >>> from safeswap.measures.plot.plots import make_plot
@@ -268,17 +265,17 @@ def plot_figure(
         if version == "internal":
             _draw_marks(axes, plot)
         _draw_policy(axes, plot.policy, other)
-        _furnish(axes, plot, shown, version=version)
+        _decorate(axes, plot, shown, version=version)
     return figure
 
 
 def plot_svg(plot: ConfidentialityPlot, *, text_as_paths: bool = True, **options: Any) -> str:
-    """The plot as SVG. See :func:`plot_figure` for the options."""
+    """Draw the plot as SVG. See :func:`plot_figure` for the options."""
     return svg_of(plot_figure(plot, **options), text_as_paths=text_as_paths)
 
 
 def plot_png(plot: ConfidentialityPlot, *, dpi: int = 200, **options: Any) -> bytes:
-    """The plot as PNG. See :func:`plot_figure` for the options."""
+    """Draw the plot as PNG. See :func:`plot_figure` for the options."""
     return png_of(plot_figure(plot, **options), dpi=dpi)
 
 
@@ -341,7 +338,7 @@ def _draw_policy(axes: Axes, policy: Policy, other: Policy) -> None:
     axes.plot(x, other.line(x), color=LIGHT.gain, linewidth=1.2, linestyle="--", zorder=7)
 
 
-def _furnish(axes: Axes, plot: ConfidentialityPlot, shown: list[float], *, version: Version) -> None:
+def _decorate(axes: Axes, plot: ConfidentialityPlot, shown: list[float], *, version: Version) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
@@ -381,7 +378,7 @@ SCRIPTLESS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form
 def plot_html(
     plot: ConfidentialityPlot, *, version: Version = "internal", second: Policy | None = None, title: str = ""
 ) -> str:
-    """The plot as a whole page. See :func:`plot_figure` for the second policy.
+    """Return the plot as an HTML page. See :func:`plot_figure` for the second policy.
 
     >>> import pyarrow as pa
     >>> from safeswap.measures.plot.plots import make_plot
@@ -403,7 +400,7 @@ def plot_html(
 
 
 def public_sentence(plot: ConfidentialityPlot) -> str:
-    """What may be told: shares of all records, and the policy."""
+    """Return what may be published: shares of all records, and the policy."""
     links = (
         "" if plot.kind == "categorical" else f" Linkage to the nearest finds {plot.correct_link_share:.1%} of them."
     )
@@ -414,7 +411,7 @@ def _public_part(plot: ConfidentialityPlot, second: Policy | None) -> str:
     from base64 import b64encode
 
     picture = b64encode(plot_svg(plot, version="public", second=second).encode()).decode()
-    told = f"Confidentiality plot in bins; bins of fewer than {SMALLEST_PUBLIC_BIN} records are not shown."
+    text = f"Confidentiality plot in bins; bins of fewer than {SMALLEST_PUBLIC_BIN} records are not shown."
     return (
-        f'<p><img alt="{told}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}"></p>\n'
+        f'<p><img alt="{text}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}"></p>\n'
     )

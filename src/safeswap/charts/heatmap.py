@@ -1,4 +1,4 @@
-"""How much each 2-way table was distorted: a triangle of coloured numbers, in a page or for a paper."""
+"""Heat maps of the distortion of 2-way tables: a triangle of coloured numbers, as HTML or as a picture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from safeswap.charts.points import TABLE_MEASURES, StudyLike
-from safeswap.charts.theme import LIGHT, STYLE, measure_title, png_of, shortened, svg_of
+from safeswap.charts.theme import LIGHT, STYLE, measure_title, png_of, shorten, svg_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def heatmap_html(pairs: Pairs, values: Sequence[float], *, caption: str = "") -> str:
-    """A table with coloured cells that runs no script; all names are escaped.
+    """Return an HTML table with coloured cells, without scripts; all names are escaped.
 
     >>> heatmap_html([("Sex", "Race")], [0.0123]).count("<td")
     2
@@ -27,9 +27,9 @@ def heatmap_html(pairs: Pairs, values: Sequence[float], *, caption: str = "") ->
     """
     names, at = _triangle(pairs, values)
     largest = max((abs(value) for value in values if value == value), default=0.0)  # noqa: PLR0124
-    head = "".join(f'<th scope="col">{_escaped(name)}</th>' for name in names[:-1])
+    head = "".join(f'<th scope="col">{_escape(name)}</th>' for name in names[:-1])
     rows = "".join(
-        f'<tr><th scope="row">{_escaped(b)}</th>' + "".join(_cell(at.get((a, b)), largest) for a in names[:i]) + "</tr>"
+        f'<tr><th scope="row">{_escape(b)}</th>' + "".join(_cell(at.get((a, b)), largest) for a in names[:i]) + "</tr>"
         for i, b in enumerate(names)
         if i
     )
@@ -38,7 +38,7 @@ def heatmap_html(pairs: Pairs, values: Sequence[float], *, caption: str = "") ->
 
 
 def heatmap_figure(study: StudyLike, candidate: int, *, measure: str = "hellinger") -> Figure:
-    """The 2-way tables of one candidate as a figure of matplotlib.
+    """Draw the 2-way distortions of one candidate as a matplotlib figure.
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
@@ -61,17 +61,17 @@ def heatmap_figure(study: StudyLike, candidate: int, *, measure: str = "hellinge
 
 
 def heatmap_svg(study: StudyLike, candidate: int, *, measure: str = "hellinger", text_as_paths: bool = True) -> str:
-    """The figure as SVG."""
+    """Draw the figure as SVG."""
     return svg_of(heatmap_figure(study, candidate, measure=measure), text_as_paths=text_as_paths)
 
 
 def heatmap_png(study: StudyLike, candidate: int, *, measure: str = "hellinger", dpi: int = 200) -> bytes:
-    """The figure as PNG."""
+    """Draw the figure as PNG."""
     return png_of(heatmap_figure(study, candidate, measure=measure), dpi=dpi)
 
 
 def candidate_tables(study: StudyLike, candidate: int) -> dict[str, list[float]]:
-    """Per measure, the distortion of every 2-way table of one candidate; nothing where the study holds none."""
+    """Return the distortion of every 2-way table of one candidate by measure; empty lists if none were kept."""
     if study.two_way is None:
         return {name: [] for name in TABLE_MEASURES}
     return dict(zip(TABLE_MEASURES, study.two_way[candidate].T.astype(float).tolist(), strict=True))
@@ -93,7 +93,7 @@ def _cell(value: float | None, largest: float) -> str:
 
 
 def short_number(value: float) -> str:
-    """Four decimals without the leading zero; what is not zero does not look like it.
+    """Format with four decimals and no leading zero; a small non-zero number does not look like zero.
 
     >>> short_number(0.0123), short_number(-0.0123), short_number(0.0), short_number(1e-06)
     ('.0123', '−.0123', '0', '0+')
@@ -105,8 +105,8 @@ def short_number(value: float) -> str:
     return f"{value:.4f}".replace("-", "−").replace("0.", ".", 1)
 
 
-def _escaped(name: str) -> str:
-    return f"<bdi>{html.escape(shortened(name, 40))}</bdi>"
+def _escape(name: str) -> str:
+    return f"<bdi>{html.escape(shorten(name, 40))}</bdi>"
 
 
 def _draw(axes: Any, names: list[str], at: dict[tuple[str, str], float]) -> None:
@@ -117,8 +117,8 @@ def _draw(axes: Any, names: list[str], at: dict[tuple[str, str], float]) -> None
     largest = float(np.nanmax(np.abs(grid))) if np.isfinite(grid).any() else 0.0
     colours = LinearSegmentedColormap.from_list("safeswap", [LIGHT.gain, "#ffffff", LIGHT.loss])
     axes.imshow(grid, cmap=colours, vmin=-largest or -1, vmax=largest or 1, aspect="auto")
-    axes.set_xticks(range(len(across)), [shortened(name, 16) for name in across], rotation=35, ha="right", fontsize=8)
-    axes.set_yticks(range(len(down)), [shortened(name, 16) for name in down], fontsize=8)
+    axes.set_xticks(range(len(across)), [shorten(name, 16) for name in across], rotation=35, ha="right", fontsize=8)
+    axes.set_yticks(range(len(down)), [shorten(name, 16) for name in down], fontsize=8)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     for (i, j), value in np.ndenumerate(grid):

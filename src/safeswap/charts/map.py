@@ -1,7 +1,7 @@
-"""The risk-utility map as a page that needs nothing else: distortion across, risk up, one point per specification.
+"""The risk-utility map as a self-contained page or as a picture: distortion across, risk up, a point per specification.
 
-The page is a single file with Plotly inside. It opens from a disk without a network, follows the light or dark setting
-of the reader's system, and sends nothing anywhere: its content policy forbids every request.
+The page is a single file with Plotly inside. It works offline, follows the reader's light or dark setting, and makes no
+request: its content policy forbids every one. Pictures are byte-identical on every run.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import numpy as np
 from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload
 from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
-from safeswap.charts.theme import LIGHT, STYLE, png_of, shortened, svg_of
+from safeswap.charts.theme import LIGHT, STYLE, png_of, shorten, svg_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-# Where labels go: as many as fit without covering each other, the important ones first.
 
 MOST_LABELS = 150
 _NARROW, _WIDE, _LINE = 5.6, 8.2, 9.0  # widths of characters and height of a line of 8-point text, in points
@@ -35,7 +33,7 @@ Along = Literal["bottom", "center", "top"]
 
 Position = tuple[Across, Along]
 
-# Below and left of the frontier nothing can be, so important labels are best there; the others look away from it.
+# Below and left of the frontier there is nothing, so important labels go there; the others go the opposite way.
 _BELOW: tuple[Position, ...] = (
     ("right", "top"),
     ("right", "center"),
@@ -60,7 +58,7 @@ _ABOVE: tuple[Position, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A point in the plane, in points of 1/72 inch, and what it is called."""
+    """A labelled point, with coordinates in 1/72 inch."""
 
     x: float
     y: float
@@ -71,7 +69,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """A place for a label: how it is aligned, and how far from its mark."""
+    """The position of a label: its alignment, and its offset from the mark."""
 
     across: Across
     along: Along
@@ -79,14 +77,14 @@ class Spot:
     box: tuple[float, float, float, float]
 
 
-def placed(marks: Sequence[Mark], *, within: tuple[float, float, float, float]) -> list[Spot | None]:
-    """A spot for each mark, or None where none is free. Marks are served in their order.
+def place_labels(marks: Sequence[Mark], *, within: tuple[float, float, float, float]) -> list[Spot | None]:
+    """Return a spot for each mark in turn, None if no spot is free.
 
-    A label covers no other label and stays inside; it covers no mark either, unless it is important, cannot help it and
-    the mark is not.
+    A label stays inside and covers no other label. It covers no mark either, except that an important label may cover
+    unimportant marks if there is no better spot.
 
     >>> here = [Mark(x=50, y=50, text="AB"), Mark(x=50, y=50, text="CD"), Mark(x=500, y=50, text="out")]
-    >>> [spot and (spot.across, spot.along) for spot in placed(here, within=(0, 0, 100, 100))]
+    >>> [spot and (spot.across, spot.along) for spot in place_labels(here, within=(0, 0, 100, 100))]
     [('left', 'bottom'), ('left', 'top'), None]
     """
     spots: list[Spot | None] = []
@@ -129,13 +127,6 @@ def _spot(mark: Mark, across: Across, along: Along) -> Spot:
     return Spot(across=across, along=along, offset=(dx, dy), box=(left, low, left + width, low + _LINE))
 
 
-def _holds(box: tuple[float, float, float, float], mark: Mark) -> bool:
-    left, low, right, high = box
-    return left - 2 < mark.x < right + 2 and low - 2 < mark.y < high + 2
-
-
-# The map as a picture for a paper: SVG or PNG, the same bytes every time.
-
 MOST_DOTS = 20_000
 _MARKERS = ("o", "^", "D", "p", "*", "h", "P", "X")
 
@@ -150,9 +141,9 @@ def map_figure(
     size: tuple[float, float] | None = None,
     halo: bool = True,
 ) -> Figure:
-    """The map as a figure of matplotlib, to be altered and saved at will; ``by_rate`` gives each rate a panel.
+    """Draw the map as a matplotlib figure; with ``by_rate``, each rate has its own panel.
 
-    ``halo`` sets labels off from what is behind them; in SVG such labels are shapes and no text.
+    ``halo`` sets labels off from the background; in SVG such labels are shapes, not text.
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
@@ -171,19 +162,19 @@ def map_figure(
         panels = figure.subplots(1, max(1, len(rates)), squeeze=False)[0]
         for axes, rate in zip(panels, rates or [None], strict=True):
             _draw(axes, points, rate)
-        figure.canvas.draw()  # settles the layout, from which the labels are placed
+        figure.canvas.draw()  # fixes the layout, on which the placement of labels depends
         for axes, rate in zip(panels, rates or [None], strict=True):
             _label(axes, points, rate, halo=halo)
     return figure
 
 
 def map_svg(study: StudyLike | Points, *, text_as_paths: bool = True, **options: Any) -> str:
-    """The map as SVG. Text as paths looks the same everywhere; text as text can be searched. See :func:`map_figure`."""
+    """Draw the map as SVG. Paths look the same everywhere; text can be searched. See :func:`map_figure`."""
     return svg_of(map_figure(study, halo=text_as_paths, **options), text_as_paths=text_as_paths)
 
 
 def map_png(study: StudyLike | Points, *, dpi: int = 200, **options: Any) -> bytes:
-    """The map as PNG. See :func:`map_figure` for the options."""
+    """Draw the map as PNG. See :func:`map_figure` for the options."""
     return png_of(map_figure(study, **options), dpi=dpi)
 
 
@@ -228,7 +219,7 @@ def _draw(axes: Axes, points: Points, rate: float | None) -> None:
     if points.chosen is not None and points.chosen in rows:
         where = points.distortion[points.chosen], points.risk[points.chosen]
         axes.scatter(*where, s=230, marker="o", facecolors="none", edgecolors=LIGHT.gain, linewidths=2.2, zorder=6)
-    _furnish(axes, points, rate)
+    _decorate(axes, points, rate)
 
 
 def _draw_points(axes: Axes, points: Points, rows: Any, colours: Any) -> None:
@@ -247,7 +238,7 @@ def _draw_points(axes: Axes, points: Points, rows: Any, colours: Any) -> None:
         )
 
 
-def _furnish(axes: Axes, points: Points, rate: float | None) -> None:
+def _decorate(axes: Axes, points: Points, rate: float | None) -> None:
     from matplotlib.lines import Line2D
 
     axes.set_xlabel(f"Distortion: {points.distortion_title}")
@@ -267,12 +258,12 @@ def _furnish(axes: Axes, points: Points, rate: float | None) -> None:
     kinds = list(dict.fromkeys(points.constraints))
     if len(kinds) > 1:
         keys += [
-            _key(_MARKERS[i % 8], LIGHT.muted, shortened(kind or "no constraint", 40)) for i, kind in enumerate(kinds)
+            _key(_MARKERS[i % 8], LIGHT.muted, shorten(kind or "no constraint", 40)) for i, kind in enumerate(kinds)
         ]
     keys.append(Line2D([], [], color=LIGHT.ink, linewidth=2, marker="s", markerfacecolor="white", label="frontier"))
     if points.chosen is not None:
         keys.append(_key("o", "none", "chosen", edge=LIGHT.gain))
-    # Above the axes, where no point can be.
+    # Above the axes, clear of all points.
     axes.legend(
         handles=keys,
         loc="lower left",
@@ -296,7 +287,7 @@ def _key(marker: str, colour: str, label: str, *, edge: str = "none") -> Any:
 
 
 def _colours(points: Points) -> Any:
-    """A colour per point, by its rate."""
+    """Return a colour per point, by its rate."""
     rates = points.distinct_rates()
     if points.rates is None:
         return np.full(len(points), LIGHT.accent, dtype=object)
@@ -321,14 +312,14 @@ def _label(axes: Axes, points: Points, rate: float | None, *, halo: bool) -> Non
         Mark(
             x=where[i, 0],
             y=where[i, 1],
-            text=shortened(points.labels[i], 16),
+            text=shorten(points.labels[i], 16),
             important=i in best,
             ringed=i == points.chosen,
         )
         for i in order
     ]
     effects = [withStroke(linewidth=2.0, foreground="white")] if halo else []
-    for i, spot in zip(order, placed(marks, within=within), strict=True):
+    for i, spot in zip(order, place_labels(marks, within=within), strict=True):
         if spot is not None:
             axes.annotate(
                 marks[order.index(i)].text,
@@ -351,7 +342,7 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; connect-src 'none'; form-action 'none'; base-uri 'none'"
 )
-"""What a page with a map may do. Plotly compiles its WebGL drawing when it runs, hence the allowance for that."""
+"""The content policy of a page with a map. Plotly compiles WebGL code at run time, hence ``unsafe-eval``."""
 
 
 def map_html(
@@ -363,10 +354,10 @@ def map_html(
     title: str = "",
     standalone: bool = True,
 ) -> str:
-    """The interactive map: a whole page, or with ``standalone=False`` an element for the output of a notebook.
+    """Return the interactive map as a page, or with ``standalone=False`` as an element for a notebook.
 
-    ``risk`` and ``distortion`` are the axes that it opens with; the others can be picked in the page. ``choice`` is
-    ringed and shown in detail.
+    ``risk`` and ``distortion`` are the initial axes; others can be chosen in the page. ``choice`` is ringed and shown
+    in detail.
 
     >>> from safeswap import datasets, Key
     >>> from safeswap.model.study import StudySpec
@@ -394,12 +385,12 @@ def map_fragment(
     risk: str | None = None,
     distortion: str | None = None,
 ) -> str:
-    """The map as a part of another page, which brings the colours of :func:`safeswap.charts.theme.css_variables`."""
+    """Return the map as part of a page that has the colours of :func:`safeswap.charts.theme.css_variables`."""
     return chart_fragment("map", map_payload(study, choice=choice, risk=risk, distortion=distortion))
 
 
 def study_sentence(study: StudyLike) -> str:
-    """What was tried, in one sentence."""
+    """Summarise what was tried in one sentence."""
     import pyarrow.compute as pc
 
     rejected = pc.sum(pc.not_equal(study.table.column("reason"), "")).as_py() or 0
@@ -412,10 +403,10 @@ def study_sentence(study: StudyLike) -> str:
 
 
 def _notebook_element(page: str, sentence: str) -> str:
-    """A frame that unpacks the page in itself.
+    """Return a frame that unpacks the page inside itself.
 
-    A frame, since notebooks run no script that is inserted as text and share one style among all outputs; packed,
-    since a notebook server drops a message of more than about 3 MB.
+    A frame, because notebooks run no script inserted as text and share one style among all outputs; compressed,
+    because a notebook server drops messages of more than about 3 MB.
     """
     packed = b64encode(gzip.compress(page.encode(), mtime=0)).decode()
     loader = chart_asset("notebook_frame.html").replace("{{ packed }}", packed)

@@ -1,8 +1,7 @@
-"""What the interactive map knows: the figures of a study as plain values, small enough to stand in a page.
+"""The data of the interactive map: the scores of a study as plain values, small enough for a page.
 
-A study can have millions of candidates, a page cannot. Specifications on a frontier, and the chosen one, are always
-kept; of the others, of the draws behind them and of their 2-way tables as many as there is room for, and the page says
-how many there were.
+A study can have millions of candidates, a page cannot. Specifications on a frontier and the chosen one are always
+kept; others, their draws and their 2-way tables are kept up to a limit, and the page says how many there were.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """How much of a study a page holds: numbers of specifications and draws, bytes of 2-way tables and of texts."""
+    """Limits on what a page holds: numbers of specifications and draws, bytes of 2-way tables and of texts."""
 
     specifications: int = 4_000
     draws: int = 20_000
@@ -61,9 +60,9 @@ def map_payload(
     title: str = "",
     room: Room = PAGE,
 ) -> dict[str, Any]:
-    """Everything that the page shows, as values that JSON can hold."""
-    kept, first = _kept_specifications(study, choice, room)
-    draws = _kept_draws(study, kept, choice, room)
+    """Return the content of the page as JSON values."""
+    kept, first = _select_specifications(study, choice, room)
+    draws = _select_draws(study, kept, choice, room)
     names = list(dict.fromkeys(name for pair in study.table_pairs for name in pair))
     return {
         "title": _title(study, title),
@@ -78,7 +77,7 @@ def map_payload(
         "axes": _axes(study, risk, distortion),
         **_specifications(study, kept, first, room),
         "draws": _draws(study, kept, draws) if study.spec.replicates > 1 else None,
-        "tables": _tables(study, names, _in_order(kept, first), draws, room),
+        "tables": _tables(study, names, _prioritise(kept, first), draws, room),
         "rejected": _rejected(study),
         "chosen": None if choice is None else _chosen(study, kept, choice),
         "themes": {"light": asdict(theme.LIGHT), "dark": asdict(theme.DARK)},
@@ -86,7 +85,7 @@ def map_payload(
 
 
 def as_json(values: Any) -> str:
-    """JSON that can stand inside a script element: no ``<``, ``>`` or ``&``, no line separator of JavaScript.
+    """Encode JSON that is safe inside a script element: no ``<``, ``>`` or ``&``, no JavaScript line separator.
 
     >>> print(as_json({"name": "</script><b>"}))
     {"name":"\\u003c/script\\u003e\\u003cb\\u003e"}
@@ -99,7 +98,7 @@ def as_json(values: Any) -> str:
 
 def _title(study: StudyLike, stated: str) -> str:
     name = study.facts.get("name")
-    return theme.shortened(stated or (f"Risk-utility map: {name}" if name else "Risk-utility map"), 200)
+    return theme.shorten(stated or (f"Risk-utility map: {name}" if name else "Risk-utility map"), 200)
 
 
 def _axes(study: StudyLike, risk: str | None, distortion: str | None) -> list[int]:
@@ -107,8 +106,8 @@ def _axes(study: StudyLike, risk: str | None, distortion: str | None) -> list[in
     return [measures.index(risk or study.spec.risk[0]), measures.index(distortion or study.spec.distortion[0])]
 
 
-def _kept_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room) -> tuple[Int64s, list[int]]:
-    """The specifications that the page holds, ascending, and those of them that come first where room is short."""
+def _select_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room) -> tuple[Int64s, list[int]]:
+    """Return the specifications to keep, ascending, and those that have priority when room is short."""
     means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
     best = np.zeros(len(study.specs), dtype=np.bool_)
     for risk, distortion in product(study.spec.risk, study.spec.distortion):
@@ -119,8 +118,8 @@ def _kept_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room
     return np.union1d(everywhere, np.array(first, dtype=np.int64)), first
 
 
-def _kept_draws(study: StudyLike, kept: Int64s, choice: ChoiceLike | None, room: Room) -> dict[str, Int64s]:
-    """Candidates: those on a frontier of single draws, and whole replicates as long as there is room."""
+def _select_draws(study: StudyLike, kept: Int64s, choice: ChoiceLike | None, room: Room) -> dict[str, Int64s]:
+    """Return the candidates to keep: those on a frontier of single draws, and whole replicates while there is room."""
     best = [study.frontier(risk=r, distortion=d) for r, d in product(study.spec.risk, study.spec.distortion)]
     best.append(np.array([] if choice is None else [choice.candidate], dtype=np.int64))
     frontier = np.unique(np.concatenate(best))
@@ -142,30 +141,30 @@ def _specifications(study: StudyLike, kept: Int64s, first: list[int], room: Room
     pairs = np.bincount(number, weights=column(study, "pairs")[was_made], minlength=len(study.specs))
     return {
         "rates": sorted(rates),
-        "constraints": [theme.shortened(text) for text in constraints],
+        "constraints": [theme.shorten(text) for text in constraints],
         "specs": {
             "number": kept.tolist(),
-            "label": [theme.shortened(text) for text in described["label"].to_pylist()],
-            "swap": [theme.shortened(", ".join(names), 200) for names in described["swap"].to_pylist()],
+            "label": [theme.shorten(text) for text in described["label"].to_pylist()],
+            "swap": [theme.shorten(", ".join(names), 200) for names in described["swap"].to_pylist()],
             "rate": [place.get(rate, -1) for rate in described["rate"].to_pylist()],
             "constraint": [constraints.index(text) for text in described["constraint"].to_pylist()],
-            "pairs": _rounded(pairs[kept] / np.maximum(made[kept], 1)),
+            "pairs": _round(pairs[kept] / np.maximum(made[kept], 1)),
             "made": made[kept].tolist(),
-            "mean": [_rounded(mean[kept], 9) for mean, _ in means],
-            "spread": [_rounded(spread[kept]) for _, spread in means],
-            "often": _often(study, kept),
-            "texts": _texts(study, _in_order(kept, first), room),
+            "mean": [_round(mean[kept], 9) for mean, _ in means],
+            "spread": [_round(spread[kept]) for _, spread in means],
+            "often": _frontier_shares(study, kept),
+            "texts": _texts(study, _prioritise(kept, first), room),
         },
     }
 
 
-def _often(study: StudyLike, kept: Int64s) -> dict[str, list[float | None]]:
-    """Per pair of axes, in which share of the replicates each specification is on the frontier."""
+def _frontier_shares(study: StudyLike, kept: Int64s) -> dict[str, list[float | None]]:
+    """Return, by pair of axes, the share of replicates in which each specification is on the frontier."""
     if study.spec.replicates < 2:
         return {}
     place = {name: i for i, name in enumerate(study.spec.measures)}
     return {
-        f"{place[risk]},{place[distortion]}": _rounded(
+        f"{place[risk]},{place[distortion]}": _round(
             study.summary(risk=risk, distortion=distortion)["on_frontier"].to_numpy()[kept], 3
         )
         for risk, distortion in product(study.spec.risk, study.spec.distortion)
@@ -177,7 +176,7 @@ def _texts(study: StudyLike, numbers: list[int], room: Room) -> dict[str, list[s
         spec = study.specs[number]
         return [spec_text.python_text(spec), spec_text.command_text(spec), spec_text.toml_text(spec)]
 
-    return _as_room_allows(numbers, texts, room.texts)
+    return _fill(numbers, texts, room.texts)
 
 
 def _draws(study: StudyLike, kept: Int64s, draws: dict[str, Int64s]) -> dict[str, Any]:
@@ -189,35 +188,34 @@ def _draws(study: StudyLike, kept: Int64s, draws: dict[str, Int64s]) -> dict[str
         "spec": np.searchsorted(kept, number).tolist(),
         "replicate": study.table.column("replicate").to_numpy()[rows].tolist(),
         "pairs": study.table.column("pairs").to_numpy()[rows].tolist(),
-        "value": [_rounded(figures(study, name)[rows], 9) for name in study.spec.measures],
+        "value": [_round(figures(study, name)[rows], 9) for name in study.spec.measures],
     }
 
 
 def _tables(
     study: StudyLike, names: list[str], numbers: list[int], draws: dict[str, Int64s], room: Room
 ) -> dict[str, Any] | None:
-    """The 2-way distortion tables of the specifications' means and of the frontier's draws."""
+    """Return the 2-way distortions of the specifications' means and of the frontier's draws."""
     if study.two_way is None or not study.table_pairs:
         return None
     rows_of = _rows_by_specification(study)
     two_way = study.two_way
 
-    def of_mean(number: int) -> list[list[float | None]] | None:
+    def mean_tables(number: int) -> list[list[float | None]] | None:
         rows = rows_of[number]
         rows = rows[~np.isnan(two_way[rows, 0, 0])]
-        return [_rounded(t, 5) for t in two_way[rows].mean(axis=0, dtype=np.float64).T] if len(rows) else None
+        return [_round(t, 5) for t in two_way[rows].mean(axis=0, dtype=np.float64).T] if len(rows) else None
 
-    def of_draw(row: int) -> list[list[float | None]]:
-        return [_rounded(t, 5) for t in two_way[row].T]
+    def draw_tables(row: int) -> list[list[float | None]]:
+        return [_round(t, 5) for t in two_way[row].T]
 
-    of_specs = _as_room_allows(numbers, of_mean, room.tables)
     singles = draws["frontier"].tolist() if study.spec.replicates > 1 else []
     return {
-        "attributes": [theme.shortened(name) for name in names],
+        "attributes": [theme.shorten(name) for name in names],
         "pairs": [[names.index(a), names.index(b)] for a, b in study.table_pairs],
         "measures": [theme.measure_title(name) for name in TABLE_MEASURES],
-        "specs": of_specs,
-        "draws": _as_room_allows(singles, of_draw, room.tables // 2),
+        "specs": _fill(numbers, mean_tables, room.tables),
+        "draws": _fill(singles, draw_tables, room.tables // 2),
     }
 
 
@@ -228,13 +226,13 @@ def _rows_by_specification(study: StudyLike) -> list[Int64s]:
 
 
 def _rejected(study: StudyLike) -> dict[str, Any]:
-    """What could not be made and why, draws of one specification with one reason together."""
+    """Return the rejected candidates with the reason, grouped by specification and reason."""
     bad = study.table.filter(pc.not_equal(study.table.column("reason"), ""))
     counted: Counter[tuple[Any, ...]] = Counter(
         zip(*(bad.column(name).to_pylist() for name in ("label", "constraint", "rate", "reason")), strict=True)
     )
     lines = [
-        [theme.shortened(label), theme.shortened(constraint), rate, times, theme.shortened(reason, 300)]
+        [theme.shorten(label), theme.shorten(constraint), rate, times, theme.shorten(reason, 300)]
         for (label, constraint, rate, reason), times in list(counted.items())[:MOST_REJECTED]
     ]
     return {"lines": lines, "all": len(counted), "candidates": bad.num_rows}
@@ -245,14 +243,14 @@ def _chosen(study: StudyLike, kept: Int64s, choice: ChoiceLike) -> dict[str, Any
     return {"spec": int(np.searchsorted(kept, number)), "candidate": choice.candidate, "sentence": choice.sentence}
 
 
-def _in_order(kept: Int64s, first: list[int]) -> list[int]:
-    """What matters most first."""
+def _prioritise(kept: Int64s, first: list[int]) -> list[int]:
+    """Return all kept numbers, those in ``first`` at the front."""
     done = set(first)
     return [*first, *(int(i) for i in kept if int(i) not in done)]
 
 
-def _as_room_allows(numbers: Iterable[int], make: Callable[[int], T], room: int) -> dict[str, T]:
-    """One entry per number until the room is used up."""
+def _fill(numbers: Iterable[int], make: Callable[[int], T], room: int) -> dict[str, T]:
+    """Make one entry per number until ``room`` bytes are used."""
     made: dict[str, T] = {}
     for number in numbers:
         entry = make(number)
@@ -264,8 +262,8 @@ def _as_room_allows(numbers: Iterable[int], make: Callable[[int], T], room: int)
     return made
 
 
-def _rounded(values: Floats | Any, digits: int = 6) -> list[float | None]:
-    """So many significant digits; None for what is not a finite number."""
+def _round(values: Floats | Any, digits: int = 6) -> list[float | None]:
+    """Round to significant digits; None for numbers that are not finite."""
     numbers: list[float | None] = []
     for value in np.asarray(values, dtype=np.float64).tolist():
         short = float(f"{value:.{digits}g}") if isfinite(value) else None

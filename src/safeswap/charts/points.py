@@ -16,18 +16,16 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.charts.theme import axis_title
 from safeswap.measures.base import compared
 
-# What a chart needs to know of a study. Charts stand below the search and take its results by their shape.
-
 TABLE_MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
-"""What a study says of every 2-way table, in the order of the last axis of ``two_way``."""
+"""The measures of every 2-way table, in the order of the last axis of ``two_way``."""
 
 
 class StudyLike(Protocol):
-    """A table of candidates with a column per measure, and what belongs to it."""
+    """The shape of a study as charts need it: charts must not import ``study``, which is above them."""
 
     @property
     def spec(self) -> Any:
-        """What was tried: risk, distortion, measures, replicates and so on."""
+        """The question: risk, distortion, measures, replicates and so on."""
         ...
 
     @property
@@ -42,7 +40,7 @@ class StudyLike(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What may be said about the data."""
+        """Non-disclosive facts about the data."""
         ...
 
     @property
@@ -56,16 +54,16 @@ class StudyLike(Protocol):
         ...
 
     def frontier(self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None) -> Int64s:
-        """The undominated candidates."""
+        """Return the undominated candidates."""
         ...
 
     def summary(self, *, risk: str | None = None, distortion: str | None = None) -> pa.Table:
-        """One row per specification, with the share of replicates in which it is on the frontier."""
+        """Return a row per specification, with the share of replicates in which it is on the frontier."""
         ...
 
 
 class ChoiceLike(Protocol):
-    """One candidate that was chosen, and why."""
+    """The shape of a choice as charts need it."""
 
     @property
     def candidate(self) -> int:
@@ -94,33 +92,33 @@ class ChoiceLike(Protocol):
 
     @property
     def dominates(self) -> int:
-        """How many specifications are no better in either figure."""
+        """The number of specifications that are no better in either score."""
         ...
 
     @property
     def rivals(self) -> pa.Table:
-        """The next best ones."""
+        """The next best specifications."""
         ...
 
     @property
     def certainty(self) -> float | None:
-        """How often it would be chosen again."""
+        """The share of resamples in which it is chosen again."""
         ...
 
     @property
     def replicate(self) -> int:
-        """Which draw it is."""
+        """The number of its draw."""
         ...
 
     @property
     def sentence(self) -> str:
-        """The choice and what speaks for it."""
+        """The choice and its reasons."""
         ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cloud:
-    """Single draws, and the place of each one's specification among the points."""
+    """Single draws, each with the index of its specification among the points."""
 
     risk: Floats
     distortion: Floats
@@ -129,7 +127,7 @@ class Cloud:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Points:
-    """What a map shows. ``rates`` is not a number where a specification has none, and None where none may be told."""
+    """The points of a map. ``rates`` is NaN for specifications without one, and None if rates must not be shown."""
 
     labels: tuple[str, ...]
     constraints: tuple[str, ...]
@@ -145,7 +143,7 @@ class Points:
         return len(self.labels)
 
     def frontier(self, rate: float | None = None) -> Int64s:
-        """The undominated points from least to most distortion, of one rate or of all."""
+        """Return the undominated points in order of distortion, of one rate or of all."""
         rows = np.arange(len(self))
         if rate is not None and self.rates is not None:
             rows = np.flatnonzero(np.isclose(self.rates, rate))
@@ -154,7 +152,7 @@ class Points:
         return ordered
 
     def distinct_rates(self) -> list[float]:
-        """The rates that occur, ascending."""
+        """Return the rates that occur, ascending."""
         if self.rates is None:
             return []
         return [float(rate) for rate in np.unique(self.rates[~np.isnan(self.rates)])]
@@ -163,7 +161,7 @@ class Points:
 def points_of(
     study: StudyLike, *, risk: str | None = None, distortion: str | None = None, choice: ChoiceLike | None = None
 ) -> Points:
-    """The specifications of a study that could be made at least once, with the draws behind them."""
+    """Return the specifications of a study that were made at least once, with their draws."""
     risk, distortion = risk or study.spec.risk[0], distortion or study.spec.distortion[0]
     number = specification_numbers(study)
     y, _ = mean_and_spread(study, risk)
@@ -192,24 +190,24 @@ def points_of(
 
 
 def column(study: StudyLike, name: str) -> Floats:
-    """One column of the candidates' table, not a number where it holds none."""
+    """Return one column of the table of candidates, NaN for nulls."""
     values: Floats = study.table.column(name).to_numpy().astype(np.float64)
     return values
 
 
 def figures(study: StudyLike, measure: str) -> Floats:
-    """The figures of a measure as a map shows them: magnitudes where the sign is a direction."""
+    """Return the scores of a measure as a map shows them: magnitudes if it is signed."""
     return compared(registry.measure(measure), column(study, measure))
 
 
 def specification_numbers(study: StudyLike) -> Int64s:
-    """Per candidate, the number of its specification."""
+    """Return the specification number of each candidate."""
     numbers: Int64s = study.table.column("specification").to_numpy().astype(np.int64)
     return numbers
 
 
 def describe_specifications(study: StudyLike) -> pa.Table:
-    """Label, swapped attributes, constraint and rate, one row per specification."""
+    """Return label, swapped attributes, constraint and rate, a row per specification."""
     number = specification_numbers(study)
     first = np.full(len(study.specs), 0, dtype=np.int64)
     first[number[::-1]] = np.arange(len(number))[::-1]
@@ -217,7 +215,7 @@ def describe_specifications(study: StudyLike) -> pa.Table:
 
 
 def mean_and_spread(study: StudyLike, name: str) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of a measure's figures over the draws of each specification."""
+    """Return the mean and standard deviation of a measure over the draws of each specification."""
     values, number, many = figures(study, name), specification_numbers(study), len(study.specs)
     known = ~np.isnan(values)
     count = np.bincount(number[known], minlength=many)

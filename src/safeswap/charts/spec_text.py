@@ -1,4 +1,4 @@
-"""A specification as text that can be run as it stands: Python, the command line, TOML."""
+"""A specification as text that is ready to run: Python, command line, TOML."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PREFIXES = {"targeting": "target"}
-"""Nested parameters that go by another name on the command line."""
+"""Nested parameters that have another name on the command line."""
 
 
 def python_text(spec: Any, *, replicate: int | None = None) -> str:
-    """Lines of Python that mask ``data`` with ``key``.
+    """Return Python code that masks ``data`` with ``key``.
 
     >>> from safeswap.model.spec import SwapSpec
     >>> print(python_text(SwapSpec(swap=["Race"], rate=0.05), replicate=3))
@@ -29,12 +29,12 @@ def python_text(spec: Any, *, replicate: int | None = None) -> str:
         made = f"ss.SwapSpec({arguments})"
     else:
         made = repr(values)
-    drawn = "" if replicate is None else f", replicate={replicate}"
-    return f"import safeswap as ss\n\nspec = {made}\nmasked = ss.mask(data, spec, key=key{drawn})"
+    draw = "" if replicate is None else f", replicate={replicate}"
+    return f"import safeswap as ss\n\nspec = {made}\nmasked = ss.mask(data, spec, key=key{draw})"
 
 
 def command_text(spec: Any, *, replicate: int | None = None) -> str:
-    """A command for a POSIX shell; the names of the files are to be filled in.
+    """Return a command for a POSIX shell, with placeholders for file names.
 
     >>> from safeswap.model.spec import SwapSpec
     >>> print(command_text(SwapSpec(swap=["Race", "Age, grouped"], rate=0.05)))
@@ -42,15 +42,15 @@ def command_text(spec: Any, *, replicate: int | None = None) -> str:
       --key secret.key --output masked.parquet --audit audit/
     """
     values = spec.as_dict()
-    told = {name: _flat(spec, name, value) for name, value in values.items() if name != "method"}
-    options = " ".join(_options(told))
-    drawn = "" if replicate is None else f" --replicate {replicate}"
-    files = f"--key secret.key{drawn} --output masked.parquet --audit audit/"
+    parameters = {name: _flatten(spec, name, value) for name, value in values.items() if name != "method"}
+    options = " ".join(_options(parameters))
+    draw = "" if replicate is None else f" --replicate {replicate}"
+    files = f"--key secret.key{draw} --output masked.parquet --audit audit/"
     return f"safeswap mask {shlex.quote(values['method'])} data.csv {options} \\\n  {files}"
 
 
 def toml_text(spec: Any) -> str:
-    """The specification as TOML, from which ``registry.make_spec`` makes it again.
+    """Return the specification as TOML, which ``registry.make_spec`` accepts once parsed.
 
     >>> from safeswap.model.spec import SwapSpec
     >>> print(toml_text(SwapSpec(swap=["Race"], rate=0.05)))
@@ -67,7 +67,7 @@ def toml_text(spec: Any) -> str:
 
 
 def _toml_value(value: Any) -> str:
-    """A list, or a table in it, on one line, as people write short ones."""
+    """Format a value on one line, lists and nested tables included."""
     import tomli_w
 
     if isinstance(value, list):
@@ -78,8 +78,8 @@ def _toml_value(value: Any) -> str:
     return tomli_w.dumps({"x": value}).partition(" = ")[2].strip()
 
 
-def _flat(spec: Any, name: str, value: Any) -> Any:
-    """Figures by attribute as ``name=figure``; groups of names parted by commas, a tolerance behind a colon."""
+def _flatten(spec: Any, name: str, value: Any) -> Any:
+    """Format numbers by attribute as ``name=number``, groups as names with commas, a tolerance after a colon."""
     if isinstance(value, Mapping) and isinstance(getattr(spec, name, None), Mapping):
         return [f"{key}={figure}" for key, figure in value.items()]
     if isinstance(value, list) and value and all(isinstance(item, list | Mapping) for item in value):
@@ -88,7 +88,7 @@ def _flat(spec: Any, name: str, value: Any) -> Any:
 
 
 class _Group(str):
-    """Names that are parted already."""
+    """Names that are already separated."""
 
     __slots__ = ()
 
@@ -110,17 +110,17 @@ def _options(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if isinstance(value, bool):
             yield option if value else option.replace("--", "--no-", 1)
         elif isinstance(value, list):
-            yield from (f"{option} {shlex.quote(_as_one(item))}" for item in value)
+            yield from (f"{option} {shlex.quote(_as_argument(item))}" for item in value)
         else:
             yield f"{option} {shlex.quote(str(value))}"
 
 
-def _as_one(item: Any) -> str:
+def _as_argument(item: Any) -> str:
     return str(item) if isinstance(item, _Group) else _as_field(str(item))
 
 
 def _as_field(name: str, *, quoted: bool = False) -> str:
-    """Quoted where the name holds a comma, which would part it in two."""
+    """Quote a name that contains a comma, which would split it."""
     out = io.StringIO()
     csv.writer(out, lineterminator="", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL).writerow([name])
     return out.getvalue()

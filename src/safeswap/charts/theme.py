@@ -1,4 +1,4 @@
-"""Colours and words that all charts share, on light and on dark ground."""
+"""Colours and text formats that all charts share, light and dark."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Figures of matplotlib as files for a paper: the same bytes every time, on every machine.
-
+# Makes matplotlib figures byte-identical on every run and machine.
 STYLE: Any = {
     "svg.hashsalt": "safeswap",
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same shapes on every machine
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
     "text.usetex": False,
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "text.parse_math": False,  # a dollar sign in a name is literal
 }
 
 
 def svg_of(figure: Figure, *, text_as_paths: bool = True) -> str:
-    """SVG without a date. Text as paths looks the same everywhere; text as text can be searched and copied."""
+    """Return SVG without a date. Text as paths looks the same everywhere; as text it can be searched and copied."""
     from matplotlib import rc_context
 
     out = io.StringIO()
@@ -34,7 +33,7 @@ def svg_of(figure: Figure, *, text_as_paths: bool = True) -> str:
 
 
 def png_of(figure: Figure, *, dpi: int = 200) -> bytes:
-    """PNG without a word about what made it."""
+    """Return PNG without metadata on the software."""
     from matplotlib import rc_context
 
     out = io.BytesIO()
@@ -44,7 +43,7 @@ def png_of(figure: Figure, *, dpi: int = 200) -> bytes:
 
 
 LONGEST_LABEL = 80
-"""Names can be of any length; a label in a chart is cut."""
+"""The longest label in a chart; longer names are cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ class Theme:
     rates: tuple[str, ...]
 
     def rate_colours(self, number: int) -> list[str]:
-        """So many colours, apart in lightness as well as in hue.
+        """Return ``number`` colours that differ in lightness as well as hue.
 
         >>> LIGHT.rate_colours(3) == list(LIGHT.rates)
         True
@@ -108,7 +107,7 @@ def _between(colours: tuple[str, ...], step: float) -> str:
 
 
 def css_variables() -> str:
-    """The colours as CSS variables, dark where the reader's system is.
+    """Return the colours as CSS variables, dark if the reader's system is.
 
     >>> "--ink: #1c2733;" in css_variables()
     True
@@ -121,7 +120,7 @@ def css_variables() -> str:
 
 
 def css_declarations(theme: Theme) -> str:
-    """The colours of one theme as declarations of CSS.
+    """Return the colours of one theme as CSS declarations.
 
     >>> css_declarations(LIGHT).startswith("--ground: #ffffff;")
     True
@@ -129,10 +128,10 @@ def css_declarations(theme: Theme) -> str:
     return " ".join(f"--{name}: {value};" for name, value in asdict(theme).items() if isinstance(value, str))
 
 
-def shortened(text: str, most: int = LONGEST_LABEL) -> str:
-    """At most so many characters, on one line, an ellipsis in place of what was cut.
+def shorten(text: str, most: int = LONGEST_LABEL) -> str:
+    """Shorten to one line of at most ``most`` characters, ending in an ellipsis if cut.
 
-    >>> shortened("a very long name", 8)
+    >>> shorten("a very long name", 8)
     'a very …'
     """
     line = " ".join(text.split())
@@ -140,7 +139,7 @@ def shortened(text: str, most: int = LONGEST_LABEL) -> str:
 
 
 def measure_title(measure: str) -> str:
-    """A measure as an axis says it: its title, and its parameters where it has any.
+    """Return the title of a measure, with its parameters if it has any.
 
     >>> measure_title("n_rule:n=5")
     'n-rule (n=5)'
@@ -149,11 +148,11 @@ def measure_title(measure: str) -> str:
 
     _, _, parameters = measure.partition(":")
     title = registry.measure(measure).title
-    return shortened(f"{title} ({parameters})" if parameters else title)
+    return shorten(f"{title} ({parameters})" if parameters else title)
 
 
 def axis_title(measure: str) -> str:
-    """A measure as an axis of a map says it: with the word that it is a magnitude where its sign is a direction.
+    """Return the title of a measure on an axis of a map; a signed one is called a magnitude.
 
     >>> axis_title("entropy_change")
     'change of entropy, magnitude'
@@ -166,7 +165,7 @@ def axis_title(measure: str) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A figure with four significant digits, as people read it.
+    """Format a number with four significant digits.
 
     >>> number_text(0.0123456), number_text(0.0), number_text(3.2e-06), number_text(None)
     ('0.01235', '0', '3.2e-06', '–')

@@ -23,7 +23,7 @@ from safeswap.charts.heatmap import candidate_tables, heatmap_html
 from safeswap.charts.map import POLICY, map_fragment, map_svg, study_sentence
 from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
 from safeswap.charts.spec_text import python_text
-from safeswap.charts.theme import css_variables, measure_title, number_text, shortened
+from safeswap.charts.theme import css_variables, measure_title, number_text, shorten
 from safeswap.errors import SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.base import tells_the_rate
@@ -98,7 +98,7 @@ def internal_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[
     name = facts.get("name") or "a file without a name"
     tables = candidate_tables(study, choice.candidate)
     return {
-        "title": shortened(parts.title or f"Risk-utility study: {name}", 200),
+        "title": shorten(parts.title or f"Risk-utility study: {name}", 200),
         "date": parts.date,
         "data": {"name": name} | {key: f"{facts[key]:,}" for key in ("records", "cells", "possible_cells")},
         "attributes": facts["attributes"],
@@ -207,7 +207,7 @@ def public_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[st
     exact = parts.publish_figures
     shown = [figure for figure in figures if exact or not tells_the_rate(registry.measure(figure.measure))]
     return {
-        "title": shortened(parts.title or "How this release was protected", 200),
+        "title": shorten(parts.title or "How this release was protected", 200),
         "date": parts.date,
         "data": {
             "name": study.facts.get("name") or "",

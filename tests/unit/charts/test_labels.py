@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.charts.map import MOST_LABELS, Mark, placed
+from safeswap.charts.map import MOST_LABELS, Mark, place_labels
 
 WITHIN = (0.0, 0.0, 400.0, 300.0)
 places = st.floats(-20, 420, allow_nan=False)
@@ -15,7 +15,7 @@ marks = st.lists(
 
 @given(marks)
 def test_no_label_covers_another_or_leaves_the_frame(some):
-    boxes = [spot.box for spot in placed(some, within=WITHIN) if spot is not None]
+    boxes = [spot.box for spot in place_labels(some, within=WITHIN) if spot is not None]
     for i, (left, low, right, high) in enumerate(boxes):
         assert WITHIN[0] <= left
         assert right <= WITHIN[2]
@@ -27,7 +27,7 @@ def test_no_label_covers_another_or_leaves_the_frame(some):
 
 @given(marks)
 def test_no_label_covers_an_important_mark(some):
-    for mark, spot in zip(some, placed(some, within=WITHIN), strict=True):
+    for mark, spot in zip(some, place_labels(some, within=WITHIN), strict=True):
         if spot is not None:
             left, low, right, high = spot.box
             others = [m for m in some if m.important and (m.x, m.y) != (mark.x, mark.y)]
@@ -35,9 +35,9 @@ def test_no_label_covers_an_important_mark(some):
 
 
 def test_a_lonely_mark_gets_its_label():
-    assert placed([Mark(x=200, y=150, text="RS")], within=WITHIN)[0] is not None
+    assert place_labels([Mark(x=200, y=150, text="RS")], within=WITHIN)[0] is not None
 
 
 def test_there_are_not_more_labels_than_anybody_reads():
     many = [Mark(x=10.0 * (i % 100), y=20.0 * (i // 100), text="A") for i in range(2_000)]
-    assert sum(spot is not None for spot in placed(many, within=(-50, -50, 2_000, 2_000))) == MOST_LABELS
+    assert sum(spot is not None for spot in place_labels(many, within=(-50, -50, 2_000, 2_000))) == MOST_LABELS

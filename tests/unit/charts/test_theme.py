@@ -2,7 +2,7 @@
 
 import pytest
 
-from safeswap.charts.theme import DARK, LIGHT, css_variables, measure_title, shortened
+from safeswap.charts.theme import DARK, LIGHT, css_variables, measure_title, shorten
 
 
 def luminance(colour: str) -> float:
@@ -42,8 +42,8 @@ def test_dark_follows_the_system():
 
 
 def test_long_names_are_cut_and_lines_joined():
-    assert shortened("a\nb\t c") == "a b c"
-    assert len(shortened("x" * 500)) == 80
+    assert shorten("a\nb\t c") == "a b c"
+    assert len(shorten("x" * 500)) == 80
 
 
 def test_parameters_of_a_measure_are_in_its_title():

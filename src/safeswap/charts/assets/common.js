@@ -1,6 +1,4 @@
-// What both charts use: settings of Plotly, and elements made by hand, in which text is text.
-
-// Nothing can be sent anywhere, and nothing asks to.
+// Shared by both charts: Plotly settings, and helpers that create elements (text is never parsed as markup).
 const QUIET = {
   displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", showLink: false,
   showEditInChartStudio: false, scrollZoom: false, doubleClick: "reset",
@@ -19,7 +17,7 @@ function element(tag, properties, ...children) {
 
 const present = (children) => children.filter((child) => child !== null && child !== undefined);
 
-// A name of unknown script in a line of ours: it may run from right to left without turning the line around.
+// Isolate a name of unknown script: a right-to-left name must not reverse the line.
 const isolated = (text) => element("bdi", {}, text);
 
 const isDark = () => (document.documentElement.dataset.theme ?? (window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";

@@ -1,4 +1,4 @@
-// The page of one confidentiality plot: the policy is dragged, records are clicked. Text enters it as text, never as markup.
+// The page of one confidentiality plot: drag the policy, click records. Text is inserted as text, never as markup.
 
 const CONFIG = {
   ...QUIET, modeBarButtonsToRemove: ["sendDataToCloud", "autoScale2d", "select2d", "lasso2d"],
@@ -19,7 +19,7 @@ function axis(title, colours, range) {
 function layoutOf(data, state, colours, limits) {
   const [x, y] = limits;
   return { showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: "zoom", uirevision: state.view,
-    // Room for the longest numbers, and for the colours of the bins: margins that Plotly finds by itself, it finds by drawing twice.
+    // Room for the longest numbers and the colour bar: for automatic margins Plotly would draw twice.
     margin: { l: 84, r: data.bins ? 92 : 20, t: 20, b: 58, autoexpand: false }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colours.ink, size: 13, family: 'system-ui, "Segoe UI", "Liberation Sans", sans-serif' },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
@@ -150,9 +150,9 @@ function setUp(parts, data, most) {
   for (const name of ["r", "k"]) { parts[name].min = most[name] / 1000; parts[name].max = most[name]; }
   parts["r-box"].hidden = parts["curvature-box"].hidden = data.policy.r === null;
   parts.detail.append(element("p", { class: "scp-note" }, "Click a record, or its name in the table below, to see "
-    + (data.points.neighbours ? "who its neighbours are" : "where it stands") + ". Drag the round handles, or the sliders, to try other policies."));
+    + (data.points.neighbours ? "its neighbours" : "its details") + ". Drag the round handles, or the sliders, to try other policies."));
   parts.totals.append(element("tbody", {}, ...data.totals.map(([word, value]) => element("tr", {}, element("td", {}, word), element("td", { class: "num" }, value)))));
-  const notes = [...data.notes, data.beyond && several(data.beyond, "record") + " with an infinite perturbation not drawn: they are safe."];
+  const notes = [...data.notes, data.beyond && several(data.beyond, "record") + " with infinite perturbation not drawn (safe)."];
   parts.notes.append(...notes.filter(Boolean).map((text) => element("p", { class: "scp-note" }, text)));
   const lines = data.kind === "categorical" ? ["● a record", "shaded: unsafe"] : ["□ nearest neighbour is the true one", "✕ true one in the neighbourhood",
     data.points.largest >= 0 && "■ largest unit", "● other records", "shaded: unsafe", data.second && "dashed: the second policy"];

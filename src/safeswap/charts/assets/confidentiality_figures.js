@@ -1,8 +1,8 @@
-// What the confidentiality plot knows: the policy line, who is under it, what is drawn. Nothing here touches the page.
+// The model of the confidentiality plot: policy line, unsafe records, traces. Nothing here touches the page.
 
 const MARKS = ["", "true one in the neighbourhood", "nearest is the true one", "nearest is the true one"];
 
-// The perturbation under which a record with so many neighbours is unsafe: (n/k)^p + (z/r)^p = 1, p = 2^−curvature.
+// The perturbation below which a record with x neighbours is unsafe: (n/k)^p + (z/r)^p = 1, p = 2^−curvature.
 function lineAt(policy, x) {
   if (x >= policy.k) return 0;
   if (policy.r === null) return Infinity;
@@ -30,7 +30,7 @@ function zone(policy, top) {
   return { x: [0, ...line.x], y: [0, ...line.y] };
 }
 
-// Records of one kind of mark, as places among the points.
+// The indices of points with the wanted marks.
 const places = (points, wanted) => points.mark.flatMap((mark, i) => (wanted(mark, i) ? [i] : []));
 
 function heat(bins, colours) {
@@ -45,7 +45,7 @@ function heat(bins, colours) {
       tickvals: [0, 1, 2, 3, 4, 5, 6].filter((v) => v <= most), ticktext: ["1", "10", "100", "1,000", "10⁴", "10⁵", "10⁶"] } };
 }
 
-// What is drawn, from back to front; "held" says which trace holds which points.
+// The traces from back to front; "held" lists the points of each trace.
 function picture(data, state, colours, top) {
   const traces = [], held = [], points = data.points;
   const add = (trace, of) => { traces.push(trace); held.push(of || []); };

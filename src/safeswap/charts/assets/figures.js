@@ -1,9 +1,9 @@
-// What the map knows: points, filters, frontiers. Nothing here touches the page.
+// The model of the map: points, filters, frontiers. Nothing here touches the page.
 
 const SYMBOLS = ["circle", "triangle-up", "diamond", "pentagon", "star", "hexagram", "cross", "x"];
 const SIGNS = ["●", "▲", "◆", "⬟", "★", "✶", "✚", "✖"];
 
-// The points that the map shows now: specifications at their means, or single draws.
+// The points currently shown: specifications at their means, or single draws.
 function currentPoints(data, state) {
   const draws = state.of === "draws" && data.draws;
   const values = draws ? data.draws.value : data.specs.mean;
@@ -27,7 +27,7 @@ function visiblePoints(data, state, specOf, values, kind) {
   return points;
 }
 
-// The undominated points from left to right: below everything to their left. Points that coincide stay together.
+// The undominated points from left to right, each below everything to its left. Coinciding points are all kept.
 function frontierOf(points) {
   const sorted = points.slice().sort((a, b) => a.x - b.x || a.y - b.y);
   const found = [];
@@ -68,7 +68,7 @@ const oftenOf = (data, state, point) => {
   return often ? often[point.spec] : null;
 };
 
-// The tables of this very draw where they are in the file, else those of the specification's mean.
+// The tables of this draw if they are in the file, else those of the specification's mean.
 function tablesOf(data, point) {
   if (!data.tables) return null;
   const own = point.kind === "draw" ? data.tables.draws[data.draws.candidate[point.index]] : null;

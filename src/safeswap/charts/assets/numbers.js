@@ -1,4 +1,4 @@
-// Numbers as text. By hand: the first of the browser's own formats takes as long to make as the axes of a chart.
+// Number formats. Written by hand: creating the first Intl format takes as long as drawing the axes of a chart.
 
 function formatted(value) {
   if (value === null || value === undefined) return "–";
@@ -15,5 +15,5 @@ function grouped(number) {
 
 const counted = (number) => grouped(Math.round(1000 * number) / 1000);
 
-// A number and what it counts: "1 record", "2 records".
+// A number with its noun: "1 record", "2 records".
 const several = (number, one, many = one + "s") => counted(number) + " " + (number === 1 ? one : many);

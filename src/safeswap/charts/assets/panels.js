@@ -1,4 +1,4 @@
-// Tables, the drill-down and other parts of the page. Text enters it as text, never as markup.
+// Tables, the detail panel and other parts of the page. Text is inserted as text, never as markup.
 
 function fill(parent, ...children) {
   parent.replaceChildren(...present(children));
@@ -94,8 +94,8 @@ function heatPart(data, state, point, colours, redraw) {
   const tables = tablesOf(data, point), title = element("h4", {}, "Distortion of the 2-way tables");
   if (!tables) {
     return [title, element("p", { class: "ssm-note" }, data.tables
-      ? "Not kept in this page. In Python: study.distortion_table(candidate, measure)."
-      : "This study holds none: its measures were taken without 2-way tables.")];
+      ? "Not in this page. In Python: study.distortion_table(candidate, measure)."
+      : "None: this study was run without keeping 2-way tables.")];
   }
   const picker = element("select", { "aria-label": "Measure of the 2-way tables", "data-part": "heat-measure",
     onchange: (event) => { state.heat = Number(event.target.value); redraw('[data-part="heat-measure"]'); } },
@@ -104,7 +104,7 @@ function heatPart(data, state, point, colours, redraw) {
     heatTable(data.tables, tables.values[state.heat], colours)];
 }
 
-// A triangle of coloured cells: blue where association is lost or the table has moved, brown for the other direction.
+// A triangle of coloured cells: blue for lost association or a changed table, brown for the opposite direction.
 function heatTable(tables, values, colours) {
   const largest = Math.max(...values.map((v) => Math.abs(v ?? 0))), n = tables.attributes.length;
   const at = new Map(tables.pairs.map(([a, b], i) => [a * n + b, values[i]]));
@@ -136,7 +136,7 @@ function shortNumber(value) {
 
 const channels = (colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
 
-// Black or white, whichever is read more easily on a colour laid over the ground.
+// Black or white, whichever has more contrast with the colour over the background.
 function inkOn(colour, share, ground) {
   const below = channels(ground), mixed = channels(colour).map((part, i) => (part * share + below[i] * (1 - share)) / 255);
   const [r, g, b] = mixed.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
@@ -154,7 +154,7 @@ const TEXT_KINDS = ["Python", "Command line", "TOML"];
 function textPart(data, state, point, redraw) {
   const texts = data.specs.texts[data.specs.number[point.spec]], title = element("h4", {}, "The specification, ready to run");
   if (!texts) {
-    return [title, element("p", { class: "ssm-note" }, "Not kept in this page. In Python: study.specs["
+    return [title, element("p", { class: "ssm-note" }, "Not in this page. In Python: study.specs["
       + data.specs.number[point.spec] + "].")];
   }
   const text = state.text === 0 && point.kind === "draw"
@@ -166,7 +166,7 @@ function textPart(data, state, point, redraw) {
   return [title, element("div", { class: "ssm-tabs" }, element("span", { role: "tablist", class: "ssm-tabs" }, ...tabs), copy), block];
 }
 
-// Pages opened from a disk may not use the clipboard directly; then the text is selected and copied the old way.
+// Pages opened from disk may not use the clipboard API; then the text is selected and copied by execCommand.
 function copyText(block, button) {
   const range = document.createRange(), chosen = window.getSelection();
   range.selectNodeContents(block);

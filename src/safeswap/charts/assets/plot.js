@@ -1,4 +1,4 @@
-// The scatter, drawn by Plotly. All text that reaches Plotly is made plain first: it reads tags in labels.
+// The scatter plot, drawn by Plotly. All text is escaped first, because Plotly interprets tags in labels.
 
 const CONFIG = {
   ...QUIET,
@@ -12,7 +12,7 @@ const FONT = 'system-ui, "Segoe UI", "Liberation Sans", sans-serif';
 
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-// On one line, without signs that turn the direction of writing, and not longer than this.
+// One line, without bidirectional control characters, of limited length.
 function cutTo(most, text) {
   const signs = Array.from(text.replace(/[\u0000-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " "));
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : signs.join("");
@@ -43,7 +43,7 @@ function traceType(number) {
   return number > MOST_SVG_POINTS && hasWebGL() ? "scattergl" : "scatter";
 }
 
-// What is drawn, from back to front; "points" says which trace holds which points.
+// The traces from back to front; "points" lists the points of each trace.
 function picture(data, state, colours) {
   const points = currentPoints(data, state), cloud = cloudPoints(data, state);
   const palette = rateColours(colours, data.rates.length);
@@ -91,12 +91,12 @@ function layoutOf(data, state, colours) {
     title: { text: word + ": " + escaped(cutTo(60, data.measures[measure].title)), standoff: 12 }, gridcolor: colours.line,
     linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted,
     exponentformat: "power", ticklabeloverflow: "allow",
-    tickangle: 0,  // stated, or Plotly measures every number to see whether it has to be turned
+    tickangle: 0,  // explicit, or Plotly measures every number to see whether it must be rotated
   });
   return {
     showlegend: false, hovermode: "closest", hoverdistance: 12, dragmode: state.drag,
     uirevision: [state.risk, state.distortion, state.of].join(), selectionrevision: String(state.selection === null),
-    // Room for the longest numbers: margins that Plotly finds by itself, it finds by drawing everything twice.
+    // Room for the longest numbers: for automatic margins Plotly would draw everything twice.
     margin: { l: 92, r: 20, t: 30, b: 58 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colours.ink, size: 13, family: FONT },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
@@ -105,14 +105,14 @@ function layoutOf(data, state, colours) {
   };
 }
 
-// Where a value is drawn, in pixels from the left and from the top.
+// The position of a value in pixels from the left and the top.
 function scaleOf(plot) {
   const { xaxis, yaxis } = plot._fullLayout;
   return { x: (value) => xaxis.l2p(value), y: (value) => yaxis.l2p(value), width: xaxis._length, height: yaxis._length };
 }
 
-// The same before anything is drawn: Plotly leaves a twentieth of the axis free at either end, and room for the outermost
-// markers. Labels that are placed by it need no second drawing; if it should be wrong, there is one.
+// The same before anything is drawn: Plotly leaves 5% of the axis free at either end, and room for the outermost markers.
+// Labels placed this way need no second drawing; if the prediction is wrong, there is one.
 function expectedScale(plot, traces, { margin }) {
   const width = plot.clientWidth - margin.l - margin.r, height = plot.clientHeight - margin.t - margin.b;
   const across = expectedRange(traces, "x", width), up = expectedRange(traces, "y", height);
@@ -136,7 +136,7 @@ function expectedRange(traces, axis, length) {
 const isNear = (a, b, points) => Math.abs(a.width - b.width) < 1 && Math.abs(a.height - b.height) < 1
   && points.every((p) => Math.abs(a.x(p.x) - b.x(p.x)) < 1.5 && Math.abs(a.y(p.y) - b.y(p.y)) < 1.5);
 
-// As many labels as fit without covering each other, the chosen one and the frontier first.
+// As many labels as fit without overlapping, the chosen one and the frontier first.
 function placedLabels(scale, data, state, shown) {
   if (state.labels === "none") return [];
   const many = shown.points.length > MOST_SVG_POINTS, best = new Set(shown.combined), ringed = new Set(shown.chosen);
@@ -163,11 +163,11 @@ function placedLabels(scale, data, state, shown) {
 
 const POSITIONS = { top: [-0.5, -1], bottom: [-0.5, 0], "middle right": [0, -0.5], "middle left": [-1, -0.5], "top right": [0, -1],
   "top left": [-1, -1], "bottom right": [0, 0], "bottom left": [-1, 0] };
-// Below and left of the frontier nothing can be, so its labels are best there; the others look away from it.
+// Below and left of the frontier there is nothing, so its labels go there; the others go the opposite way.
 const BELOW = ["bottom left", "middle left", "bottom", "bottom right", "top right", "middle right", "top", "top left"];
 const ABOVE = ["top right", "middle right", "top", "bottom right", "top left", "bottom", "middle left", "bottom left"];
 
-// Plotly keeps text off its marker by the marker's size, so labels hang on markers that cannot be seen.
+// Plotly offsets text by the size of its marker, so labels are attached to invisible markers.
 function freeSpot(centre, text, { taken, marks, important, size, most }) {
   const width = widthOf(text, important) + 2, height = 14, gap = 0.4 * size + 1;
   let second = null;

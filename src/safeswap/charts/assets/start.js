@@ -1,6 +1,6 @@
-// One map: its controls, and what happens when somebody uses them. A page around it gives the payload itself, hears
-// by the event "safeswap-detail" what is looked at, and moves the choice by what `start` returns. If Plotly is still on
-// its way, `drawable` says when it is there: all else is made meanwhile.
+// One map: its controls and their event handlers. A surrounding page passes the payload, learns from the event
+// "safeswap-detail" what is shown in detail, and moves the choice through the object that `start` returns. If Plotly is
+// still loading, `drawable` resolves when it is ready; everything else is built meanwhile.
 
 function start(root, given, drawable = Promise.resolve()) {
   const data = given ?? JSON.parse(root.parentNode.querySelector('script[type="application/json"]').textContent);
@@ -44,7 +44,7 @@ function start(root, given, drawable = Promise.resolve()) {
     const { "marker.size": size, ...labels } = labelled(expected);
     Object.assign(shown.traces[last], labels, { marker: { ...shown.traces[last].marker, size } });
     const own = shown;
-    // What changed while Plotly was on its way is drawn once, as it is then.
+    // Changes made while Plotly was loading are drawn once, in their final state.
     return drawable.then(() => own !== shown || Plotly.react(parts.plot, own.traces, layout, CONFIG))
       .then(() => own !== shown || isNear(expected, scaleOf(parts.plot), own.points) || label());
   };
@@ -92,7 +92,7 @@ function start(root, given, drawable = Promise.resolve()) {
     root.dispatchEvent(new Event("safeswap-ready"));
   });
 
-  // Of a specification by its number: the choice moves, and the panel with it if it showed the choice.
+  // Move the choice to a specification by its number, and the panel with it if it showed the choice.
   const choose = (number, candidate, sentence) => {
     const spec = data.specs.number.indexOf(number), followed = state.open === null || state.open.spec === data.chosen?.spec;
     data.chosen = spec < 0 ? null : { spec, candidate, sentence };
@@ -161,11 +161,11 @@ function legend(parts, data, state, shown, colours) {
     swatch.style.background = Number(swatch.dataset.rate) < 0 ? colours.other : palette[Number(swatch.dataset.rate)];
   }
   const number = data.specs.number.length, draws = data.draws ? data.draws.candidate.length : 0;
-  const lines = ["■ on the frontier of all that is shown, joined by the bold line", "thin lines: the frontier of each rate",
+  const lines = ["■ on the frontier of all points shown (bold line)", "thin lines: the frontier of each rate",
     data.chosen !== null && "◯ chosen",
     data.draws && state.of === "means" && state.cloud && "small dots: single draws",
     number < data.all_specifications && counted(number) + " of " + several(data.all_specifications, "specification")
-      + " are in this page, all frontier ones among them",
+      + " are in this page, including the whole frontier",
     data.draws && draws < data.candidates - data.rejected.candidates && counted(draws) + " of " + several(data.candidates, "draw") + " are in this page"];
   fill(parts.legend, ...lines.filter(Boolean).map((text) => element("span", {}, text)));
 }
