@@ -1,1 +1,1 @@
-"""From a masked file to a public bundle and its confidential record."""
+"""Releases: the public bundle, its checks, the confidential record and the ledger."""

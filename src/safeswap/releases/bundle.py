@@ -1,7 +1,7 @@
-"""The public bundle: an allow-list of files, written, read back, looked through, and only then given its name.
+"""The public bundle: an allow-list of files that are written, read back and scanned before the bundle gets its name.
 
-This module and all that it imports know nothing of the confidential audit record, so that no slip of the pen can put
-any of it into a bundle.
+Neither this module nor anything it imports knows the confidential audit record, so no mistake here can put any of it
+into a bundle.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PUBLIC_DIRECTORY = 0o755
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """A bundle that was written: where, the SHA-256 of its manifest, and what the last look remarked."""
+    """A written bundle: its directory, the SHA-256 of its manifest, and the remarks of the final scan."""
 
     directory: Path
     manifest_sha256: str
     remarks: tuple[Remark, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "directory": str(self.directory),
             "manifest_sha256": self.manifest_sha256,
@@ -46,7 +46,7 @@ class Bundle:
 def write_bundle(
     release: Release, directory: str | os.PathLike[str], *, data_format: str = "csv", force: bool = False
 ) -> Bundle:
-    """Write a release: complete, looked through, or not at all. Same release, same bytes.
+    """Write and scan a release atomically. The same release gives the same bytes.
 
     >>> import tempfile
     >>> import pyarrow as pa
@@ -69,12 +69,12 @@ def write_bundle(
 
 
 def public_directory(directory: str | os.PathLike[str], *, force: bool = False) -> AbstractContextManager[Path]:
-    """A directory that gets its name, and can be read by others, when the block ends without an error."""
+    """Return a directory that gets its name, and becomes readable by others, when the block ends without an error."""
     return atomic_directory(directory, force=force, marker=MANIFEST, mode=PUBLIC_DIRECTORY)
 
 
 def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundle:
-    """Write the files of a bundle into an empty directory, the manifest last, and look through all of them."""
+    """Write the files of a bundle into an empty directory, the manifest last, and scan all of them."""
     write_data(release, directory / f"data.{data_format}", data_format)
     dictionary = data_dictionary(release)
     (directory / "dictionary.json").write_bytes(dictionary_json(dictionary))
@@ -85,8 +85,8 @@ def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundl
     (directory / MANIFEST).write_bytes(manifest.to_bytes())
     for path in directory.iterdir():
         path.chmod(PUBLIC_FILE)
-    described = release.schema.model_copy(update={"label": ""})  # the title stands in the dictionary
+    described = release.schema.model_copy(update={"label": ""})  # the title is in the dictionary
     lost = not_kept(release.table, f".{data_format}", schema=described)
-    told = (warning("not-kept", f"a {data_format} file does not keep {what}") for what in lost)
-    remarks = (*refuse_if_any(scan_bundle(directory, release)), *told)
+    warnings = (warning("not-kept", f"a {data_format} file does not keep {what}") for what in lost)
+    remarks = (*refuse_if_any(scan_bundle(directory, release)), *warnings)
     return Bundle(directory=directory, manifest_sha256=sum_file(directory / MANIFEST)[1], remarks=remarks)

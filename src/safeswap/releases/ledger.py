@@ -1,15 +1,15 @@
-"""The ledger in a file, for Python and the command line: one per agency, named once in the configuration.
+"""The ledger file of Python and the command line: one per agency, named once in the configuration.
 
-Which file it is, in this order:
+The file is found in this order:
 
 1. the environment variable ``SAFESWAP_LEDGER``;
 2. ``[ledger] file`` in the configuration, ``config.toml`` in the user's configuration directory or the file that
-   ``SAFESWAP_CONFIG`` names; ``key`` and ``alarm`` (the share of records in common, 0.5) may stand beside it;
+   ``SAFESWAP_CONFIG`` names; ``key`` and ``alarm`` (the share of records in common, 0.5) are optional;
 3. ``ledger.db`` in the user's data directory.
 
-The file is an SQLite database of numbered entries. Each is sealed with AES-GCM under a key of the ledger's own, which
-lies in a key file beside it (``ledger.key``) unless the configuration names another. Without the key the file tells how
-many releases there were. Both files are made when they are first needed, for their owner only.
+The file is an SQLite database of numbered entries, each encrypted with AES-GCM under the ledger's own key, which is in
+a key file beside it (``ledger.key``) unless the configuration names another. Without the key the file only shows how
+many releases there were. Both files are created on first use, readable by their owner only.
 """
 
 from __future__ import annotations
@@ -41,15 +41,13 @@ from safeswap.model.masked import Masked
 from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT, read_audit
 
-# What comparing two releases of the same records would tell, counted on the confidential records of both.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Differencing:
-    """An earlier release of the same records, and what somebody who compares the two sees.
+    """An earlier release of the same records, and what comparing the two reveals.
 
-    ``differ`` is None where the two cannot be laid side by side: the records were in another order, or values or
-    columns have changed. ``touched_earlier`` is None where the audit record of the earlier release is not at hand.
+    ``differ`` is None if the two cannot be compared row by row: the records were in another order, or values or columns
+    have changed. ``touched_earlier`` is None if the audit record of the earlier release is not available.
     """
 
     likeness: Likeness
@@ -70,12 +68,12 @@ class Differencing:
     @property
     def _figures(self) -> str:
         if self.touched_earlier is None:
-            return "Its audit record is not at hand, so what comparing the two would show cannot be counted."
+            return "Its audit record is not available, so what comparing the two would show cannot be counted."
         if self.differ is None:
             most = self.touched_earlier + self.touched_now
             return f"Comparing this release with it would show up to {several(most, 'exchanged record')}."
         if self.differ == 0:
-            return "This release has the same values: it tells nothing more, in another form."
+            return "This release has the same values: it reveals nothing more, in another form."
         return (
             f"Comparing this release with it shows {several(self.differ, 'record')} with different values: each was "
             f"exchanged in one of the two ({self.touched_earlier:,} then, {self.touched_now:,} now), and the records "
@@ -83,7 +81,7 @@ class Differencing:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "earlier": self.earlier,
             "share": round(self.likeness.share, 3),
@@ -97,7 +95,7 @@ class Differencing:
 
 
 def difference(masked: Masked, likeness: Likeness, earlier: Entry, *, secret: bytes) -> Differencing:
-    """What comparing a new release with an earlier one would tell."""
+    """Work out what comparing a new release with an earlier one would reveal, from both confidential records."""
     touched_now = int(np.count_nonzero(masked.audit.touched()))
     directory = Path(earlier.record)
     if not earlier.record or not (directory / AUDIT).is_file():
@@ -119,14 +117,14 @@ def _count_differing(masked: Masked, earlier: Audit) -> int:
     for name in {name for exchange in exchanges for name in exchange.attributes}:
         flags |= different(*aligned_columns(then.table.column(name), masked.data.table.column(name)))
     for replacement in (*earlier.replacements, *masked.audit.replacements):
-        flags[replacement.rows] = True  # what stood there after the earlier masking is not kept: taken to differ
+        flags[replacement.rows] = True  # the values after the earlier masking are not kept: assumed to differ
     return int(np.count_nonzero(flags))
 
 
 VARIABLE, CONFIGURATION = "SAFESWAP_LEDGER", "SAFESWAP_CONFIG"
 
 _NONCE = 12
-_PATIENCE = 60.0  # seconds that another release may take to compare and enter
+_TIMEOUT = 60.0  # seconds that another release may take to compare and enter
 _CONTEXT = FORMAT.encode()
 
 
@@ -147,14 +145,14 @@ class LedgerFile:
 
     @cached_property
     def secret(self) -> bytes:
-        """The ledger's key; made with the first entry, and refused to be made again for a ledger that has entries."""
+        """The ledger's key, generated with the first entry; a ledger that exists never gets a new one."""
         path = self.key_path or self.path.with_suffix(".key")
         if not path.exists():
             if self.path.exists():
                 raise InputError(
                     f"the key {path.name!r} of the ledger is missing",
                     code="no-ledger-key",
-                    hint="put the key file back: without it nobody can tell what was released before",
+                    hint="restore the key file: without it earlier releases cannot be read",
                     file=str(path),
                 )
             _make_folder(path.parent)
@@ -163,14 +161,14 @@ class LedgerFile:
 
     @contextmanager
     def open(self) -> Iterator[_OpenFile]:
-        """Open the ledger; from the first look at its entries until one is entered, others wait."""
-        secret = self.secret  # before the file is made: an empty ledger may get a key, one that is there may not
+        """Open the ledger; it is locked from reading its entries until one is added."""
+        secret = self.secret  # before the file is created: only a new ledger may get a key
         book = _OpenFile(_connect(self.path), secret)
         try:
             with _explain(self.path):
                 yield book
         except BaseException:
-            book.take_back()
+            book.rollback()
             raise
         finally:
             book.close()
@@ -182,7 +180,7 @@ class _OpenFile:
         self._entered: int | None = None
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, oldest first."""
+        """Return all entries, oldest first."""
         if not self._connection.in_transaction:
             self._connection.execute("BEGIN IMMEDIATE")
         rows = self._connection.execute("SELECT number, sealed FROM entries ORDER BY number").fetchall()
@@ -195,20 +193,20 @@ class _OpenFile:
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
 
-    def take_back(self) -> None:
-        """Remove what was entered, or leave everything as it was."""
+    def rollback(self) -> None:
+        """Remove the entry that was added, if any."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         if self._entered is not None:
             self._connection.execute("DELETE FROM entries WHERE number = ?", (self._entered,))
 
     def close(self) -> None:
-        """Let others in."""
+        """Close the database and release its lock."""
         self._connection.close()
 
 
 def configured_ledger(environment: Mapping[str, str] | None = None) -> LedgerFile:
-    """The ledger of this agency, as the environment or the configuration names it.
+    """Return the ledger of this agency, as named by the environment or the configuration.
 
     >>> configured_ledger({"SAFESWAP_LEDGER": "/agency/ledger.db"}).path.name
     'ledger.db'
@@ -220,7 +218,7 @@ def configured_ledger(environment: Mapping[str, str] | None = None) -> LedgerFil
     key = stated.get("key") if not variables.get(VARIABLE) else None
     alarm = stated.get("alarm", ALARM_SHARE)
     if not isinstance(alarm, (int, float)) or isinstance(alarm, bool) or not 0 < alarm <= 1:
-        raise _bad("[ledger] alarm is not a share between 0 and 1")
+        raise _bad_configuration("[ledger] alarm is not a share between 0 and 1")
     return LedgerFile(path, Path(key).expanduser() if key else None, float(alarm))
 
 
@@ -232,14 +230,14 @@ def _configuration(variables: Mapping[str, str]) -> dict[str, Any]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8")).get("ledger", {})
     except (OSError, ValueError):
-        raise _bad(f"{path.name} cannot be read as TOML") from None
+        raise _bad_configuration(f"{path.name} cannot be read as TOML") from None
     texts = isinstance(found, dict) and all(isinstance(found.get(name, ""), str) for name in ("file", "key"))
     if not texts or set(found) - {"file", "key", "alarm"}:
-        raise _bad("[ledger] may hold file, key and alarm only")
+        raise _bad_configuration("[ledger] may hold file, key and alarm only")
     return dict(found)
 
 
-def _bad(problem: str) -> SpecError:
+def _bad_configuration(problem: str) -> SpecError:
     return SpecError(
         f"the configuration cannot be used: {problem}", code="bad-configuration", hint="correct config.toml"
     )
@@ -260,11 +258,11 @@ def _data_directory(variables: Mapping[str, str]) -> Path:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """The database, made for its owner only if need be."""
+    """Open the database; create it, readable by its owner only, if it does not exist."""
     _make_folder(path.parent)
     with _explain(path):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
-        connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None)
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(
@@ -289,7 +287,7 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _explain(path: Path) -> Iterator[None]:
-    """Say in our words what SQLite and the disk say in theirs."""
+    """Translate errors of SQLite and the disk."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -1,11 +1,11 @@
-"""How released records could be joined with one another or with another file, although they were masked.
+"""Find ways to join released records with one another or with another file, although they were masked.
 
-Three questions are asked of what is about to leave, on the real values:
+Three checks on the real values that are about to be released:
 
-- Did the masking tear apart what belongs together? Where a column followed from another (what the members of a
-  household share, the region of a county) and no longer does, the untouched records tell what the others held.
-- Does a column that nobody has described number persons or households? Its values would leave as they are.
-- Which columns are different in (nearly) every record and untouched? Each joins every record with any file that has it.
+- Did the masking split what belongs together? If a column followed from another (what the members of a household
+  share, the region of a county) and no longer does, the untouched records reveal the values of the others.
+- Does a column of unconfirmed kind number persons or households? Its values would be released unchanged.
+- Which untouched columns are different in (nearly) every record? Each joins every record with any file that has it.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from safeswap.model.text import several
 from safeswap.releases.scan_data import Remark, refusal, warning
 
 _RENUMBERED = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-_FOLLOWS = 0.99  # in groups larger than households, where much depends on much
-_BY_CHANCE = 0.05  # of the groups with changed records, those that two households may share by chance
-_GROUPED = 0.8  # different values per record, at most, where groups are to be found
+_FOLLOWS = 0.99  # for groups larger than households, where many columns depend on each other
+_BY_CHANCE = 0.05  # share of the groups with changed records that two households may share by chance
+_GROUPED = 0.8  # a column with more distinct values per record than this forms no groups
 
 
 @dataclass(frozen=True, eq=False)
 class Linkage:
-    """What a masking changed in the columns that leave, and what follows from what in them."""
+    """The changes of a masking in the released columns, and the dependencies among these columns."""
 
     masked: Masked
     names: tuple[str, ...]
 
     @cached_property
     def changed(self) -> dict[str, Flags]:
-        """The released columns in which values differ from the original, and in which records."""
+        """The released columns with changed values, and the records in which they changed."""
         evidence = Evidence(self.masked.original, self.masked.data, self.masked.audit)
         found = {name: evidence.changed(name) for name in self._values}
         return {name: flags for name, flags in found.items() if flags is not None and flags.any()}
 
     def remarks(self) -> list[Remark]:
-        """Every finding, those that forbid the release first."""
+        """Return all findings, refusals first."""
         found = [*self._splits(), *self._undescribed(), *self._joinable()]
         return sorted(found, key=lambda remark: not remark.refuses)
 
     @property
     def _values(self) -> tuple[str, ...]:
-        """The columns whose values leave; of identifiers new numbers do."""
+        """The columns whose values are released; identifiers get new numbers."""
         return tuple(name for name in self.names if self._kind(name) not in _RENUMBERED)
 
     def _kind(self, name: str) -> Kind:
@@ -79,7 +79,7 @@ class Linkage:
         return self._coded(self.masked.data if name in self.changed else self.masked.original, name)
 
     def _coded(self, data: Microdata, name: str) -> Coded:
-        """The column as codes; numbers by their bits, which is faster and all that is asked."""
+        """Encode a column; floating-point numbers by their bits, which is faster and sufficient."""
         column = data.table.column(name)
         if not pa.types.is_floating(column.type):
             return data.coded(name)
@@ -101,7 +101,7 @@ class Linkage:
         return {name: code_column(table.column(name).take(self._sample)) for name in self._distinct}
 
     def _may_follow(self, group: str, value: str, kappa: float) -> bool:
-        """Whether it is worth looking at all records."""
+        """Return whether a check of all records is worthwhile, from a sample."""
         return not is_ruled_out(self._sampled[group], self._sampled[value], kappa=kappa)
 
     @cached_property
@@ -114,17 +114,17 @@ class Linkage:
         return len(self.masked.original)
 
     def _splits(self) -> Iterator[Remark]:
-        """Where a column followed from another before, and groups that agreed no longer do."""
+        """Find columns that followed from another before, with groups that agreed and no longer do."""
         grouping = [name for name, number in self._distinct.items() if 2 <= number <= _GROUPED * self._records]
         for value in self._values:
             for group in grouping:
                 if group != value and self._is_exposed(group, value) and self._followed(group, value):
-                    torn = self._torn(group, value)
-                    if torn:
-                        yield self._torn_remark(group, value, torn)
+                    split = self._count_split(group, value)
+                    if split:
+                        yield self._split_remark(group, value, split)
 
     def _is_exposed(self, group: str, value: str) -> bool:
-        """Whether values changed beside an unchanged group, or one of two areas did."""
+        """Return whether values changed while their group did not, or one of two areas changed."""
         if self._are_areas(group, value):
             return bool({group, value} & self.changed.keys())
         if value not in self.changed or group not in self.changed:
@@ -135,39 +135,39 @@ class Linkage:
         kappa = CONSTANT if self._is_small(group) or self._are_areas(group, value) else _FOLLOWS
         return self._may_follow(group, value, kappa) and follows(self._before(group), self._before(value), kappa=kappa)
 
-    def _torn(self, group: str, value: str) -> int:
-        """The groups that agreed before and do not now; 0 where they are too few of those with changed records."""
+    def _count_split(self, group: str, value: str) -> int:
+        """Count groups that agreed before and do not now; 0 if they are too few of those with changed records."""
         before, after = self._before(group), self._after(group)
         split = split_groups(after, self._after(value))
         if group in self.changed:
-            torn = int(np.count_nonzero(split)) - int(np.count_nonzero(split_groups(before, self._before(value))))
+            number = int(np.count_nonzero(split)) - int(np.count_nonzero(split_groups(before, self._before(value))))
         else:
-            torn = int(np.count_nonzero(split & ~split_groups(before, self._before(value))))
-        # Groups that were found by their structure may hold two households that are alike by chance.
+            number = int(np.count_nonzero(split & ~split_groups(before, self._before(value))))
+        # A group inferred from structure may contain two households that are alike by chance.
         stated = self._kind(group) is Kind.HOUSEHOLD or self._are_areas(group, value)
-        return torn if stated or torn > _BY_CHANCE * self._groups_changed(after, group, value) else 0
+        return number if stated or number > _BY_CHANCE * self._count_changed(after, group, value) else 0
 
-    def _groups_changed(self, coded: Coded, *names: str) -> int:
-        """The groups of two or more records among which one has changed."""
+    def _count_changed(self, coded: Coded, *names: str) -> int:
+        """Count groups of two or more records of which one has changed."""
         rows = np.logical_or.reduce([self.changed[name] for name in names if name in self.changed])
         touched = np.zeros(coded.cardinality, dtype=np.bool_)
         touched[coded.codes[rows]] = True
         sizes = np.bincount(coded.codes, minlength=coded.cardinality)
         return int(np.count_nonzero(touched & (sizes > 1)))
 
-    def _torn_remark(self, group: str, value: str, torn: int) -> Remark:
+    def _split_remark(self, group: str, value: str, split: int) -> Remark:
         if self._are_areas(group, value):
-            areas = several(torn, f"area of {group!r} lies", f"areas of {group!r} lie")
-            message = f"{areas} in more than one area of {value!r}, which the original's did not"
+            areas = several(split, f"area of {group!r} lies", f"areas of {group!r} lie")
+            message = f"{areas} in more than one area of {value!r}, unlike in the original"
             return refusal("geography-split", message, column=value)
-        groups = several(torn, "group", "groups")
+        groups = several(split, "group", "groups")
         if self._kind(group) is Kind.HOUSEHOLD or self._is_small(group):
             message = (
                 f"records of the same {group!r} have the same {value!r} in the original; in {groups} it was changed "
-                "for some records only, so that the others tell what it was"
+                "for some records only, so that the others reveal it"
             )
             return refusal("household-split", message, column=value)
-        message = f"{value!r} follows from {group!r} in the original: where it was changed, {group!r} tells what it was"
+        message = f"{value!r} follows from {group!r} in the original: where it was changed, {group!r} reveals it"
         return refusal("read-off", f"{message} ({groups} of equal values)", column=value)
 
     def _is_small(self, group: str) -> bool:
@@ -177,13 +177,13 @@ class Linkage:
         return all(self._kind(name) is Kind.GEOGRAPHY for name in names)
 
     def _undescribed(self) -> Iterator[Remark]:
-        """Columns that number persons or households, and whose kind is a guess that would let the numbers leave."""
+        """Find columns that seem to number persons or households, but whose inferred kind would release the numbers."""
         for name in self._mostly_unchanged():
             attribute = self.masked.original.schema[name]
             if not attribute.inferred or attribute.kind in (Kind.GEOGRAPHY, Kind.WEIGHT):
                 continue
             if looks := self._looks_like(name):
-                message = f"{name!r} {looks}, and nobody has confirmed that it is {attribute.kind.value}"
+                message = f"{name!r} {looks}, and its kind ({attribute.kind.value}) was inferred, not confirmed"
                 yield refusal("unconfirmed-identifier", message, column=name)
 
     def _looks_like(self, name: str) -> str:
@@ -200,7 +200,7 @@ class Linkage:
         return "looks like the number of a household" if others and numbers_households(coded, others) else ""
 
     def _is_partner(self, other: str, name: str) -> bool:
-        """Whether it may be constant within households; what is different in every record cannot be."""
+        """Return whether it may be constant within households; a column that differs in every record cannot be."""
         repeats = 2 <= self._distinct[other] <= _GROUPED * self._records
         return other != name and repeats and self._may_follow(name, other, CONSTANT)
 

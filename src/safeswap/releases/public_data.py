@@ -1,4 +1,4 @@
-"""The data file of a public bundle, in the form in which each format can hold it."""
+"""The data file of a public bundle: write it in each format, and read it back in comparable columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_SPSS_TIME = b"01 Jan 7000:00:00"
 
 
 def check_format(data_format: str) -> None:
-    """Refuse a format that cannot be written, before anything is done."""
+    """Refuse an unknown format."""
     if data_format not in DATA_FORMATS:
         raise SpecError(
             f"there is no format {data_format!r}", code="unknown-format", hint="use one of " + ", ".join(DATA_FORMATS)
@@ -35,11 +35,11 @@ def check_format(data_format: str) -> None:
 
 
 _ROW_GROUP = 1 << 18
-"""Records that are encoded, and later looked through, at a time: what this takes in memory stays small."""
+"""Records that are encoded, and later scanned, at a time, to limit memory."""
 
 
 def write_data(release: Release, path: Path, data_format: str) -> None:
-    """Write the released records; same release, same bytes."""
+    """Write the released records. The same release gives the same bytes."""
     table = storable(release.table, data_format)
     if data_format != "parquet":
         refuse_nul(table)
@@ -52,7 +52,7 @@ def write_data(release: Release, path: Path, data_format: str) -> None:
 
 
 def storable(table: pa.Table, data_format: str) -> pa.Table:
-    """The table with what a format has no exact type for as text.
+    """Convert columns for which a format has no exact type to text.
 
     >>> import datetime
     >>> table = pa.table({"t": [datetime.time(12, 30)], "n": [1], "b": [True]})
@@ -64,19 +64,19 @@ def storable(table: pa.Table, data_format: str) -> pa.Table:
     for position, each in enumerate(table.schema):
         if _is_bytes(each.type):
             raise UnsafeRelease(
-                f"column {each.name!r} holds bytes, which cannot be looked through before a release",
+                f"column {each.name!r} holds bytes, which cannot be scanned before a release",
                 code="binary-column",
                 hint="drop the column",
                 column=each.name,
             )
-        target = _held_type(each.type, data_format)
+        target = _exact_type(each.type, data_format)
         if target != each.type:
             table = table.set_column(position, each.name, table.column(position).cast(target))
     return table
 
 
 def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
-    """A table as Stata or SPSS give it back: numbers are doubles, NaN is missing, a missing text is an empty one.
+    """Return a table as read back from Stata or SPSS: numbers are doubles, NaN is missing, missing text is empty.
 
     >>> as_labelled(pa.table({"n": [1, None], "t": ["a", None]}), "sav").to_pydict()
     {'n': [1.0, None], 't': ['a', '']}
@@ -95,7 +95,7 @@ def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
 
 
 def as_stored(release: Release, data_format: str) -> pa.Table:
-    """The released table as a reader of the file must find it."""
+    """Return the released table as it must be read back from the file."""
     if data_format in ("dta", "sav"):
         return as_labelled(release.table, data_format)
     return storable(release.table, data_format)
@@ -105,17 +105,17 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _held_type(kind: pa.DataType, data_format: str) -> pa.DataType:
-    """The type in which a format holds such values exactly: its own, a near one, or text."""
+def _exact_type(kind: pa.DataType, data_format: str) -> pa.DataType:
+    """Return the type in which a format stores such values exactly: the same, a similar one, or text."""
     if _is_plain(kind) or (data_format == "csv" and _is_simple(kind)):
         return kind
-    if data_format in ("dta", "sav") and (held := _labelled_time(kind)) is not None:
-        return held
+    if data_format in ("dta", "sav") and (time := _labelled_time(kind)) is not None:
+        return time
     return _parquet_type(kind) if data_format == "parquet" else pa.string()
 
 
 def _labelled_time(kind: pa.DataType) -> pa.DataType | None:
-    """The type of dates and times as Stata and SPSS give them back; a time zone they do not know."""
+    """Return the type of dates and times as read back from Stata and SPSS, which have no time zones."""
     if pa.types.is_date(kind):
         return pa.date32()
     if pa.types.is_timestamp(kind) and kind.tz is None:
@@ -133,7 +133,7 @@ def _is_simple(kind: pa.DataType) -> bool:
 
 
 def _parquet_type(kind: pa.DataType) -> pa.DataType:
-    """Without notes of Arrow, Parquet knows fewer units of time, one zone, and one kind of decimals."""
+    """Return the Parquet type: without Arrow metadata it has fewer time units, one zone and one kind of decimal."""
     if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return kind
     if pa.types.is_timestamp(kind):
@@ -155,7 +155,7 @@ def _write_csv(table: pa.Table, path: Path) -> None:
         file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
         try:
             frame.write_csv(file, include_header=False)
-        except OSError as error:  # the number of the system's error comes as text only
+        except OSError as error:  # polars gives errno in the message only
             number = re.search(r"os error (\d+)", str(error))
             raise OSError(int(number[1]) if number else error.errno, "the file could not be written") from None
 
@@ -173,10 +173,10 @@ def _write_parquet(table: pa.Table, path: Path, *, numbered: list[str]) -> None:
         path,
         store_schema=False,
         row_group_size=_ROW_GROUP,
-        # Identifiers count upwards, which the delta encoding keeps in almost no space.
+        # Identifiers are consecutive, so delta encoding takes almost no space.
         use_dictionary=[name for name in table.column_names if name not in numbered],
         column_encoding=dict.fromkeys(numbered, "DELTA_BINARY_PACKED"),
-        # Bounds of other types come back in other types, and could not be compared.
+        # Bounds of other types are read back in other types and could not be compared.
         write_statistics=[each.name for each in table.schema if _is_simple(each.type)],
     )
 
@@ -186,11 +186,11 @@ def _write_labelled(table: pa.Table, release: Release, path: Path, data_format: 
 
     writer = write_dta if data_format == "dta" else write_sav
     writer(table, path, schema=release.schema)
-    _without_time(path, data_format)
+    _remove_time(path, data_format)
 
 
-def _without_time(path: Path, data_format: str) -> None:
-    """Take out the time of writing, by which the bytes would differ from one run to the next."""
+def _remove_time(path: Path, data_format: str) -> None:
+    """Overwrite the time of writing, which would make the bytes differ between runs."""
     with path.open("r+b") as file:
         head = file.read(4096)
         if data_format == "sav":
@@ -201,15 +201,13 @@ def _without_time(path: Path, data_format: str) -> None:
         file.write(time)
 
 
-# A public data file as it stands on the disk: read back piece by piece, in columns that can be compared.
-
 _BLOCK = 1 << 24
 _CATEGORIES = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """The data file of a bundle. ``types`` says as what the columns are to be read where the file does not."""
+    """The data file of a bundle, read in pieces. ``types`` gives the column types that the file does not state."""
 
     path: Path
     data_format: str
@@ -217,7 +215,7 @@ class Stored:
 
     @cached_property
     def names(self) -> list[str]:
-        """The column names that the file holds."""
+        """The column names in the file."""
         readers = {"csv": _csv_names, "parquet": _parquet_names}
         if self.data_format in readers:
             return list(self._read(readers[self.data_format], self.path))
@@ -225,7 +223,7 @@ class Stored:
 
     @cached_property
     def labelled(self) -> Labelled:
-        """A Stata or SPSS file as a whole, with what it says about itself beside its records."""
+        """A whole Stata or SPSS file, with its metadata."""
         found = Format.STATA if self.data_format == "dta" else Format.SPSS
         try:
             return read_labelled(self.path, found=found, encoding=None, limits=Limits())
@@ -233,7 +231,7 @@ class Stored:
             raise damaged("it cannot be read", file=self.path.name) from None
 
     def pieces(self) -> Iterator[pa.Table]:
-        """The records in pieces, in the order in which they stand in the file."""
+        """Yield the records in pieces, in file order."""
         if self.data_format in ("dta", "sav"):
             yield as_labelled(self.labelled.table, self.data_format)
             return
@@ -269,7 +267,7 @@ class Stored:
         from pyarrow import parquet
 
         schema = parquet.read_schema(self.path)
-        # As dictionaries: what the pages hold is then seen, and not only what the records use.
+        # Read as dictionaries, to see all values in the pages and not only those that records use.
         texts = [each.name for each in schema if pa.types.is_string(each.type)]
         with parquet.ParquetFile(self.path, read_dictionary=texts) as file:
             for group in range(file.num_row_groups):

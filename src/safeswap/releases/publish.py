@@ -1,4 +1,4 @@
-"""From a masked file to a public bundle and its confidential record: checked, looked through, both or neither."""
+"""Check a masked file and write its public bundle and confidential record, both or neither."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _RECORD = "release-"
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How a release is to look, and what is told about it.
+    """The form of a release, and what is published about it.
 
-    The share of records that took part is told only with ``publish_rate``, the officer's decision. ``second_release``
-    says why the same records are released again where they have been released before; ``unmasked`` is needed where no
-    released value was changed. ``earlier`` are the methods that the file went through before it was masked, as their
-    titles. Without ``tell_kept`` nothing is said to be as it was; of the attributes ``recoded`` nothing is said either.
+    The share of records that took part is published only with ``publish_rate``, the officer's decision.
+    ``second_release`` is the reason for releasing the same records again; ``unmasked`` is required if no released value
+    was changed. ``earlier`` has the titles of the methods applied to the file before it was masked. Without
+    ``tell_kept`` no property is published as preserved; the attributes in ``recoded`` are never mentioned as preserved.
     """
 
     method: str
@@ -65,7 +65,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What a release came to: where it is, what was verified, what the last look remarked."""
+    """The result of a release: its directories, what was verified, and the remarks of the final scan."""
 
     public: Path
     audit: Path
@@ -76,7 +76,7 @@ class Published:
     differencing: tuple[Differencing, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json``."""
+        """Return plain values, for ``--json``."""
         return {
             "public": str(self.public),
             "audit": str(self.audit),
@@ -99,13 +99,13 @@ def check_and_write(
     ledger: Ledger | None = None,
     before: Microdata | None = None,
 ) -> Published:
-    """Verify every promise, write the bundle, look through it, write the audit record, and give both their names.
+    """Verify every promise, write and scan the bundle, write the audit record, and give both their names.
 
-    ``public`` is the directory of the bundle. ``audit`` is a directory that holds one sub-directory per release; it
-    must not lie within the other. The audit record gets its name first, then the ledger its entry, and the bundle its
-    name last: a bundle without a record and an entry cannot come to be, whatever happens in between.
+    ``public`` is the directory of the bundle. ``audit`` is a directory with one sub-directory per release; neither may
+    be inside the other. The audit record gets its name first, then the ledger its entry, and the bundle its name last:
+    whatever happens in between, there is never a bundle without a record and an entry.
 
-    ``ledger`` is that of the configuration unless another is given; ``before`` is the file before any recipe.
+    ``ledger`` defaults to the configured one; ``before`` is the file before any recipe.
 
     >>> import tempfile
     >>> import pyarrow as pa
@@ -135,9 +135,9 @@ def check_and_write(
         _confidential_root(root, public=target),
         public_directory(target, force=terms.force) as part,
     ):
-        findings = _verified(masked, invariants)
+        findings = _verify_promises(masked, invariants)
         linkage = Linkage(masked, names)
-        looked = (*_unmasked(linkage, terms), *refuse_if_any(linkage.remarks()))
+        checks = (*_check_masked(linkage, terms), *refuse_if_any(linkage.remarks()))
         facts = _public_facts(linkage, invariants, terms)
         context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
         release, rows = prepare_release(
@@ -155,7 +155,7 @@ def check_and_write(
         earlier = _read_others(book, entry)
         likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
         differencing = _refuse_second(masked, likenesses, ledger, terms)
-        remarks = (*looked, *bundle.remarks, *_unpublished_label(masked, terms), *_remarks(entry, likenesses))
+        remarks = (*checks, *bundle.remarks, *_unpublished_label(masked, terms), *_ledger_remarks(entry, likenesses))
         notes = _notes(bundle, findings=findings, remarks=remarks, differencing=differencing)
         notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         _write_record(masked, record, rows, notes)
@@ -201,11 +201,11 @@ def _check_tolerance(tolerance: int) -> None:
 
 
 def _refuse_nested(public: Path, audit: Path) -> None:
-    """The confidential record must not end up in what is handed out, nor the other way round."""
+    """Refuse directories inside each other: the confidential record must not be handed out with the bundle."""
     one, other = public.resolve(), audit.resolve()
     if one == other or one in other.parents or other in one.parents:
         raise OutputError(
-            "the public directory and the audit directory lie within each other",
+            "the public directory and the audit directory are inside each other",
             code="nested-directories",
             hint="keep the audit record where the original data are, away from what is published",
             public=str(public),
@@ -215,7 +215,7 @@ def _refuse_nested(public: Path, audit: Path) -> None:
 
 @contextmanager
 def _confidential_root(root: Path, *, public: Path) -> Iterator[None]:
-    """The audit directory, made if need be; a record whose bundle did not come to be is taken back."""
+    """Create the audit directory if needed; on an error remove a record whose bundle was not written."""
     made = not root.exists()
     before = set() if made else {path.name for path in root.iterdir()}
     if made:
@@ -232,7 +232,7 @@ def _confidential_root(root: Path, *, public: Path) -> Iterator[None]:
 
 
 def _belongs(record: Path, public: Path) -> bool:
-    """Whether a record is that of the bundle which stands in the public directory now."""
+    """Return whether a record belongs to the bundle that is in the public directory now."""
     manifest = public / MANIFEST
     return manifest.is_file() and record.name == _record_name(sum_file(manifest)[1])
 
@@ -253,7 +253,7 @@ def _make_private(root: Path) -> None:
         ) from None
 
 
-def _verified(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding, ...]:
+def _verify_promises(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding, ...]:
     findings = verify(invariants, before=masked.original, after=masked.data, audit=masked.audit)
     broken = [finding for finding in findings if not finding.ok]
     if broken:
@@ -266,9 +266,9 @@ def _verified(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding,
     return findings
 
 
-def _unmasked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
-    """Refuse a release of values as they are, unless it is stated; then it is remarked."""
-    if linkage.changed or _left_out(linkage.masked):
+def _check_masked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
+    """Refuse a release of unchanged values, unless it is intended; then warn."""
+    if linkage.changed or _drops_columns(linkage.masked):
         return ()
     if not terms.unmasked:
         raise UnsafeRelease(
@@ -279,16 +279,16 @@ def _unmasked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
     return (warning("nothing-masked", "nothing was masked: every released value is as it was; the report says so"),)
 
 
-def _left_out(masked: Masked) -> bool:
-    """Whether the masking itself left columns out."""
+def _drops_columns(masked: Masked) -> bool:
+    """Return whether the masking itself left columns out."""
     return bool(getattr(masked.spec, "dropped", ()))
 
 
-def _in_words(linkage: Linkage, terms: Terms) -> str:
-    """How the data were protected: everything that was done to them, in order, and nothing else."""
+def _describe_protection(linkage: Linkage, terms: Terms) -> str:
+    """Describe how the data were protected: everything that was done to them, in order, and nothing else."""
     if linkage.changed:
         return "; then ".join((*terms.earlier, terms.method))
-    done = "Columns were left out" if _left_out(linkage.masked) else "Nothing was masked"
+    done = "Columns were left out" if _drops_columns(linkage.masked) else "Nothing was masked"
     if terms.earlier:
         return f"{'; then '.join(terms.earlier)}. After that: {done.lower()}, and no released value was changed."
     return f"{done}: every released value is as it was in the original file."
@@ -296,15 +296,15 @@ def _in_words(linkage: Linkage, terms: Terms) -> str:
 
 def _public_facts(linkage: Linkage, invariants: Sequence[Invariant], terms: Terms) -> PublicFacts:
     masked = linkage.masked
-    # New numbers stand where identifiers stood: of these nothing is as it was.
+    # Identifiers get new numbers, so nothing about them is preserved.
     renumbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-    told = (name for name in linkage.names if masked.data.schema[name].kind not in renumbered)
-    unchanged = tuple(name for name in told if name not in terms.recoded)
+    kept = (name for name in linkage.names if masked.data.schema[name].kind not in renumbered)
+    unchanged = tuple(name for name in kept if name not in terms.recoded)
     promises = (invariant.for_users_of(unchanged) for invariant in invariants)
     sentences = dict.fromkeys(promise.sentence for promise in promises if promise is not None)
     records = len(masked.data)
     return PublicFacts(
-        method=_in_words(linkage, terms),
+        method=_describe_protection(linkage, terms),
         records=records,
         kept=tuple(sentences) if terms.tell_kept else (),
         title=terms.title,
@@ -320,14 +320,14 @@ def _canonical(masked: Masked) -> str:
 
 
 def _read_others(book: Book, entry: Entry) -> list[Entry]:
-    """The entries of all other releases; the same bundle once more is no second release."""
+    """Return the entries of all other releases; releasing the same bundle again is not a second release."""
     return [each for each in book.entries() if each.release != entry.release]
 
 
 def _refuse_second(
     masked: Masked, likenesses: Sequence[tuple[Likeness, Entry]], ledger: Ledger, terms: Terms
 ) -> tuple[Differencing, ...]:
-    """What earlier releases of the same records and this one would tell together; refused unless a reason is given."""
+    """Refuse a second release of the same records without a reason; return what comparing the releases reveals."""
     alarms = [(likeness, entry) for likeness, entry in likenesses if likeness.alarm]
     found = tuple(difference(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
     if found and not terms.second_release.strip():
@@ -340,14 +340,14 @@ def _refuse_second(
     return found
 
 
-def _remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) -> list[Remark]:
-    """Remarks for the officer: equal identifiers with other contents, and a file with too little content to tell."""
+def _ledger_remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) -> list[Remark]:
+    """Warn of equal identifiers with different contents, and of a file with too little content to compare."""
     found = []
     names = [each.release for each, _ in likenesses if not each.alarm and each.identifiers >= ALARM_SHARE]
     if names:
         others = f"{names[-1]} and {len(names) - 1:,} more" if len(names) > 1 else names[-1]
-        told = f"Most identifiers also occur in {others}; the contents differ, so this is no alarm."
-        found.append(warning("equal-identifiers", told))
+        message = f"Most identifiers also occur in {others}; the contents differ, so this is no alarm."
+        found.append(warning("equal-identifiers", message))
     if likenesses and not has_content(entry.original):
         found.append(warning("little-content", f"These columns are too few or too coarse to compare. {NOT_SEEN}"))
     return found
@@ -365,6 +365,6 @@ def _notes(
 
 
 def _write_record(masked: Masked, directory: Path, rows: Integers, notes: dict[str, Any]) -> None:
-    # A record of this name is one of the same bytes released, left by a run that was cut short: it is replaced.
+    # A record of this name belongs to the same released bytes and was left by an interrupted run: replace it.
     with atomic_directory(directory, force=directory.exists(), marker=AUDIT, mode=PRIVATE_DIRECTORY) as part:
         write_audit(masked, part, row_order=rows, notes=notes)

@@ -1,6 +1,7 @@
-"""The last look before a release: at the bytes that were written, not at what was meant to be written.
+"""The final scan before a release, of the bytes that were written, not of what was meant to be written.
 
-The same look can be taken from outside, by anybody who holds a bundle and nothing else.
+Anyone who has a bundle and nothing else can run the same scan. The documents of a bundle must say nothing that the
+released data do not say.
 """
 
 from __future__ import annotations
@@ -24,15 +25,13 @@ from safeswap.releases.scan_data import (
     Remark,
     Seen,
     is_formula,
-    look_through,
     name_remarks,
     refusal,
     refuse_if_any,
+    scan_data,
     warning,
 )
 from safeswap.reports.dictionary import DICTIONARY_FORMAT, dictionary_csv, dictionary_json
-
-# A look through the documents of a bundle: they say nothing that the released data do not say themselves.
 
 _DICTIONARY_KEYS = {"format", "title", "records", "columns"}
 _COLUMN_KEYS = {"name", "kind", "type", "has_missing", "label", "geography_level", "missing_codes", "values"}
@@ -48,7 +47,7 @@ _BAR = re.compile(r"width:\d{1,3}(\.\d)?%")
 
 
 def read_dictionary(directory: Path) -> dict[str, Any]:
-    """The data dictionary of a bundle, if it is one and in the one form in which it is written."""
+    """Read the data dictionary of a bundle; refuse one that is not in canonical form."""
     path = directory / "dictionary.json"
     data = path.read_bytes()
     try:
@@ -62,19 +61,19 @@ def read_dictionary(directory: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged("it is not a data dictionary", file=path.name) from None
     if not (keys_are_known and complete and genuine):
-        raise damaged("it says more or less than a data dictionary does", file=path.name)
+        raise damaged("it has more or less than a data dictionary", file=path.name)
     return dict(dictionary)
 
 
 def listed_values(dictionary: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The values that the dictionary speaks of, by column."""
+    """Return the values that the dictionary lists, by column."""
     values = {c["name"]: [v["value"] for v in c.get("values", ())] for c in dictionary["columns"]}
     codes = {c["name"]: list(c.get("missing_codes", ())) for c in dictionary["columns"]}
     return {name: values[name] + codes[name] for name in values if values[name] or codes[name]}
 
 
 def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[str, Any], seen: Seen) -> list[Remark]:
-    """Where dictionary, manifest and report do not fit the data."""
+    """Find mismatches of dictionary, manifest and report with the data."""
     remarks = [*_dictionary_remarks(dictionary, seen), *_label_remarks(dictionary)]
     if (directory / "dictionary.csv").read_bytes() != dictionary_csv(dict(dictionary)):
         remarks.append(
@@ -82,7 +81,7 @@ def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[st
         )
     if not manifest.facts.keys() <= _FACT_KEYS or manifest.facts.get("records") != seen.records:
         remarks.append(
-            refusal("foreign-fact", "the manifest states something else than public facts", file="manifest.json")
+            refusal("foreign-fact", "the manifest has more than public facts, or wrong ones", file="manifest.json")
         )
     tolerance = manifest.facts.get("tolerance")
     return remarks + report_remarks(directory / "report.html", tolerance if isinstance(tolerance, int) else 0)
@@ -91,7 +90,7 @@ def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[st
 def _dictionary_remarks(dictionary: Mapping[str, Any], seen: Seen) -> Iterable[Remark]:
     file = "dictionary.json"
     if dictionary["records"] != seen.records:
-        yield refusal("record-count", "the dictionary states another number of records than there are", file=file)
+        yield refusal("record-count", "the dictionary states a wrong number of records", file=file)
     for column in dictionary["columns"]:
         name = column["name"]
         if not _missing_fits(column, seen):
@@ -109,7 +108,7 @@ def _missing_fits(column: Mapping[str, Any], seen: Seen) -> bool:
     is_missing = seen.columns[column["name"]].has_missing
     if seen.tells_missing:
         return bool(column["has_missing"] == is_missing)
-    # Stata and SPSS take an empty text for a missing one and NaN for a missing number.
+    # Stata and SPSS treat empty text and NaN as missing.
     return bool(column["has_missing"]) or not is_missing or column["type"] == "number"
 
 
@@ -123,7 +122,7 @@ def _label_remarks(dictionary: Mapping[str, Any]) -> Iterable[Remark]:
 
 
 def labelled_remarks(labelled: Labelled, dictionary: Mapping[str, Any], *, file: str) -> Iterable[Remark]:
-    """Where a Stata or SPSS file says more about its columns than the data dictionary does."""
+    """Find metadata of a Stata or SPSS file that differ from the data dictionary."""
     if labelled.title and dictionary.get("title", "") != labelled.title:
         yield refusal("foreign-text", "the file has a title that is not the released one", file=file)
     for column in dictionary["columns"]:
@@ -132,11 +131,11 @@ def labelled_remarks(labelled: Labelled, dictionary: Mapping[str, Any], *, file:
         labels_fit = all(value in known and known[value] == label for value, label in found.labels.items())
         missing_fit = set(found.missing) <= set(column.get("missing_codes", ()))
         if not (labels_fit and missing_fit and column.get("label", "") == found.label):
-            yield refusal("foreign-text", f"the file labels {name!r} otherwise than released", column=name, file=file)
+            yield refusal("foreign-text", f"the labels of {name!r} in the file differ", column=name, file=file)
 
 
 def report_remarks(path: Path, tolerance: int) -> list[Remark]:
-    """Anything in the report that runs, loads something, or counts fewer records than the tolerance."""
+    """Find anything in the report that runs, loads something, or counts fewer records than the tolerance."""
     reader = _ReportReader(tolerance)
     try:
         reader.feed(path.read_text(encoding="utf-8"))
@@ -174,7 +173,7 @@ _TYPES_IN_WORDS = {"whole number": pa.int64(), "number": pa.float64()}
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What a look at a bundle from outside came to. That there is one means that nothing was wrong."""
+    """The result of verifying a bundle. It exists only if nothing was wrong."""
 
     directory: Path
     data_format: str
@@ -184,7 +183,7 @@ class Verification:
     remarks: tuple[Remark, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json``."""
+        """Return plain values, for ``--json``."""
         return {
             "directory": str(self.directory),
             "data_format": self.data_format,
@@ -196,24 +195,24 @@ class Verification:
 
 
 def scan_bundle(directory: Path, release: Release) -> tuple[Remark, ...]:
-    """Read a written bundle back and compare it with what was to be released.
+    """Read a written bundle back and compare it with the release.
 
-    Files that do not belong to a bundle or do not fit its manifest raise at once. What else there is to say comes
-    back as remarks, some of which refuse: a value, category or column that is not released, notes of the programs
-    that the data went through, a column name that a spreadsheet would run.
+    Files that do not belong to a bundle or do not match its manifest raise at once. All other findings are returned as
+    remarks, some of them refusals: a value, category or column that is not released, metadata of programs that handled
+    the data, a column name that a spreadsheet would run.
     """
     manifest = read_manifest(directory)
     check_files(directory, manifest)
     expected = as_stored(release, manifest.data_format)
     if list(expected.column_names) != [c["name"] for c in read_dictionary(directory)["columns"]]:
         return (refusal("foreign-column", "the dictionary does not have the released columns", file="dictionary.json"),)
-    return _looked_through(directory, manifest, {each.name: each.type for each in expected.schema}, expected)
+    return _scan_files(directory, manifest, {each.name: each.type for each in expected.schema}, expected)
 
 
 def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
-    """Check a bundle from outside: sums, allow-list, dictionary against data, and the rules of the last look.
+    """Check a bundle by itself: checksums, allow-list, dictionary against data, and the rules of the final scan.
 
-    Anything wrong is raised as ``UnsafeRelease`` (or ``InputError`` where there is no bundle at all).
+    Anything wrong raises ``UnsafeRelease`` (or ``InputError`` if there is no bundle at all).
 
     >>> import tempfile
     >>> from safeswap.releases.bundle import write_bundle
@@ -233,7 +232,7 @@ def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
     check_files(directory, manifest)
     columns = read_dictionary(directory)["columns"]
     types = {c["name"]: _TYPES_IN_WORDS.get(c["type"], pa.string()) for c in columns}
-    remarks = refuse_if_any(_looked_through(directory, manifest, types, None))
+    remarks = refuse_if_any(_scan_files(directory, manifest, types, None))
     return Verification(
         directory=directory,
         data_format=manifest.data_format,
@@ -244,7 +243,7 @@ def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
     )
 
 
-def _looked_through(
+def _scan_files(
     directory: Path, manifest: Manifest, types: Mapping[str, pa.DataType], expected: pa.Table | None
 ) -> tuple[Remark, ...]:
     path = directory / f"data.{manifest.data_format}"
@@ -254,7 +253,7 @@ def _looked_through(
     if stored.names != list(types):
         remarks.append(refusal("foreign-column", "the data do not have the columns of the dictionary", file=path.name))
         return tuple(remarks)
-    seen = look_through(stored, listed=listed_values(dictionary), expected=expected)
+    seen = scan_data(stored, listed=listed_values(dictionary), expected=expected)
     remarks += seen.remarks
     if manifest.data_format in ("dta", "sav"):
         remarks += labelled_remarks(stored.labelled, dictionary, file=path.name)

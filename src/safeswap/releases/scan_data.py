@@ -1,4 +1,4 @@
-"""A look through the data file of a bundle, piece by piece as it is read back from the disk."""
+"""Scan the data file of a bundle, piece by piece as it is read back from disk."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from safeswap.model.columns import aligned_columns, different
 from safeswap.model.schema import level_texts
 from safeswap.releases.public_data import Stored
 
-# What a look through a bundle found: some of it to be told, some of it reason enough not to release.
-
-# What a spreadsheet takes for the beginning of a formula, the full-width forms included.
+# What a spreadsheet takes for the start of a formula, including full-width forms.
 _STARTS_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?%?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """One finding: where, what, and whether it stands in the way of a release. It holds no value of a record."""
+    """One finding: where, what, and whether it forbids the release. It contains no value of a record."""
 
     code: str
     message: str
@@ -37,7 +35,7 @@ class Remark:
     file: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for ``--json`` and for the verifier's report."""
+        """Return plain values, for ``--json`` and for the verifier's report."""
         return {
             "code": self.code,
             "message": self.message,
@@ -48,16 +46,16 @@ class Remark:
 
 
 def refusal(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
-    """A finding that forbids the release."""
+    """Make a finding that forbids the release."""
     return Remark(code=code, message=message, refuses=True, column=column, file=file)
 
 
 def warning(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
-    """A finding that somebody should know of."""
+    """Make a finding that does not forbid the release."""
     return Remark(code=code, message=message, refuses=False, column=column, file=file)
 
 
-# Of columns that cannot leave under their names.
+# For columns that cannot be released under their names.
 _LEFT_OUT = "nothing was released; leave the column out (drop, on the command line --drop), or give it another name"
 _HINTS = {
     **dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT),
@@ -73,7 +71,7 @@ _HINTS = {
 
 
 def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
-    """Raise for the first finding that forbids the release; otherwise give back the others."""
+    """Raise for the first finding that forbids the release; otherwise return all findings."""
     remarks = tuple(remarks)
     reasons = [remark for remark in remarks if remark.refuses]
     if reasons:
@@ -81,7 +79,7 @@ def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         raise UnsafeRelease(
             first.message + (f" (and {len(reasons) - 1:,} more findings)" if len(reasons) > 1 else ""),
             code=first.code,
-            hint=_HINTS.get(first.code, "nothing was released; see the findings and mask or describe the data anew"),
+            hint=_HINTS.get(first.code, "nothing was released; see the findings, then mask or describe the data again"),
             column=first.column,
             file=first.file,
             findings=[remark.as_dict() for remark in reasons],
@@ -90,7 +88,7 @@ def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet that opens a CSV file would try to run this cell; numbers with a sign are just numbers.
+    """Return whether a spreadsheet would run this cell of a CSV file; signed numbers are not formulas.
 
     >>> [is_formula(text) for text in ("=1+1", "-5", "-5.2e-3", "-", "@SUM(A1)", "a=b")]
     [True, False, False, False, True, False]
@@ -99,7 +97,7 @@ def is_formula(text: str) -> bool:
 
 
 def name_remarks(names: Iterable[str]) -> list[Remark]:
-    """Column names that must not stand in a header: formulas, invisible ones, and a dataframe's row numbers."""
+    """Find column names that must not be in a header: formulas, invisible ones, and a dataframe's row numbers."""
     from safeswap.model.release import is_index_column
 
     remarks = []
@@ -110,19 +108,17 @@ def name_remarks(names: Iterable[str]) -> list[Remark]:
             message = f"the name of column {position:,} would be run as a formula by a spreadsheet"
             remarks.append(refusal("formula-name", message, column=name))
         elif not name.isprintable():
-            message = f"the name of column {position:,} holds characters that cannot be seen"
+            message = f"the name of column {position:,} contains invisible characters"
             remarks.append(refusal("invisible-name", message, column=name))
     return remarks
 
-
-# What a Parquet file holds beside its records: footers, dictionary pages, statistics, bytes that nobody reads.
 
 _MAGIC = 4
 _TAIL = 8  # the footer's length and the magic again
 
 
 def footer_remarks(path: Path) -> list[Remark]:
-    """Notes in the footer, and bytes that belong to no column."""
+    """Find metadata in a Parquet footer, and bytes that belong to no column."""
     from pyarrow import parquet
 
     try:
@@ -140,13 +136,13 @@ def footer_remarks(path: Path) -> list[Remark]:
 
 
 def _engine(key: bytes) -> str:
-    """Only known names are repeated: a key can hold anything."""
+    """Return the program behind a key, from known names only: a key can contain anything."""
     known = {b"pandas": "pandas", b"ARROW:schema": "Arrow", b"org.apache.spark": "Spark", b"geo": "geo"}
     return next((name for prefix, name in known.items() if key.startswith(prefix)), "unknown")
 
 
 def _is_tiled(metadata: Any, size: int) -> bool:
-    """Whether the column chunks, one after the other, fill the file between its head and its footer."""
+    """Return whether the column chunks fill the file exactly between header and footer."""
     spans = []
     for group in range(metadata.num_row_groups):
         for position in range(metadata.num_columns):
@@ -164,7 +160,7 @@ def _is_tiled(metadata: Any, size: int) -> bool:
 
 
 def chunk_remarks(path: Path, group: int, piece: pa.Table) -> Iterator[list[Remark]]:
-    """Per column of a row group: values in the dictionary page that no record has, and bounds that are none."""
+    """Find, per column of a row group, dictionary values that no record has and wrong bounds."""
     from pyarrow import parquet
 
     metadata = parquet.read_metadata(path).row_group(group)
@@ -176,7 +172,7 @@ def chunk_remarks(path: Path, group: int, piece: pa.Table) -> Iterator[list[Rema
             remarks.append(refusal("unused-category", message, column=name, file=path.name))
         bounds = metadata.column(position).statistics
         if bounds is not None and bounds.has_min_max and not _are_bounds(bounds, column):
-            message = f"the bounds noted for column {name!r} are not those of its values"
+            message = f"the bounds recorded for column {name!r} are not those of its values"
             remarks.append(refusal("foreign-bounds", message, column=name, file=path.name))
         yield remarks
 
@@ -202,7 +198,7 @@ _MAY_BE_FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"
 
 @dataclass(kw_only=True)
 class SeenColumn:
-    """What has been seen of one column: sums and sets, so that the column itself need not be kept."""
+    """A summary of one column: totals and sets, so that the column itself need not be kept."""
 
     name: str
     is_listed: bool
@@ -213,7 +209,7 @@ class SeenColumn:
     remarks: list[Remark] = field(default_factory=list)
 
     def note(self, column: pa.ChunkedArray, released: pa.ChunkedArray | None) -> None:
-        """Take in a piece of the column, and compare it with the released one where that is known."""
+        """Add a piece of the column, and compare it with the released one if that is known."""
         self.has_missing |= column.null_count > 0
         self.formulas += _formula_cells(column)
         if self.is_listed:
@@ -223,7 +219,7 @@ class SeenColumn:
             self.changed += int(np.count_nonzero(flags))
 
     def findings(self, file: str) -> list[Remark]:
-        """All there is to remark on the column."""
+        """Return all remarks on the column."""
         remarks = list(dict.fromkeys(self.remarks))
         if self.changed:
             message = f"{self.changed:,} values of column {self.name!r} are not the released ones"
@@ -236,7 +232,7 @@ class SeenColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What has been seen in a data file. ``tells_missing`` is False where a format cannot tell missing from empty."""
+    """A summary of a data file. ``tells_missing`` is False if the format cannot tell missing from empty."""
 
     records: int
     tells_missing: bool
@@ -244,16 +240,16 @@ class Seen:
     remarks: tuple[Remark, ...]
 
 
-def look_through(stored: Stored, *, listed: Iterable[str], expected: pa.Table | None = None) -> Seen:
-    """Read a data file and note what is in it: of the columns ``listed`` every value, of the others sums.
+def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | None = None) -> Seen:
+    """Read and summarise a data file: every value of the ``listed`` columns, totals of the others.
 
-    With ``expected`` every cell is compared with the released one.
+    With ``expected``, every cell is compared with the released one.
     """
     listed = set(listed)
     columns = {name: SeenColumn(name=name, is_listed=name in listed) for name in stored.names}
     remarks = footer_remarks(stored.path) if stored.data_format == "parquet" else []
     records = 0
-    # Arrow lets go of Python's lock, so that columns can be looked at side by side.
+    # Arrow releases the GIL, so columns can be scanned in parallel.
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
         for number, piece in enumerate(stored.pieces()):
             released = None if expected is None else expected.slice(records, len(piece))
@@ -266,7 +262,7 @@ def look_through(stored: Stored, *, listed: Iterable[str], expected: pa.Table | 
             slices = [None] * len(columns) if released is None else released.columns
             list(threads.map(SeenColumn.note, columns.values(), piece.columns, slices))
     if expected is not None and records != len(expected):
-        message = f"the file has another number of records than the {len(expected):,} released"
+        message = f"the file does not have the {len(expected):,} released records"
         remarks.append(refusal("record-count", message, file=stored.path.name))
     remarks += [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
     tells_missing = stored.data_format in ("csv", "parquet")
@@ -274,14 +270,14 @@ def look_through(stored: Stored, *, listed: Iterable[str], expected: pa.Table | 
 
 
 def _one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Files of text know one NaN only, whatever its bits."""
+    """Normalise NaN: text files do not keep its bits."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type=column.type), column)
 
 
 def _texts(column: pa.ChunkedArray) -> set[str]:
-    if pa.types.is_dictionary(column.type):  # read from the file just now: it holds what the records hold
+    if pa.types.is_dictionary(column.type):  # just read from the file, so it has only values that records have
         return {text for chunk in column.chunks for text in level_texts(chunk.dictionary)}
     return set(level_texts(column.unique().drop_null()))
 

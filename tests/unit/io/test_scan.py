@@ -12,9 +12,9 @@ from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
-from safeswap.releases.bundle import write_bundle
-from safeswap.releases.public_data import _without_time
-from safeswap.releases.scan import scan_bundle, verify_bundle
+from safeswap.release.bundle import write_bundle
+from safeswap.release.public_data import _remove_time
+from safeswap.release.scan import scan_bundle, verify_bundle
 from safeswap.reports.dictionary import dictionary_csv, dictionary_json
 
 
@@ -225,7 +225,7 @@ def test_labels_that_were_not_released_are_found(release, tmp_path, data_format)
     frame = frame.astype({"id": "int32", "household": "int32", "Sex": "int32"})
     told = {"Sex": {1: "female", 2: "male", 9: "refused, see file 17"}}
     writer(pd.DataFrame(frame), str(path), variable_value_labels=told, column_labels={"Race": "Race as stated"})
-    _without_time(path, data_format)
+    _remove_time(path, data_format)
     assert "foreign-text" in inside(directory, release)
     assert outside(directory) == "foreign-text"
 
