@@ -1,12 +1,12 @@
-"""Data to learn and to test with, inside the package.
+"""Example data for learning and testing.
 
 ``cps8d`` is the table on which the swapping papers of the National Institute of Statistical Sciences work: 48,842
 records of the public "Adult" census extract (Becker and Kohavi, CC BY 4.0) in eight categorical attributes.
 ``SOURCES.md`` next to this file says where it comes from and how it was recoded.
 
-``synthetic_census`` and ``synthetic_housing_survey`` make data of people who do not exist, in the shape of those on
-which the Confidentiality Edit of the 1990 Census of the United States and its improvement were tried (Moore 1996).
-``synthetic_enterprises`` makes enterprises that do not exist, for the confidentiality plot and for methods that change
+``synthetic_census`` and ``synthetic_housing_survey`` generate fictitious people, modelled on the data on which the
+Confidentiality Edit of the 1990 Census of the United States and its improvement were tested (Moore 1996).
+``synthetic_enterprises`` generates fictitious enterprises, for the confidentiality plot and for methods that change
 numbers.
 """
 
@@ -54,7 +54,7 @@ __all__ = sorted(["available", "cps8d", *_HOME])  # noqa: PLE0605  (the names of
 _AVAILABLE = MappingProxyType(
     {
         "cps8d": "48,842 persons, 8 categorical attributes: the Adult census extract as in Gomatam & Karr (2003)",
-        "synthetic_census": "households in a nested geography with the keys of the 1990 edit, as many as are wanted",
+        "synthetic_census": "households in a nested geography with the keys of the 1990 edit, any number of them",
         "synthetic_enterprises": "skewed turnover and employees in NACE divisions, 157 of them in division 18",
         "synthetic_housing_survey": "64,998 dwellings, 4 keys and 5 continuous items, as in Moore (1996)",
     }
@@ -75,7 +75,7 @@ def __dir__() -> list[str]:
 
 
 def available() -> Mapping[str, str]:
-    """The names of the data sets and a line about each.
+    """Return the names of the data sets with a line about each.
 
     >>> list(available())
     ['cps8d', 'synthetic_census', 'synthetic_enterprises', 'synthetic_housing_survey']
@@ -85,9 +85,9 @@ def available() -> Mapping[str, str]:
 
 @cache
 def cps8d() -> Microdata:
-    """CPS-8d: 48,842 persons, 8 attributes, no identifier.
+    """Load CPS-8d: 48,842 persons, 8 attributes, no identifier.
 
-    The attributes and the letters by which the papers call them: Age (A), EmpTyp (W), Edu (E), MS (M), Race (R),
+    The attributes with their letters in the papers: Age (A), EmpTyp (W), Edu (E), MS (M), Race (R),
     Sex (S), AvgHrs (H), AnnSal (I). Age, Edu, AvgHrs and AnnSal are ordinal.
 
     Source: B. Becker and R. Kohavi, "Adult", UCI Machine Learning Repository (1996), licensed CC BY 4.0; both parts

@@ -1,8 +1,11 @@
-"""A synthetic census: households in a nested geography, made in chunks and as many as are wanted.
+"""A synthetic census: any number of fictitious households in a nested geography, generated in chunks.
 
-Nobody in it exists. The shape follows what Moore (1996) tells of the 1990 Census of the United States: the geography,
-the key characteristics on which its Confidentiality Edit matched households, and items that a census or a housing
-survey asks. The figures themselves are invented.
+Its structure follows the description of the 1990 Census of the United States by Moore (1996): the geography, the key
+characteristics on which its Confidentiality Edit matched households, and typical items of a census or housing survey.
+The figures are invented.
+
+Each household is made from its own draws (see :mod:`safeswap.arrays.counter_random`) and from those of its place and
+tract, so that neighbours are similar: places differ in who lives there, tracts in wealth.
 """
 
 from __future__ import annotations
@@ -28,12 +31,6 @@ if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
     from safeswap.model.schema import Schema
 
-
-# Households of a synthetic census: who lives in them, what they earn, what their homes cost.
-#
-# Each household is made from its own draws (see :mod:`safeswap.arrays.counter_random`) and from those of the place
-# and the tract in which it lies, so that neighbours are alike as neighbours are: places differ in who lives there,
-# tracts in how well off they are.
 
 # Kinds of neighbourhood: countryside, suburb, mixed city, mostly Black, mostly Hispanic, reservation, mostly Asian.
 _KINDS = np.cumsum(np.array([0.27, 0.38, 0.16, 0.08, 0.07, 0.01]))
@@ -80,10 +77,10 @@ def make_households(
     categories: npt.NDArray[np.int8],
     money: npt.NDArray[np.int32],
 ) -> None:
-    """Make the households of the census from number ``first`` on, those at the places from ``start`` to ``stop``.
+    """Make the households of the census from number ``first`` on, at positions ``start`` to ``stop``.
 
-    ``tracts`` holds the code of each household's tract, of which the leading digits are those of its place and its
-    state. ``counts`` has a row each for persons by race (5), Hispanic, other origin, adults and family units;
+    ``tracts`` has the code of each household's tract, whose leading digits are those of its place and its state.
+    ``counts`` has a row each for persons by race (5), Hispanic, other origin, adults and family units;
     ``categories`` for trailer, tenure and occupation; ``money`` for income, home value, mortgage, maintenance, taxes.
     """
     tract = np.int64(-1)
@@ -107,7 +104,7 @@ def make_households(
 
 @njit(cache=True, nogil=True)
 def _neighbourhood(seed: int, tract: int) -> tuple[int, float, float, float]:
-    """Kind, how well off, price of homes and yearly tax on a dollar of home: what the tract's households share."""
+    """Return what a tract's households share: kind, wealth, price of homes, and yearly tax per dollar of home value."""
     here = item_state(seed + 1, tract)
     place = item_state(seed + 2, tract // 10_000)
     county = item_state(seed + 3, tract // 10_000_000)
@@ -125,7 +122,7 @@ def _persons(state, kind):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _races(state: Any, kind: int, size: int, counts: npt.NDArray[np.int8]) -> None:
-    """Persons by race and by origin: each of the two ways of counting adds up to the size of the household."""
+    """Count persons by race and by origin; each adds up to the size of the household."""
     counts[:7] = 0
     race = level_of(uniform(state, 2), _RACE[kind])
     hispanic = uniform(state, 3) < (_HISPANIC_THERE[race] if kind == 4 else _HISPANIC[race])
@@ -170,11 +167,11 @@ def _means(
     categories: npt.NDArray[np.int8],
     money: npt.NDArray[np.int32],
 ) -> None:
-    """Tenure, occupation, and what comes in and goes out, in dollars."""
+    """Return tenure, occupation, income and expenses in dollars."""
     trailer = categories[0] == 1
     skilled = uniform(state, 21) < 0.5 * rich
     occupation = level_of(uniform(state, 22), _OCCUPATION_HIGH if skilled else _OCCUPATION_LOW)
-    # The 3/8-th power of the odds: a log-logistic distribution of shape 8/3, about as skewed as incomes are.
+    # The odds to the power 3/8: a log-logistic distribution of shape 8/3, about as skewed as incomes.
     root = np.sqrt(np.sqrt(odds(uniform(state, 23))))
     earned = 21_000.0 * rich * _PAY[occupation] * (0.62 + 0.30 * min(adults, 4)) * root * np.sqrt(root)
     income = 0.0 if uniform(state, 24) < 0.015 else earned
@@ -260,10 +257,10 @@ _LABELS = {
 
 
 def synthetic_census(households: int = 100_000, key: int = DEFAULT_SEED, *, chunk_size: int = CHUNK) -> Microdata:
-    """A census of so many households. The same ``households`` and ``key`` give the same file, on every machine.
+    """Generate a census. The same ``households`` and ``key`` give the same file on every machine.
 
-    ``key`` is a public number and no secret: it names one of many such censuses. ``chunk_size`` says how many
-    households are made at a time and does not change them. Codes of areas contain those of the areas in which they lie.
+    ``key`` is a public number, not a secret: it selects one of many such censuses. ``chunk_size`` is the number of
+    households made at a time and does not change them. The code of an area begins with that of the area around it.
 
     >>> census = synthetic_census(2_000)
     >>> census.attributes[:6], len(census)
@@ -281,16 +278,16 @@ def synthetic_census(households: int = 100_000, key: int = DEFAULT_SEED, *, chun
 
 
 def synthetic_census_chunks(households: int, key: int = DEFAULT_SEED, *, chunk_size: int = CHUNK) -> Iterator[pa.Table]:
-    """The census of :func:`synthetic_census` as Arrow tables of ``chunk_size`` households, one at a time.
+    """Generate the census of :func:`synthetic_census` as Arrow tables of ``chunk_size`` households, one at a time.
 
-    What is held throughout is the list of blocks, some 16 bytes for every dozen households.
+    Only the list of blocks is held in memory throughout, about 16 bytes per dozen households.
 
     >>> [chunk.num_rows for chunk in synthetic_census_chunks(2_500, chunk_size=1_000)]
     [1000, 1000, 500]
     """
-    households = _checked("households", households, _MOST_HOUSEHOLDS)
-    chunk_size = _checked("chunk_size", chunk_size, _MOST_HOUSEHOLDS)
-    seed = _mixed_seed(key)
+    households = _check_size("households", households, _MOST_HOUSEHOLDS)
+    chunk_size = _check_size("chunk_size", chunk_size, _MOST_HOUSEHOLDS)
+    seed = _make_seed(key)
     blocks = _blocks(households, seed)
     return (_chunk(blocks, seed, at, min(at + chunk_size, households)) for at in range(0, households, chunk_size))
 
@@ -303,7 +300,7 @@ def write_synthetic_census(
     chunk_size: int = CHUNK,
     force: bool = False,
 ) -> None:
-    """Write the census to a Parquet file, chunk by chunk. The file appears complete or not at all.
+    """Write the census to a Parquet file, chunk by chunk and atomically.
 
     >>> import tempfile, pathlib, safeswap
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "census.parquet"
@@ -325,7 +322,7 @@ def write_synthetic_census(
 
 @cache
 def synthetic_census_schema() -> Schema:
-    """What the columns of the synthetic census are.
+    """Return the schema of the synthetic census.
 
     >>> synthetic_census_schema()["BLOCK"].geography_level
     4
@@ -356,19 +353,19 @@ def synthetic_census_schema() -> Schema:
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """The blocks in order of their codes: ``starts[i]`` is the first household of block i; one more ends the last."""
+    """The blocks in order of their codes: ``starts[i]`` is the first household of block i, with one more at the end."""
 
     codes: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
 
 
 def _blocks(households: int, seed: int) -> _Blocks:
-    """Cut the households into states, these into counties, and so on down to blocks."""
+    """Divide the households into states, these into counties, and so on down to blocks."""
     from safeswap.arrays.geography import cut
 
     sizes = np.array([households], dtype=np.int64)
     codes = np.zeros(1, dtype=np.int64)
-    # Roots: how alike areas of one level are in size. Digits: how many the code of a level adds to the one above.
+    # Roots: how similar areas of one level are in size. Digits: the number that a level adds to the code.
     for level, (roots, digits) in enumerate(((2, 2), (1, 3), (1, 3), (3, 4), (2, 4))):
         parts = np.clip(_number_of_parts(level, sizes), 1, np.minimum(sizes, 10**digits - 1))
         sizes = cut(sizes, parts, roots, seed + 10 + level)
@@ -378,7 +375,7 @@ def _blocks(households: int, seed: int) -> _Blocks:
 
 
 def _number_of_parts(level: int, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many states, counties, places, tracts and blocks: in a census of the United States about as many as there."""
+    """Return the number of parts at a level: for a census of the United States about the true number."""
     root = np.sqrt(sizes)
     numbers = (sizes / 20_000, root / 25, np.sqrt(root), sizes / 1_600, sizes / 13)[level]
     if level == 0:
@@ -406,7 +403,7 @@ def _chunk(blocks: _Blocks, seed: int, start: int, stop: int) -> pa.Table:
 
 
 def _codes_of(blocks: _Blocks, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
-    """The codes of the areas of each household; a code without its last digits is that of the area around it."""
+    """Return the area codes of each household; a code without its last digits is that of the area around it."""
     first, last = np.searchsorted(blocks.starts, [start, stop - 1], side="right") - 1
     edges = np.clip(blocks.starts[first : last + 2], start, stop)
     code = blocks.codes[first : last + 1]
@@ -415,18 +412,18 @@ def _codes_of(blocks: _Blocks, start: int, stop: int) -> dict[str, npt.NDArray[A
     return {name: np.repeat(level, np.diff(edges)) for name, level in zip(CENSUS_GEOGRAPHY, levels, strict=True)}
 
 
-def _mixed_seed(key: int) -> int:
+def _make_seed(key: int) -> int:
     if type(key) is not int or not 0 <= key < 2**63:
         raise SpecError(
             "the key of a synthetic census is a whole number from 0 to 2**63 - 1",
             code="bad-seed",
-            hint="it names a census and is no secret: any number will do",
+            hint="it selects a census and is not a secret: use any number",
         )
-    # Far apart for neighbouring keys, with room above for the numbers that are added per purpose.
+    # Neighbouring keys give distant seeds, with room for the numbers added per purpose.
     return (key * 0x2545F4914F6CDD1D + 0x632BE59BD9B4E019) % 2**62
 
 
-def _checked(name: str, number: object, most: int) -> int:
+def _check_size(name: str, number: object, most: int) -> int:
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 1 <= number <= most:
         raise SpecError(
             f"{name} must be a whole number from 1 to {most:,}", code="bad-size", hint="give another number"

@@ -1,7 +1,7 @@
-"""Synthetic enterprises: skewed turnover and employees in NACE divisions, in the shape of a survey of innovation.
+"""Synthetic enterprises: skewed turnover and employees in NACE divisions, modelled on a survey of innovation.
 
-Seri tries the confidentiality plot on 157 enterprises of division 18 of the Community Innovation Survey, which are not
-public. Here division 18 of the default file has 157 units, too. None of them exists.
+Seri demonstrates the confidentiality plot on 157 enterprises of division 18 of the Community Innovation Survey, which
+are not public. Division 18 of the default file also has 157 units. All of them are fictitious.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from safeswap.model.schema import Schema
 
 ENTERPRISE_KEYS = ("turnover", "employees")
-"""What an intruder can be assumed to know of an enterprise."""
+"""The attributes of an enterprise that an intruder is assumed to know."""
 
-_DEFAULT = 3_140  # of which a twentieth, 157, are in division 18
+_DEFAULT = 3_140  # a twentieth of them, 157, are in division 18
 _MOST = 20_000_000
 _SEED = 1969
 # Division of NACE, its share of the units, and turnover per employee in thousands of euros.
@@ -47,7 +47,7 @@ _SIZES = ("10-49", "50-249", "250+")
 @checked
 @lru_cache(maxsize=4)
 def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
-    """So many enterprises: division, region, size class, employees, turnover, expenditure on innovation.
+    """Generate ``n`` enterprises: division, region, size class, employees, turnover, expenditure on innovation.
 
     >>> enterprises = synthetic_enterprises()
     >>> enterprises.attributes
@@ -63,7 +63,7 @@ def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
         raise SpecError(f"n lies between 1 and {_MOST:,}", code="bad-size", hint="synthetic_enterprises(10_000)")
     if not -(2**63) <= seed < 2**63:
         raise SpecError("the seed is a whole number of at most 63 bits", code="bad-seed", hint="seed=1")
-    division, region = _divisions(n, seed), _level(_drawn(seed, n, 1), np.linspace(1.9, 0.1, len(_REGIONS)))
+    division, region = _divisions(n, seed), _level(_draw(seed, n, 1), np.linspace(1.9, 0.1, len(_REGIONS)))
     employees = _employees(n, seed)
     turnover = _turnover(n, seed, division, employees)
     size = np.searchsorted([50, 250], employees, side="right")
@@ -79,7 +79,7 @@ def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
     return Microdata(pa.table(columns), _schema())
 
 
-def _drawn(seed: int, n: int, purpose: int) -> Floats:
+def _draw(seed: int, n: int, purpose: int) -> Floats:
     from safeswap.arrays.counter_random import uniforms
 
     drawn: Floats = uniforms(seed, n, purpose)
@@ -87,8 +87,8 @@ def _drawn(seed: int, n: int, purpose: int) -> Floats:
 
 
 def _odds(seed: int, n: int, purpose: int) -> Floats:
-    """u / (1 − u), its ends cut off a hundred thousandth from either: enterprises are more unequal than incomes."""
-    kept = 1e-5 + (1 - 2e-5) * _drawn(seed, n, purpose)
+    """Return u / (1 − u), with u at least 1e-5 from 0 and 1: enterprises are more unequal than incomes."""
+    kept = 1e-5 + (1 - 2e-5) * _draw(seed, n, purpose)
     return np.asarray(kept / (1 - kept))
 
 
@@ -98,29 +98,29 @@ def _level(u: Floats, shares: Floats) -> Int64s:
 
 
 def _divisions(n: int, seed: int) -> Int64s:
-    """Divisions in their exact shares, dealt out by draws."""
+    """Assign divisions in their exact shares, in random order."""
     upto = np.cumsum([share for _, share, _ in _DIVISIONS])
     ends = np.floor(upto / upto[-1] * n + 0.5).astype(np.int64)
     dealt = np.empty(n, dtype=np.int64)
-    dealt[np.argsort(_drawn(seed, n, 0), kind="stable")] = np.searchsorted(ends, np.arange(n), side="right")
+    dealt[np.argsort(_draw(seed, n, 0), kind="stable")] = np.searchsorted(ends, np.arange(n), side="right")
     return dealt
 
 
 def _employees(n: int, seed: int) -> Int64s:
-    """At least ten; half have no more than 30, a few have thousands."""
+    """Draw numbers of employees: at least ten; half have at most 30, a few have thousands."""
     odds = _odds(seed, n, 2)
     return np.asarray(np.floor(10 + 20 * np.sqrt(odds) * np.sqrt(np.sqrt(odds))), dtype=np.int64)
 
 
 def _turnover(n: int, seed: int, division: Int64s, employees: Int64s) -> Floats:
-    """Thousands of euros with one decimal: employees times what one earns in the division, give or take."""
+    """Draw turnover in thousands of euros, one decimal: employees times turnover per employee, with noise."""
     each = np.array([per_head for _, _, per_head in _DIVISIONS])[division]
     return np.asarray(np.round(employees * each * np.sqrt(np.sqrt(_odds(seed, n, 3))) + 0.05, 1))
 
 
 def _innovation(n: int, seed: int, turnover: Floats) -> Floats:
-    """Nothing in three of five enterprises, else a few percent of turnover."""
-    some = _drawn(seed, n, 4) < 0.4
+    """Draw expenditure on innovation: zero in three of five enterprises, else a few percent of turnover."""
+    some = _draw(seed, n, 4) < 0.4
     return np.where(some, np.round(0.02 * turnover * np.sqrt(_odds(seed, n, 5)), 1), 0.0)
 
 

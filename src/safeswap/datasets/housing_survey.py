@@ -1,8 +1,8 @@
-"""A synthetic housing survey of the shape on which Moore (1996) tried the targeted Confidentiality Edit.
+"""A synthetic housing survey, modelled on the one on which Moore (1996) tested the targeted Confidentiality Edit.
 
 His file, the 1993 Annual Housing Survey, has 64,998 records; its income has a mean of 11,369 and a standard deviation
-of 16,572; 473 of the combinations of its four keys occur once. This file has about the same of each. Nobody in it
-exists.
+of 16,572; 473 of the combinations of its four keys occur once. This file has about the same of each. All records are
+fictitious.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BATHS = (0.012, 0.60, 0.30, 0.072, 0.0125, 0.0026, 0.0009, 0.0004, 0.0002)
 
 @cache
 def synthetic_housing_survey() -> Microdata:
-    """64,998 dwellings: region, year of construction, bedrooms, baths, and five continuous items in dollars.
+    """Generate 64,998 dwellings: region, year of construction, bedrooms, baths, and five continuous items in dollars.
 
     >>> survey = synthetic_housing_survey()
     >>> survey.attributes[:5], len(survey)
@@ -59,7 +59,7 @@ def synthetic_housing_survey() -> Microdata:
     return Microdata(table, _schema())
 
 
-def _drawn(purpose: int) -> Floats:
+def _draw(purpose: int) -> Floats:
     from safeswap.arrays.counter_random import uniforms
 
     drawn: Floats = uniforms(_SEED, _RECORDS, purpose)
@@ -67,7 +67,7 @@ def _drawn(purpose: int) -> Floats:
 
 
 def _odds(purpose: int) -> Floats:
-    kept = 0.0005 + 0.999 * _drawn(purpose)
+    kept = 0.0005 + 0.999 * _draw(purpose)
     return kept / (1 - kept)
 
 
@@ -77,12 +77,12 @@ def _level(u: Floats, shares: tuple[float, ...]) -> Int64s:
 
 
 def _dwellings() -> tuple[Int64s, ...]:
-    """Region, year, bedrooms and baths; large homes have more of both, new ones more baths."""
-    region = _level(_drawn(0), (0.20, 0.25, 0.34, 0.21))
-    year = _level(_drawn(1), _YEAR_SHARES)
-    beds = _level(_drawn(2), _BEDROOMS)
-    # A bath count that leans on the bedrooms: the draw is moved up for large homes and down for small ones.
-    lean = 0.65 * _drawn(3) + 0.35 * _rank(beds) + 0.03 * (year > 6)
+    """Draw region, year, bedrooms and baths; large homes have more of both, new ones more baths."""
+    region = _level(_draw(0), (0.20, 0.25, 0.34, 0.21))
+    year = _level(_draw(1), _YEAR_SHARES)
+    beds = _level(_draw(2), _BEDROOMS)
+    # Baths depend on bedrooms: the draw is shifted up for large homes and down for small ones.
+    lean = 0.65 * _draw(3) + 0.35 * _rank(beds) + 0.03 * (year > 6)
     return region, year, beds, _level(_spread(lean), _BATHS)
 
 
@@ -93,27 +93,27 @@ def _rank(beds: Int64s) -> Floats:
 
 
 def _spread(lean: Floats) -> Floats:
-    """Ranks of a weighted sum of draws as uniform numbers again."""
+    """Convert a weighted sum of draws to uniform numbers by rank."""
     place = np.empty(len(lean))
     place[np.argsort(lean, kind="stable")] = np.arange(len(lean))
     return (place + 0.5) / len(lean)
 
 
 def _items(region: Int64s, year: Int64s, beds: Int64s, baths: Int64s) -> tuple[Floats, ...]:
-    """Income, home value, mortgage, maintenance, taxes: each follows the dwelling, and the later ones the value."""
+    """Draw income and home value from the dwelling; mortgage, maintenance and taxes also from its value."""
     dwelling = (0.62 + 0.10 * beds + 0.16 * baths) * np.array([1.06, 0.95, 0.92, 1.12])[region]
     dwelling *= 1 + 0.01 * (year - 8)
     fourth = np.sqrt(np.sqrt(_odds(4)))
     eighth = np.sqrt(np.sqrt(np.sqrt(_odds(6))))
-    income = np.where(_drawn(5) < 0.385, 0, 13_090 * dwelling * fourth * np.sqrt(fourth) * eighth)
-    owned = _drawn(7) < 0.64
+    income = np.where(_draw(5) < 0.385, 0, 13_090 * dwelling * fourth * np.sqrt(fourth) * eighth)
+    owned = _draw(7) < 0.64
     price = np.array([1.35, 0.80, 0.82, 1.45])[region]
     value = np.where(owned, 62_000 * dwelling * price * fourth * np.sqrt(np.sqrt(_odds(8))), 0)
     value = 500 * np.floor(np.minimum(value, 2e6) / 500)
-    mortgaged = owned & (_drawn(9) < 0.35 + 0.025 * year)
-    mortgage = np.where(mortgaged, value * (0.2 + 0.7 * _drawn(10)) * 0.0075, 0)
-    maintain = np.where(owned & (_drawn(11) < 0.7), 0.003 * value * np.sqrt(_odds(12)), 0)
-    taxes = value * (0.007 + 0.012 * _drawn(13)) * np.array([1.5, 1.1, 0.7, 0.7])[region] / 12
+    mortgaged = owned & (_draw(9) < 0.35 + 0.025 * year)
+    mortgage = np.where(mortgaged, value * (0.2 + 0.7 * _draw(10)) * 0.0075, 0)
+    maintain = np.where(owned & (_draw(11) < 0.7), 0.003 * value * np.sqrt(_odds(12)), 0)
+    taxes = value * (0.007 + 0.012 * _draw(13)) * np.array([1.5, 1.1, 0.7, 0.7])[region] / 12
     return np.minimum(income, 400_000), value, mortgage, maintain, taxes
 
 

@@ -1,1 +1,1 @@
-"""Project files of other tools and of ours: WebSwap, ARGUS, TOML, tables of counts."""
+"""Project files: WebSwap, ARGUS, TOML, tables of counts."""

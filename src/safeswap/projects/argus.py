@@ -1,4 +1,4 @@
-"""Recode files, code lists and hierarchies as ARGUS has them, and hierarchies as tables of levels.
+"""Read ARGUS recode files, code lists and hierarchies, and hierarchies as tables of levels.
 
 ::
 
@@ -11,7 +11,7 @@
     .hrc    South           a tree: codes below a code are indented, by @ or by blanks
             @Delft
 
-A mistake in such a file is told with its line.
+Errors name the line.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _WORDS = re.compile(r""""[^"]*"|'[^']*'|-|[^-"']+""")
 
 
 def read_grc(path: str | os.PathLike[str], attribute: str, *, otherwise: Otherwise = "keep") -> GlobalRecode:
-    """The recode of a file of ARGUS as a step on an attribute.
+    """Read an ARGUS recode file as a step on an attribute.
 
     As in ARGUS, codes that the file does not name stay (``otherwise="keep"``), numbers are compared as numbers and
-    other codes as right-aligned text. A code list that lies beside the file gives the new codes their labels.
+    other codes as right-aligned text. A code list in the same folder gives the new codes their labels.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -56,13 +56,13 @@ def read_grc(path: str | os.PathLike[str], attribute: str, *, otherwise: Otherwi
         if keyword := _KEYWORD.fullmatch(line):
             name, rest = keyword[1].upper(), keyword[2].strip()
             if name == "MISSING":
-                missing = tuple(_unquoted(word) for word in re.split(r"[,\s]+", rest) if word)
+                missing = tuple(_unquote(word) for word in re.split(r"[,\s]+", rest) if word)
             elif name == "CODELIST":
-                labels = _labels_beside(file, _unquoted(rest))
+                labels = _read_labels(file, _unquote(rest))
             else:
                 raise _bad(file, "there is no such keyword in a recode file", number)
             continue
-        spans += _spans_of(file, line, number, spans)
+        spans += _parse_spans(file, line, number, spans)
     if not spans:
         raise _bad(file, "the file recodes nothing")
     return GlobalRecode(
@@ -75,7 +75,7 @@ def read_grc(path: str | os.PathLike[str], attribute: str, *, otherwise: Otherwi
 
 
 def read_codelist(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The codes of a code list of ARGUS with their meaning.
+    """Read an ARGUS code list: codes with their meanings.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,17 +88,17 @@ def read_codelist(path: str | os.PathLike[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in _lines(file):
         code, comma, meaning = line.partition(",")
-        code = _unquoted(code.strip())
+        code = _unquote(code.strip())
         if not comma or not code:
             raise _bad(file, f"line {number} is not a code, a comma and its meaning", number)
         if code in found:
             raise _bad(file, f"line {number} lists a code for the second time", number)
-        found[code] = _unquoted(meaning.strip())
+        found[code] = _unquote(meaning.strip())
     return found
 
 
 def read_hierarchy(path: str | os.PathLike[str]) -> Hierarchy:
-    """A tree of codes: indented (``.hrc`` and others) or, from a ``.csv``, a line per finest code with those above it.
+    """Read a tree of codes: indented (``.hrc`` and others), or a ``.csv`` with a line per finest code and its parents.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -113,13 +113,13 @@ def read_hierarchy(path: str | os.PathLike[str]) -> Hierarchy:
             separator = "\t" if file.suffix.lower() == ".tsv" else ","
             text = [line for _, line in _lines(file, strip=False)]
             return Hierarchy.from_rows(tuple(row) for row in csv.reader(text, delimiter=separator))
-        return Hierarchy.from_parents(_indented(file))
+        return Hierarchy.from_parents(_parse_indented(file))
     except SpecError as error:
-        told = f"{file.name!r}: {error.message}"
-        raise InputError(told, code=error.code, hint=error.hint, **{**error.fields, "file": str(file)}) from None
+        message = f"{file.name!r}: {error.message}"
+        raise InputError(message, code=error.code, hint=error.hint, **{**error.fields, "file": str(file)}) from None
 
 
-def _indented(file: Path) -> dict[str, str]:
+def _parse_indented(file: Path) -> dict[str, str]:
     parents: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     for number, line in _lines(file, strip=False):
@@ -135,22 +135,22 @@ def _indented(file: Path) -> dict[str, str]:
     return parents
 
 
-def _spans_of(file: Path, line: str, number: int, known: list[Span]) -> Iterator[Span]:
+def _parse_spans(file: Path, line: str, number: int, known: list[Span]) -> Iterator[Span]:
     to, colon, rest = line.partition(":")
     if not colon or not to.strip() or not rest.strip():
         raise _bad(file, f"line {number} is not a new code, a colon and the codes that become it", number)
     found = list(known)
     for part in _PARTS.findall(rest):
-        span = _span(file, _unquoted(to.strip()), part, number)
+        span = _parse_span(file, _unquote(to.strip()), part, number)
         if any(span.meets(other) for other in found):
             raise _bad(file, f"line {number} recodes a code that is recoded already", number)
         found.append(span)
         yield span
 
 
-def _span(file: Path, to: str, text: str, number: int) -> Span:
+def _parse_span(file: Path, to: str, text: str, number: int) -> Span:
     words = [word.strip() for word in _WORDS.findall(text) if word.strip()]
-    ends = [None if word == "-" else _unquoted(word) for word in words]
+    ends = [None if word == "-" else _unquote(word) for word in words]
     low: str | None
     high: str | None
     match ends:
@@ -170,18 +170,18 @@ def _span(file: Path, to: str, text: str, number: int) -> Span:
         raise _bad(file, f"line {number} has a span that ends before it begins", number) from None
 
 
-def _labels_beside(file: Path, name: str) -> dict[str, str]:
-    """The code list that a recode file names, where it lies in the same directory; labels are no necessity."""
-    beside = file.parent / Path(name.replace("\\", "/")).name
-    return read_codelist(beside) if beside.is_file() else {}
+def _read_labels(file: Path, name: str) -> dict[str, str]:
+    """Read the code list that a recode file names, if it is in the same folder; labels are optional."""
+    path = file.parent / Path(name.replace("\\", "/")).name
+    return read_codelist(path) if path.is_file() else {}
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _lines(file: Path, *, strip: bool = True) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """Yield the non-empty lines with their numbers."""
     try:
         if file.stat().st_size > _LARGEST:
             raise _bad(file, "the file is too large for a list of codes")
@@ -191,7 +191,7 @@ def _lines(file: Path, *, strip: bool = True) -> Iterator[tuple[int, str]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = content.decode("cp1252", errors="replace")  # what Windows wrote when ARGUS was young
+        text = content.decode("cp1252", errors="replace")  # the encoding of old ARGUS files
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             yield number, line.strip() if strip else line.rstrip()
@@ -199,6 +199,6 @@ def _lines(file: Path, *, strip: bool = True) -> Iterator[tuple[int, str]]:
 
 def _bad(file: Path, what: str, line: int | None = None) -> InputError:
     fields: dict[str, Any] = {} if line is None else {"line": line}
-    told = f"{file.name!r}: {what}" if line is None or f"line {line}" in what else f"{file.name!r}, line {line}: {what}"
+    place = "" if line is None or f"line {line}" in what else f", line {line}"
     hint = "a recode file has lines such as 1: 1-3, 7 and <MISSING> 9; a code list 1, meaning; a tree @code"
-    return InputError(told, code="bad-argus-file", hint=hint, file=str(file), **fields)
+    return InputError(f"{file.name!r}{place}: {what}", code="bad-argus-file", hint=hint, file=str(file), **fields)

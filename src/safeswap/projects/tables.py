@@ -1,4 +1,4 @@
-"""Tables of counts in rows: one row per cell, a column per variable and one with the count."""
+"""Tables of counts in long form: a row per cell, a column per variable and one with the count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COUNT = "count"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LongCounts:
-    """A table that came in rows: the rows themselves and the cell of each, to give the result in the same form."""
+    """A table in long form: its rows and the cell of each, to return the result in the same form."""
 
     table: CountTable
     rows: pa.Table
@@ -35,9 +35,9 @@ class LongCounts:
 
 
 def long_counts(source: Any, *, count: str = COUNT, **options: Any) -> LongCounts:
-    """A table of counts from a dataframe or a file in long form. Cells that have no row are 0.
+    """Read a table of counts from a dataframe or file in long form. Cells without a row are 0.
 
-    Levels are in the order in which they appear. ``options`` are those of reading a file.
+    Levels are in order of appearance. ``options`` are those of reading a file.
 
     >>> rows = pa.table({"Region": ["N", "N", "S"], "Sex": ["f", "m", "m"], "count": [4, 2, 7]})
     >>> long_counts(rows).table.counts.tolist()
@@ -75,9 +75,9 @@ def long_counts(source: Any, *, count: str = COUNT, **options: Any) -> LongCount
 
 
 def to_long(result: SafeTables, *, number: int = 0, like: Any = None) -> Any:
-    """A safe table in rows, in the caller's own type where it came so: the same rows with the counts after.
+    """Return a safe table in long form: if it was given so, in the caller's own type and rows, with the new counts.
 
-    Cells that had no row and now have a count follow behind. Other tables have a row for every cell. ``like`` is a
+    Cells that had no row and now have a count are appended. Other tables have a row for every cell. ``like`` is a
     dataframe, or "pandas", "polars" or "arrow".
 
     >>> from safeswap.workflow import safe_table
@@ -97,7 +97,7 @@ def to_long(result: SafeTables, *, number: int = 0, like: Any = None) -> Any:
     if origin is None:
         made = long_table(changed.after, {COUNT: changed.after.counts})
     else:
-        made = _as_it_came(origin, changed.after.counts)
+        made = _update_rows(origin, changed.after.counts)
     if like is None:
         native = NATIVE["arrow"] if origin is None or origin.frame is None else native_of(_native(origin.frame))
     else:
@@ -105,7 +105,7 @@ def to_long(result: SafeTables, *, number: int = 0, like: Any = None) -> Any:
     return native.from_arrow(made)
 
 
-def _as_it_came(origin: LongCounts, counts: Counts) -> pa.Table:
+def _update_rows(origin: LongCounts, counts: Counts) -> pa.Table:
     flat = counts.ravel()
     listed = np.zeros(flat.size, dtype=np.bool_)
     listed[origin.cells] = True
@@ -175,7 +175,7 @@ def _native(frame: Any) -> Any:
 def count_tables(
     source: Any, *, attributes: Any, names: Any, count: str, reading: dict[str, Any]
 ) -> tuple[Programme, list[LongCounts | None]]:
-    """The tables that a source holds, and the rows of those that came in rows.
+    """Return the tables of a source, and the rows of those in long form.
 
     >>> programme, _ = count_tables([[4, 1]], attributes=None, names=None, count="count", reading={})
     >>> programme.tables[0].counts.tolist()
@@ -209,7 +209,7 @@ def count_tables(
 
 
 def table_names(stated: Any) -> list[tuple[str, ...]]:
-    """One table as a list of names, or several as a list of lists: always the latter.
+    """Normalise one table (a list of names) or several (a list of lists) to a list of tuples.
 
     >>> table_names(["Region", "Sex"]), table_names([["Region", "Sex"], ["Sex"]])
     ([('Region', 'Sex')], [('Region', 'Sex'), ('Sex',)])

@@ -1,4 +1,7 @@
-"""A study's question as a TOML file that people can read, change and keep under version control."""
+"""Recipes and questions of studies as TOML files.
+
+Errors in a file are reported by position, never by quoting the file.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,17 @@ from safeswap.methods.recode.steps import STEPS, as_step
 from safeswap.model.study import StudySpec
 from safeswap.projects.argus import read_grc, read_hierarchy
 
-# TOML files that people wrote: what is wrong is told by its place, and never by quoting the file.
-
 _AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-def parsed_toml(file: Path, *, what: str, largest: int, bad: Callable[..., InputError]) -> dict[str, Any]:
-    """The content of a file of at most ``largest`` bytes that holds a ``what``; ``bad`` makes the error.
+def load_toml(file: Path, *, what: str, largest: int, bad: Callable[..., InputError]) -> dict[str, Any]:
+    """Load a TOML file of at most ``largest`` bytes that contains a ``what``; ``bad`` makes the error.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "study.toml"
     ...     _ = path.write_text("rates = [0.1]")
-    ...     parsed_toml(path, what="study", largest=100, bad=InputError)
+    ...     load_toml(path, what="study", largest=100, bad=InputError)
     {'rates': [0.1]}
     """
     try:
@@ -43,7 +44,7 @@ def parsed_toml(file: Path, *, what: str, largest: int, bad: Callable[..., Input
     except OSError as error:
         raise unreadable(file, error) from None
     except tomllib.TOMLDecodeError as error:
-        # Only the position is taken over: the parser's own words may quote the file.
+        # Only the position is used: the parser's message may quote the file.
         if (place := _AT_LINE.search(str(error))) is None:
             raise bad(file, "the file ends in the middle of something") from None
         line, column = int(place[1]), int(place[2])
@@ -51,8 +52,6 @@ def parsed_toml(file: Path, *, what: str, largest: int, bad: Callable[..., Input
     except RecursionError:
         raise bad(file, "the file is nested too deeply") from None
 
-
-# A recipe as a TOML file that people can read, change, keep under version control and use again next year.
 
 RECIPE_FORMAT = "safeswap-recipe-1"
 _LARGEST = 2**24
@@ -68,7 +67,7 @@ _HEADER = """\
 def write_recipe(
     recipe: Recipe, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE
 ) -> None:
-    """Write a recipe; :func:`read_recipe` gives the same one back.
+    """Write a recipe; :func:`read_recipe` reads the same one back.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +82,7 @@ def write_recipe(
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """A recipe as the text of its file.
+    """Serialise a recipe as TOML.
 
     >>> "truncate" in recipe_text(Recipe.of({"step": "truncate", "attribute": "NACE"}))
     True
@@ -95,7 +94,7 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe. What is wrong is told with the number of the step.
+    """Read a recipe. Errors name the step.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -106,42 +105,42 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     safeswap.errors.SpecError: 'age.toml', step 1: the ranges step is not valid: the breaks are not in ascending order
     """
     file = existing_file(path)
-    content = parsed_toml(file, what="recipe", largest=_LARGEST, bad=_bad)
+    content = load_toml(file, what="recipe", largest=_LARGEST, bad=_bad_recipe)
     if content.pop("format", RECIPE_FORMAT) != RECIPE_FORMAT:
-        raise _bad(file, f"the format is not {RECIPE_FORMAT!r}")
+        raise _bad_recipe(file, f"the format is not {RECIPE_FORMAT!r}")
     listed = content.pop("steps", [])
     if content or not isinstance(listed, list) or not all(isinstance(values, dict) for values in listed):
-        raise _bad(file, "a recipe holds [[steps]] and nothing else")
+        raise _bad_recipe(file, "a recipe holds [[steps]] and nothing else")
     steps: list[RecipeStep] = []
     for number, values in enumerate(listed, start=1):
         try:
-            steps.append(_step(values, file.parent))
+            steps.append(_make_step(values, file.parent))
         except SafeswapError as error:
-            told = at_step(error, number)
-            fields = {**told.fields, "file": str(file)}
-            raise type(error)(f"{file.name!r}, {told.message}", code=error.code, hint=error.hint, **fields) from None
+            located = at_step(error, number)
+            fields = {**located.fields, "file": str(file)}
+            raise type(error)(f"{file.name!r}, {located.message}", code=error.code, hint=error.hint, **fields) from None
     return Recipe(tuple(steps))
 
 
-def _step(values: dict[str, Any], folder: Path) -> RecipeStep:
+def _make_step(values: dict[str, Any], folder: Path) -> RecipeStep:
     if "method" in values:
         return registry.make_spec(values)
     if isinstance(grc := values.get("grc"), str):
         rest = {name: value for name, value in values.items() if name != "grc"}
-        read = read_grc(_beside(folder, grc), str(values.get("attribute", "")))
+        read = read_grc(_sibling(folder, grc), str(values.get("attribute", "")))
         return as_step({**read.as_dict(), **rest})
     if values.get("step") == "hierarchy" and isinstance(tree := values.get("file"), str):
         rest = {name: value for name, value in values.items() if name != "file"}
-        return as_step({**rest, "levels": read_hierarchy(_beside(folder, tree)).steps})
+        return as_step({**rest, "levels": read_hierarchy(_sibling(folder, tree)).steps})
     return as_step(values)
 
 
-def _beside(folder: Path, name: str) -> Path:
-    """A file that a recipe names lies in the recipe's directory, wherever the program was started."""
+def _sibling(folder: Path, name: str) -> Path:
+    """Return the path of a file that a recipe names: always in the recipe's own folder."""
     return folder / Path(name).name
 
 
-def _bad(file: Path, what: str, **fields: Any) -> InputError:
+def _bad_recipe(file: Path, what: str, **fields: Any) -> InputError:
     hint = "write it as `safeswap recode --write-recipe FILE` does"
     return InputError(f"{file.name!r}: {what}", code="bad-recipe-file", hint=hint, file=str(file), **fields)
 
@@ -162,7 +161,7 @@ _STUDY_HEADER = """\
 def write_study_spec(
     spec: StudySpec, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE
 ) -> None:
-    """Write the question of a study; ``read_study_spec`` gives the same one back.
+    """Write the question of a study; ``read_study_spec`` reads the same one back.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -174,13 +173,13 @@ def write_study_spec(
     """
     import tomli_w
 
-    content = {"format": STUDY_FORMAT, **_without_nothing(spec.model_dump(mode="json"))}
+    content = {"format": STUDY_FORMAT, **_drop_empty(spec.model_dump(mode="json"))}
     with atomic_write(path, force=force, mode=mode) as part:
         part.write_bytes((_STUDY_HEADER + tomli_w.dumps(content)).encode("utf-8"))
 
 
 def read_study_spec(path: str | os.PathLike[str], **overrides: Any) -> StudySpec:
-    """Read the question of a study; what is stated besides takes the place of what the file says.
+    """Read the question of a study; ``overrides`` replace settings of the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -191,7 +190,7 @@ def read_study_spec(path: str | os.PathLike[str], **overrides: Any) -> StudySpec
     safeswap.errors.InputError: 'study.toml': there is no setting 'rats'
     """
     file = existing_file(path)
-    content = parsed_toml(file, what="study", largest=_LARGEST_STUDY, bad=_bad_study)
+    content = load_toml(file, what="study", largest=_LARGEST_STUDY, bad=_bad_study)
     if content.pop("format", STUDY_FORMAT) != STUDY_FORMAT:
         raise _bad_study(file, f"the format is not {STUDY_FORMAT!r}")
     for name in content:
@@ -208,11 +207,11 @@ def read_study_spec(path: str | os.PathLike[str], **overrides: Any) -> StudySpec
         ) from None
 
 
-def _without_nothing(value: Any) -> Any:
-    """Without null and empty values, for which TOML has no word or which say nothing."""
+def _drop_empty(value: Any) -> Any:
+    """Remove null values, which TOML lacks, and empty lists."""
     if isinstance(value, dict):
-        return {key: _without_nothing(item) for key, item in value.items() if item is not None and item != []}
-    return [_without_nothing(item) for item in value] if isinstance(value, list) else value
+        return {key: _drop_empty(item) for key, item in value.items() if item is not None and item != []}
+    return [_drop_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def _bad_study(file: Path, what: str, *, hint: str = "", **fields: Any) -> InputError:

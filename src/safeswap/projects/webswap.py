@@ -1,6 +1,6 @@
-"""Project files in the manner of WebSwap (Sanil, Gomatam, Karr and Liu 2003).
+"""Project files modelled on WebSwap (Sanil, Gomatam, Karr and Liu 2003).
 
-A project is a folder of plain UTF-8 text files. The layouts of the original are not public; these are ours:
+A project is a folder of plain UTF-8 text files. The original layouts are not public; these are ours:
 
 ``NAME.orig``
     The data: comma-separated, with a header line.
@@ -10,10 +10,10 @@ A project is a folder of plain UTF-8 text files. The layouts of the original are
     The specification: ``records``, the names of the five files, ``swap-rate``, and one line per attribute with its
     role letter: ``S "Race"`` (S swap, F fixed, D differ, O other). The rate is the share of *records*, 2k/N.
 ``NAME.out``, ``NAME.log``
-    The masked data and what was done (totals only); they come into being when the project is swapped.
+    The masked data and a log (totals only), written when the project is swapped.
 
-Names stand in double quotes with the escapes of JSON, so that any name can be written. Lines that begin with ``#`` and
-blank lines are comments. Files are named without a folder: all lie next to the specification.
+Names are in double quotes with JSON escapes, so that any name can be written. Lines that begin with ``#`` and blank
+lines are comments. Files are named without a folder: all are next to the specification.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import Role, SwapSpec
 
-# The lines of WebSwap project files: settings, quoted names, comments.
-
 FILES = ("data", "description", "specification", "log", "output")
 _SETTING = re.compile(r"([a-z][a-z-]*)\s*=\s*(\S.*)", re.ASCII)
 _NAMED = re.compile(r"([A-Za-z]+)\s+(\".*\")", re.ASCII | re.DOTALL)
@@ -60,17 +58,17 @@ ROLES_HEADER = "\n# The role of each attribute: S swap, F fixed (equal in a pair
 LOG_HEADER = "# WebSwap log, layout 1: totals of what was done; it names no record.\n"
 
 
-def quoted(name: str) -> str:
-    """A name as it stands in a project file.
+def quote(name: str) -> str:
+    """Quote a name for a project file.
 
-    >>> print(quoted('say "x"\\n'))
+    >>> print(quote('say "x"\\n'))
     "say \\"x\\"\\n"
     """
     return json.dumps(name, ensure_ascii=False)
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """One line per setting.
+    """Return a line per setting.
 
     >>> print(settings_text({"records": 3, "data": "a.orig"}), end="")
     records = 3
@@ -80,12 +78,12 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def named_text(pairs: Iterable[tuple[str, str]]) -> str:
-    """One line per attribute: a word, and its name in quotes."""
-    return "".join(f"{word} {quoted(name)}\n" for word, name in pairs)
+    """Return a line per attribute: a word, and its name in quotes."""
+    return "".join(f"{word} {quote(name)}\n" for word, name in pairs)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """Yield the lines that are neither blank nor comments, with their numbers."""
     file = existing_file(path)
     try:
         if file.stat().st_size > _LARGEST:
@@ -96,15 +94,15 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise bad_line(file, position, "the file is not UTF-8 text") from None
     except OSError as error:
         raise unreadable(file, error) from None
-    # At line feeds only: other characters that count as line ends somewhere may stand in a name.
+    # Split at line feeds only: a name may contain other characters that count as line ends.
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip(" \t\r")
         if stripped and not stripped.startswith("#"):
             yield number, stripped
 
 
-def parsed(path: Path) -> tuple[dict[str, tuple[int, Any]], list[tuple[int, str, str]]]:
-    """Settings with their lines, and named lines (number, word, name)."""
+def parse(path: Path) -> tuple[dict[str, tuple[int, Any]], list[tuple[int, str, str]]]:
+    """Return the settings with their lines, and the named lines (number, word, name)."""
     settings: dict[str, tuple[int, Any]] = {}
     named: list[tuple[int, str, str]] = []
     for number, line in numbered_lines(path):
@@ -138,7 +136,7 @@ def _value(path: Path, number: int, text: str) -> Any:
 
 
 def bad_line(path: Path, line: int, what: str) -> InputError:
-    """An error in a project file."""
+    """Make an error for a line of a project file."""
     return InputError(
         f"line {line} of {path.name!r}: {what}",
         code="bad-project-file",
@@ -153,7 +151,7 @@ _SUFFIXES = {"data": ".orig", "description": ".desc", "specification": ".specs",
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectAttribute:
-    """An attribute of a project: what it is, and what the swap does with it."""
+    """An attribute of a project, with its kind and its role in the swap."""
 
     name: str
     kind: Kind = Kind.NOMINAL
@@ -162,7 +160,7 @@ class ProjectAttribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A swap to be made: which data, which rate, which role for each attribute, and where everything lies.
+    """A planned swap: its data, rate, roles of attributes and files.
 
     ``rate`` is the share of records that take part, 2k/N for k pairs. File names are without a folder.
 
@@ -208,15 +206,15 @@ class Project:
             raise _bad_project("the number of records must be at least 1")
 
     def path(self, which: str) -> Path:
-        """Where one of the files lies: data, description, specification, log or output."""
+        """Return the path of one of the files: data, description, specification, log or output."""
         return self.folder / str(getattr(self, which))
 
     def names(self, role: Role) -> tuple[str, ...]:
-        """The attributes with a role, in column order."""
+        """Return the attributes with a role, in column order."""
         return tuple(a.name for a in self.attributes if a.role is role)
 
     def swap_spec(self) -> SwapSpec:
-        """The swap as the rest of the package takes it."""
+        """Return the specification of the swap."""
         return SwapSpec(
             swap=self.names(Role.SWAP),
             fixed=self.names(Role.FIXED),
@@ -225,7 +223,7 @@ class Project:
         )
 
     def microdata(self) -> Microdata:
-        """The data of the project, described as the project says; refused if the two do not agree."""
+        """Read the data with the project's description; refuse data that do not match it."""
         data = read(
             self.path("data"),
             schema=Schema(attributes=tuple(Attribute(name=a.name, kind=a.kind) for a in self.attributes)),
@@ -242,7 +240,7 @@ class Project:
         return data
 
     def save(self, *, force: bool = False) -> None:
-        """Write description and specification; the specification last, since it is what opens the project."""
+        """Write description and specification, the specification last, since it opens the project."""
         description = named_text((a.kind.value, a.name) for a in self.attributes)
         settings = {"records": self.records, **{which: getattr(self, which) for which in FILES}}
         roles = named_text((a.role.value, a.name) for a in self.attributes)
@@ -277,9 +275,9 @@ def new_project(
     differ: Sequence[str] = (),
     force: bool = False,
 ) -> Project:
-    """Make a project: data, description and specification in a folder that exists.
+    """Create a project in an existing folder: data, description and specification.
 
-    ``data`` is whatever ``read`` takes, or microdata that were read.
+    ``data`` is whatever ``read`` takes, or microdata.
 
     >>> import tempfile, pyarrow as pa
     >>> table = pa.table({"id": ["1", "2", "3"], "Race": ["a", "b", "b"], "Sex": ["F", "M", "F"]})
@@ -291,7 +289,7 @@ def new_project(
     microdata = data if isinstance(data, Microdata) else read(data)
     spec = SwapSpec(swap=tuple(swap), fixed=tuple(fixed), differ=tuple(differ), rate=rate)
     for attribute in (*spec.swap, *spec.fixed, *spec.differ):
-        microdata.schema[attribute]  # an unknown attribute gets its own clear error
+        microdata.schema[attribute]  # raises for an unknown attribute
     files = {which: name + suffix for which, suffix in _SUFFIXES.items()}
     project = Project(
         folder=Path(folder),
@@ -308,19 +306,19 @@ def new_project(
 
 
 def open_project(path: str | os.PathLike[str]) -> Project:
-    """Open a project by its specification file, and check that its files exist and agree with each other."""
+    """Open a project by its specification file, and check that its files exist and agree."""
     project = read_project(path)
     project.microdata()
     return project
 
 
 def read_project(path: str | os.PathLike[str]) -> Project:
-    """The project that specification and description describe; the data are not looked at."""
+    """Read a project from its specification and description, without reading the data."""
     file = existing_file(path)
-    settings, named = parsed(file)
-    values = _checked_settings(file, settings)
+    settings, named = parse(file)
+    values = _check_settings(file, settings)
     roles = {name: _word(file, line, word, Role) for line, word, name in named}
-    described = parsed(existing_file(file.parent / values["description"]))[1]
+    described = parse(existing_file(file.parent / values["description"]))[1]
     kinds = {name: _word(file.parent / values["description"], line, word, Kind) for line, word, name in described}
     if len(roles) < len(named) or len(kinds) < len(described):
         raise bad_line(file, named[0][0] if named else 1, "an attribute is named twice")
@@ -335,7 +333,7 @@ def read_project(path: str | os.PathLike[str]) -> Project:
     )
 
 
-def _checked_settings(file: Path, settings: Mapping[str, tuple[int, Any]]) -> dict[str, Any]:
+def _check_settings(file: Path, settings: Mapping[str, tuple[int, Any]]) -> dict[str, Any]:
     wanted: dict[str, tuple[type, ...]] = {
         "records": (int,),
         "swap-rate": (int, float),
@@ -384,6 +382,6 @@ def _disagree(project: Project, what: str) -> InputError:
     return InputError(
         f"the files of the project do not agree: {what}",
         code="project-mismatch",
-        hint="make the project anew from its data",
+        hint="create the project again from its data",
         file=str(project.path("specification")),
     )
