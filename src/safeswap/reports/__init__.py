@@ -1,1 +1,1 @@
-"""Reports in HTML, each one file that needs nothing else."""
+"""HTML reports, each a self-contained file."""

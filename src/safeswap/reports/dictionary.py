@@ -1,4 +1,4 @@
-"""The data dictionary of a release: its columns and the values in them, told from the release alone."""
+"""The data dictionary of a release: its columns and their values, made from the release alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DICTIONARY_FORMAT = "safeswap-dictionary-1"
 
 
 def data_dictionary(release: Release) -> dict[str, Any]:
-    """What a user needs to know to read the file.
+    """Describe the columns and values of a release, as its users need to know them.
 
     >>> from safeswap.model.release import PublicFacts
     >>> from safeswap.model.schema import Schema
@@ -66,7 +66,7 @@ def _value(attribute: Attribute, value: str) -> dict[str, Any]:
 
 
 def type_in_words(kind: pa.DataType) -> str:
-    """What the values are, without the words of any one program.
+    """Return the type of the values in plain words, independent of any program.
 
     >>> type_in_words(pa.int8()), type_in_words(pa.dictionary(pa.int8(), pa.string()))
     ('whole number', 'text')
@@ -89,12 +89,12 @@ def type_in_words(kind: pa.DataType) -> str:
 
 
 def dictionary_json(dictionary: dict[str, Any]) -> bytes:
-    """The dictionary for programs."""
+    """Serialise the dictionary as JSON, for programs."""
     return (json.dumps(dictionary, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def dictionary_csv(dictionary: dict[str, Any]) -> bytes:
-    """The dictionary for people: one line per column, followed by one line per value."""
+    """Serialise the dictionary as CSV, for people: a line per column, followed by a line per value."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["column", "kind", "type", "label", "value", "value label"])

@@ -1,7 +1,7 @@
-"""The report of one masking, for inside the agency: what was asked, done and kept, and what it did where.
+"""The internal report of one masking: what was requested, done and kept, and its effects.
 
-Sections appear where they have something to say: how far apart exchanged records lie and how distributions changed by
-level of geography, where geography was exchanged; PERCENTAGE BIAS by level, where numbers were.
+Sections appear only if they apply: distances between exchanged records and changes of distributions by level of
+geography, if geography was exchanged; PERCENTAGE BIAS by level, if numbers were.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from safeswap.model.masked import Masked
 
 
-# What recoding and blanking took away, for the report of a masking.
-
 METHODS = ("recode", "suppress")
-"""Methods that say less, and nothing wrong."""
+"""Methods that make values coarser or blank, but never wrong."""
 
 
 def loss_sections(masked: Masked) -> tuple[Section, ...]:
-    """A table of the information lost by attribute, where values were made coarser or blank."""
+    """Return a table of the information lost by attribute, if values were made coarser or blank."""
     if masked.audit.method not in METHODS:
         return ()
     before = masked.original
@@ -68,10 +66,8 @@ def loss_sections(masked: Masked) -> tuple[Section, ...]:
     )
 
 
-# What suppression did, for the report of a masking: what was unsafe before and after, and what was blanked where.
-
 OWN_FACTS = (UNSAFE, BLANKED)
-"""Facts of the audit that are shown here, and need not be shown twice."""
+"""Facts of the audit with sections of their own."""
 
 _MEANINGS = {
     "none": "A missing value matches nothing: a combination with one is not counted.",
@@ -82,7 +78,7 @@ _MEANINGS = {
 
 
 def suppression_sections(masked: Masked) -> tuple[Section, ...]:
-    """Two tables, where values were suppressed."""
+    """Return tables of unsafe combinations and of blanked values, if values were suppressed."""
     facts = masked.audit.facts
     if UNSAFE not in facts or BLANKED not in facts:
         return ()
@@ -113,7 +109,7 @@ def _blanked(masked: Masked) -> Section:
     records = max(len(masked.original), 1)
     most = max((row["values"] for row in rows), default=0) or 1
     return Section(
-        title="What was blanked, by attribute",
+        title="Values blanked, by attribute",
         text=(f"The answer is {masked.audit.facts['answer']}.",),
         columns=("attribute", "importance", "values blanked", "of the records"),
         rows=tuple(
@@ -137,14 +133,18 @@ def write_masking_report(
     kept: Sequence[str] = (),
     assessment: Assessment | None = None,
     distributions: Sequence[str] = (),
-    sections: Sequence[Section] = (),
     date: str = "",
     force: bool = False,
 ) -> Path:
-    """Write the report; it appears complete or not at all, and only its owner can read it."""
-    told = (*table_facts(masked), *suppression_sections(masked), *safe_sections(masked))
-    told = (*told, *loss_sections(masked))
-    found = (*told, *geography_sections(masked, distributions), *bias_sections(masked))
+    """Write the report atomically, readable by its owner only."""
+    sections = (
+        *table_facts(masked),
+        *suppression_sections(masked),
+        *safe_sections(masked),
+        *loss_sections(masked),
+        *geography_sections(masked, distributions),
+        *bias_sections(masked),
+    )
     text = template("masking_report.html").render(
         title=f"Masking of {masked.original.schema.name or 'a file'}",
         method=method,
@@ -155,7 +155,7 @@ def write_masking_report(
         kept=list(kept),
         scores=list(assessment) if assessment is not None else [],
         left_out=assessment.left_out_sentences if assessment is not None else (),
-        sections=(*found, *sections),
+        sections=sections,
         for_release=masked.audit.releasable,
         colours=css_variables(),
         policy=SCRIPTLESS,
@@ -167,7 +167,7 @@ def write_masking_report(
 
 
 def table_facts(masked: Masked) -> tuple[Section, ...]:
-    """Facts of the audit that are tables, such as what would find a partner for more households."""
+    """Return the facts of the audit that are tables, such as what would find a partner for more households."""
     own = (*OWN_FACTS, *SAFE_FACTS)
     tables = {
         name: value
@@ -186,7 +186,7 @@ def table_facts(masked: Masked) -> tuple[Section, ...]:
 
 
 def geography_sections(masked: Masked, distributions: Sequence[str] = ()) -> tuple[Section, ...]:
-    """How far apart exchanged records lie, and what became of distributions in the areas of each level."""
+    """Return tables of distances between exchanged records and of changes in distributions by level of geography."""
     exchanged = {name for exchange in masked.audit.exchanges for name in exchange.attributes}
     levels = [a.name for a in masked.original.schema.iter_kind(Kind.GEOGRAPHY)]
     if not exchanged.intersection(levels):
@@ -195,8 +195,8 @@ def geography_sections(masked: Masked, distributions: Sequence[str] = ()) -> tup
     distance = report.distance.to_pylist()
     found = [
         Section(
-            title="How far apart the exchanged records lie",
-            text=("Share of the pairs that lie within one area of a level, from coarse to fine.",),
+            title="Distance between exchanged records",
+            text=("Share of the pairs within one area of a level, from coarse to fine.",),
             columns=("level", "pairs", "share"),
             rows=tuple((d["level"], f"{d['pairs_within']:,}", f"{d['share']:.1%}") for d in distance),
             numeric=(1, 2),
@@ -205,7 +205,7 @@ def geography_sections(masked: Masked, distributions: Sequence[str] = ()) -> tup
         Section(
             title="Distributions by level of geography: the index of dissimilarity D",
             text=("D is the share of an area's records that would have to change category to restore the counts.",),
-            columns=("level", "distribution", "areas", "of which changed", "mean D", "largest D"),
+            columns=("level", "distribution", "areas", "areas changed", "mean D", "largest D"),
             rows=tuple(_dissimilarity_row(row) for row in report.dissimilarity.to_pylist()[:_MOST_LEVELS]),
             numeric=(2, 3, 4, 5),
         ),
@@ -237,7 +237,7 @@ def _before_and_after(masked: Masked, distribution: str, level: str) -> Section:
 
 
 def bias_sections(masked: Masked) -> tuple[Section, ...]:
-    """PERCENTAGE BIAS of every continuous item at every level, with the verdict, for an edit that has keys."""
+    """Return tables of PERCENTAGE BIAS by continuous item and level, with the verdict, for an edit with keys."""
     keys = getattr(masked.spec, "keys", ())
     items = [a.name for a in masked.original.schema.iter_kind(Kind.NUMERIC)]
     if not keys or not items or not masked.audit.exchanges:

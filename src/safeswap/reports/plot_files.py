@@ -1,4 +1,4 @@
-"""The confidentiality plot as files: a page, a picture, or the figures of every record. Complete or not at all."""
+"""Write the confidentiality plot as a page, a picture, or a table of records."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def write_plot(
     title: str = "",
     force: bool = False,
 ) -> None:
-    """Write the plot in the format of the file's ending: html, svg or png; csv or parquet for one line per record.
+    """Write the plot in the format of the file's suffix: html, svg or png; csv or parquet for a row per record.
 
-    What names records is written for its owner only, and never in the public version.
+    Files that name records are readable by their owner only, and have no public version.
 
     >>> import tempfile
     >>> import pyarrow as pa

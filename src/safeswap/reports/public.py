@@ -1,4 +1,4 @@
-"""The report that goes with a release: one HTML file that needs nothing else and runs nothing."""
+"""The report of a release: one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from safeswap.model.schema import Attribute, Kind, level_texts
 from safeswap.reports.dictionary import type_in_words
 
 MOST_LINES = 30
-"""Longer tables are for the data dictionary."""
+"""The longest table; the data dictionary has all values."""
 
 
 def public_report(release: Release) -> bytes:
-    """The report as HTML; every text in it is escaped, and no number of records is below the tolerance."""
+    """Render the report as HTML; all text is escaped, and no count of records is below the tolerance."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -50,21 +50,21 @@ def _line(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _all_frequencies(release: Release) -> list[dict[str, Any]]:
-    # Arrow counts without Python's lock, so that columns can be counted side by side.
+    # Arrow releases the GIL, so columns can be counted in parallel.
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
         categorical = [a for a in release.schema.attributes if a.kind.is_categorical]
         return list(threads.map(lambda attribute: _frequencies(release, attribute), categorical))
 
 
 def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
-    """The most frequent values in the order of the dictionary, and missing last."""
+    """Count the most frequent values, in the order of the dictionary, missing last."""
     column = release.table.column(attribute.name)
     counted = column.drop_null().value_counts()
     distinct, counts = len(counted), counted.field("counts").to_numpy()
-    if distinct > MOST_LINES:  # of many values only those that may be shown are turned into text
+    if distinct > MOST_LINES:  # convert to text only those of many values that may be shown
         counted = counted.filter(pa.array(counts >= np.partition(counts, -MOST_LINES)[-MOST_LINES]))
     number = dict(zip(level_texts(counted.field("values")), counted.field("counts").to_pylist(), strict=True))
-    # By count and then by name: a tie must not be broken by the order of the rows.
+    # By count, then by name: ties must not depend on the order of the rows.
     most = set(nsmallest(MOST_LINES, number, key=lambda text: (-number[text], text)))
     shown = [t for t in attribute.levels or sorted(most) if t in most]
     largest = max(number.values(), default=0)

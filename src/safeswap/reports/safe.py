@@ -1,4 +1,4 @@
-"""Tables made safe, for a report: each before and after, with the cells that changed marked."""
+"""Report sections on safe tables: each before and after, with changed cells marked."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
     from safeswap.model.masked import Masked
 
 
-# A part of a report.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One part of the report: sentences and a table, with bars, and lines or cells marked, where that helps."""
+    """One part of a report: sentences and a table, with optional bars and marked rows or cells."""
 
     title: str
     text: tuple[str, ...] = ()
@@ -40,7 +37,7 @@ class Section:
 
 
 OWN_FACTS = ("tables",)
-"""Facts of the audit that are shown here, and need not be shown twice."""
+"""Facts of the audit with sections of their own."""
 
 _MOST_CELLS = 2_000_000
 _MOST_COLUMNS = 24
@@ -49,14 +46,14 @@ _FIGURES = ("occupied_before", "occupied_after", "small_before", "small_after", 
 
 
 def safe_sections(masked: Masked) -> tuple[Section, ...]:
-    """What became of each table, where records were changed to make tables safe."""
+    """Return each table before and after, if records were changed to make tables safe."""
     if not isinstance(masked.spec, SafeSpec):
         return ()
-    return (_overview(masked), _moved(masked), *(_table(masked, names) for names in masked.spec.tables))
+    return (_overview(masked), _margin_changes(masked), *(_table(masked, names) for names in masked.spec.tables))
 
 
 def write_safe_report(result: SafeTables, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write what became of tables as a page for inside; it appears complete or not at all."""
+    """Write an internal page on the tables before and after, atomically."""
     kept = [f"The counts by {_by(names)} are exactly as before." for t in result.tables for names in t.keep]
     text = template("masking_report.html").render(
         title="Tables made safe",
@@ -80,12 +77,12 @@ def write_safe_report(result: SafeTables, path: str | os.PathLike[str], *, force
 
 
 def grid(changed: ChangedTable, tolerance: int) -> Section:
-    """The table as it is printed, its last variable across; a cell that changed shows both counts and is marked."""
+    """Lay the table out with its last variable across; a changed cell shows both counts and is marked."""
     before, after = changed.before, changed.after
     names = before.names
     title = f"The table by {_by(names)}"
     if len(before.levels[-1]) > _MOST_COLUMNS:
-        return _listed(changed, title)
+        return _list_changes(changed, title)
     width = before.counts.shape[-1]
     one, other = before.counts.reshape(-1, width), after.counts.reshape(-1, width)
     occupied = (one + other).any(axis=1)
@@ -114,8 +111,8 @@ def grid(changed: ChangedTable, tolerance: int) -> Section:
     )
 
 
-def _listed(changed: ChangedTable, title: str) -> Section:
-    """Only the cells that changed, one to a line, where a table is too wide to print."""
+def _list_changes(changed: ChangedTable, title: str) -> Section:
+    """List the changed cells of a table that is too wide to print, one per row."""
     places = np.argwhere(changed.changed)
     rows = [
         (
@@ -147,13 +144,13 @@ def _overview(masked: Masked) -> Section:
     )
 
 
-def _moved(masked: Masked) -> Section:
-    """SAFE is not a swap: it says which counts by one attribute are not as they were."""
+def _margin_changes(masked: Masked) -> Section:
+    """Say which univariate margins changed: SAFE is not a swap."""
     facts: dict[str, Any] = dict(masked.audit.facts)
     names = facts.get("univariate_margins_moved", [])
     changed = facts.get("values_changed_by_attribute", {})
     text = (
-        f"The counts by each of {', '.join(names)} moved: unlike a swap, SAFE keeps only the margins it is told to."
+        f"The counts by each of {', '.join(names)} changed: unlike a swap, SAFE keeps only the margins it is told to."
         if names
         else "The counts by every single attribute are as before."
     )
@@ -161,7 +158,7 @@ def _moved(masked: Masked) -> Section:
         title="Univariate margins",
         text=(text,),
         columns=("attribute", "values changed", "its own counts"),
-        rows=tuple((n, f"{k:,}", "moved" if n in names else "as before") for n, k in changed.items()),
+        rows=tuple((n, f"{k:,}", "changed" if n in names else "as before") for n, k in changed.items()),
         numeric=(1,),
     )
 
@@ -171,12 +168,12 @@ def _table(masked: Masked, names: Names) -> Section:
     if prod(sizes) > _MOST_CELLS:
         return Section(title=f"The table by {_by(names)}", text=(f"It has {prod(sizes):,} cells and is not shown.",))
     before, after = tabulate(masked.original, names), tabulate(masked.data, names)
-    changed = ChangedTable(before=before, after=_like(after, before), keep=())
+    changed = ChangedTable(before=before, after=_align(after, before), keep=())
     return grid(changed, int(masked.spec.tolerance))  # type: ignore[attr-defined]
 
 
-def _like(after: CountTable, before: CountTable) -> CountTable:
-    """The table in the levels of another: a level that lost its last record may be gone from a file."""
+def _align(after: CountTable, before: CountTable) -> CountTable:
+    """Return a table with the levels of another: a level that lost its last record may be missing."""
     counts = np.zeros_like(before.counts)
     counts[np.ix_(*([b.index(level) for level in a] for a, b in zip(after.levels, before.levels, strict=True)))] = (
         after.counts
@@ -211,9 +208,9 @@ def _result_facts(result: SafeTables) -> list[tuple[str, str]]:
     facts = {
         "total change": f"{result.total:,}",
         "largest change": f"{result.largest:,}",
-        "what was made small": f"{result.value:g}",
-        "no safe table has less than": f"{result.bound:g}",
-        "units of the margins off": f"{result.violation:,}",
+        "objective": f"{result.value:g}",
+        "lower bound of the objective": f"{result.bound:g}",
+        "units by which margins are off": f"{result.violation:,}",
     }
     return list(facts.items())
 

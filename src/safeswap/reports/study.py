@@ -1,7 +1,17 @@
-"""The report of a study: one HTML file that needs nothing else, for inside the agency or for the public.
+"""The report of a study, internal or public: one self-contained HTML file.
 
-Both versions come from the same study. The internal one holds everything that speaks for the choice, with the
-interactive map. The public one is made of other parts and runs no script.
+The internal version has everything that supports the choice, with the interactive map.
+
+The public version runs no script and has no rate, no number of pairs or draws, nothing about the key, and no count of
+records below the tolerance. Anyone who has the released file can swap it again at any rate and compute every score. So
+a score that depends on how much was changed reveals the rate, and two rough ones reveal it more closely than one: where
+the bands of many candidates or tables overlap, little is left. Therefore only scores that anyone can compute from the
+released file are published, and one score of distortion in a fixed band of a factor of ten; nothing else depends on the
+rate.
+
+With the officer's consent (``publish_figures``) the map, the scores and the tables are published, rounded, and the
+report says that the rate can be inferred from them. Candidates are then in the order of their scores, since any other
+order would reveal which of them have the same rate. Denominators are public numbers in either case.
 """
 
 from __future__ import annotations
@@ -29,24 +39,22 @@ from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.base import tells_the_rate
 from safeswap.model.score import Assessment
 
-# What a report of a study is made of, whichever version.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What the caller states besides the study and the choice.
+    """The parts of a report besides the study and the choice.
 
-    ``before`` and ``after`` are assessments of the original and of the chosen release; without them the study's own
-    figures are shown. ``kept`` are the sentences of the method's invariants, ``limits`` further sentences for the last
-    section. ``tolerance`` is the smallest number of records that the public version states. ``publish_figures`` is the
-    officer's consent that the public version has the map and the figures, from which the rate can be inferred.
+    ``before`` and ``after`` are assessments of the original and of the chosen release; by default the study's own
+    scores are shown. ``kept`` are the sentences of the method's invariants, ``limits`` further sentences for the last
+    section. ``tolerance`` is the smallest count of records that the public version shows. ``publish_figures`` is the
+    officer's consent that the public version has the map and the scores, from which the rate can be inferred.
     """
 
     title: str = ""
     before: Assessment | None = None
     after: Assessment | None = None
-    kept: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ()
+    kept: Sequence[str] = ()
+    limits: Sequence[str] = ()
     tolerance: int = 3
     publish_figures: bool = False
     date: str = ""
@@ -54,7 +62,7 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One measure before and after; before is None where it is not known."""
+    """One measure before and after; before is None if unknown."""
 
     measure: str
     axis: str
@@ -64,11 +72,11 @@ class Figure:
 
 
 def figures_of(study: StudyLike, choice: ChoiceLike, parts: Parts) -> list[Figure]:
-    """One figure per measure: of the assessments where there are any, else of the study."""
+    """Return one figure per measure: from the assessments if there are any, else from the study."""
     known = {**study.facts.get("before", {}), **{score.measure: score.value for score in parts.before or ()}}
 
     def start(measure: str, axis: str) -> float | None:
-        # The original differs from itself in nothing.
+        # The original has no distortion.
         return known.get(measure, 0.0 if axis == "distortion" else None)
 
     if parts.after is not None:
@@ -87,13 +95,11 @@ def figures_of(study: StudyLike, choice: ChoiceLike, parts: Parts) -> list[Figur
     return [Figure(measure=name, axis=axis, before=start(name, axis), after=row[name]) for axis, name in axes]
 
 
-# What the internal report of a study says: everything that speaks for the choice.
-
 _READINGS = {"any": "any of its swap attributes differs", "all": "all of its swap attributes differ"}
 
 
 def internal_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[str, Any]:
-    """The values of the internal template."""
+    """Return the values of the internal template."""
     facts = study.facts
     name = facts.get("name") or "a file without a name"
     tables = candidate_tables(study, choice.candidate)
@@ -128,10 +134,10 @@ def _internal_tried(study: StudyLike) -> list[str]:
     spec = study.spec
     names = spec.attributes or [a["name"] for a in study.facts["attributes"]]
     risk, distortion = (", ".join(map(measure_title, measures)) for measures in (spec.risk, spec.distortion))
-    others = [f"Besides, {len(spec.others):,} stated specifications of other kinds."] if spec.others else []
+    others = [f"In addition, {len(spec.others):,} specifications that were given in full."] if spec.others else []
     search = study.facts.get("search")
     if search is not None:
-        others.append(f"What was tried was found by a search ({search['method']}), not by trying everything.")
+        others.append(f"Candidates were chosen by a search ({search['method']}), not by trying everything.")
     choices = "every choice of" if search is None else f"out of {search['possible']:,} possible ones, choices of"
     return [
         study_sentence(study),
@@ -174,23 +180,9 @@ def _figure(figure: Figure) -> dict[str, str]:
     }
 
 
-# What the public may know of a study.
-#
-# No rate, no number of pairs or draws, nothing of the key, no count of records below the tolerance.
-#
-# Whoever has the released file can swap it again at any rate he likes and compute every figure himself. So a figure
-# that depends on how much was changed gives the rate, and two rough ones give it more closely than one: where the
-# bands of many candidates or tables overlap, little is left. Published are therefore figures that everybody can
-# compute from the released file, and one figure of distortion in a stated band of a factor of ten; nothing else
-# depends on the rate.
-#
-# With the officer's consent (``publish_figures``) the map, the figures and the tables are published, rounded, and the
-# report says that the rate can be inferred from them. The candidates then stand in the order of their figures, since
-# any other order would tell which of them have the same rate. Denominators are public numbers in either case.
-
 DIGITS = 3
 BANDS = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""The limits of the bands in which distortion is published: the same for all files, so that they tell nothing."""
+"""The limits of the bands in which distortion is published: the same for all files, so that they reveal nothing."""
 
 _PUBLIC_RULES = {
     "smallest risk + ": "smallest weighted sum of risk and distortion",
@@ -200,7 +192,7 @@ _PUBLIC_RULES = {
 
 
 def public_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[str, Any]:
-    """The values of the public template."""
+    """Return the values of the public template."""
     refuse_telltale((parts.title, parts.date, *parts.kept, *parts.limits), study, choice)
     row = study.table.slice(choice.candidate, 1).to_pylist()[0]
     figures = figures_of(study, choice, parts)
@@ -232,7 +224,7 @@ def public_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[st
 
 
 def band_text(value: float) -> str:
-    """The band in which the magnitude of a figure lies.
+    """Return the band of the magnitude of a score.
 
     >>> band_text(0.0), band_text(-0.024), band_text(0.1), band_text(250.0)
     ('below 0.01', '0.01 to 0.1', '0.1 to 1', '100 or more')
@@ -244,7 +236,7 @@ def band_text(value: float) -> str:
 
 
 def public_rule(objective: str) -> str:
-    """The rule of the choice without its numbers: with them, the least rate that satisfies it can be worked out.
+    """Return the rule of the choice without its numbers, which would reveal the lowest rate that satisfies it.
 
     >>> public_rule("least distortion with risk at most 0.01")
     'least distortion below a limit on risk'
@@ -260,16 +252,16 @@ def _band_sentence(figures: Sequence[Figure]) -> str:
 
 def _heats(study: StudyLike, choice: ChoiceLike) -> list[str]:
     return [
-        heatmap_html(study.table_pairs, [rounded(v) for v in values], caption=measure_title(measure))
+        heatmap_html(study.table_pairs, [round_off(v) for v in values], caption=measure_title(measure))
         for measure, values in candidate_tables(study, choice.candidate).items()
         if values
     ]
 
 
-def rounded(value: float) -> float:
-    """Three significant digits.
+def round_off(value: float) -> float:
+    """Round to three significant digits.
 
-    >>> rounded(0.0123456), rounded(0.0)
+    >>> round_off(0.0123456), round_off(0.0)
     (0.0123, 0.0)
     """
     return float(f"{value:.{DIGITS}g}")
@@ -315,11 +307,11 @@ def _map(study: StudyLike, choice: ChoiceLike, tolerance: int) -> str:
 
 
 def public_points(study: StudyLike, choice: ChoiceLike, *, distortion: str, tolerance: int) -> Points:
-    """The map's points without rates and draws, rounded, in the order of their figures."""
+    """Return the points of the map without rates and draws, rounded, in the order of their scores."""
     points = points_of(study, distortion=distortion, choice=choice)
     least = tolerance / max(1, study.facts["records"])
-    risk = np.array([rounded(floored(value, least)) for value in points.risk])
-    x = np.array([rounded(value) for value in points.distortion])
+    risk = np.array([round_off(raise_to(value, least)) for value in points.risk])
+    x = np.array([round_off(value) for value in points.distortion])
     order = np.lexsort((np.array(points.labels), risk, x))
     chosen = None if points.chosen is None else int(np.flatnonzero(order == points.chosen)[0])
     return replace(
@@ -334,13 +326,13 @@ def public_points(study: StudyLike, choice: ChoiceLike, *, distortion: str, tole
     )
 
 
-def floored(value: float, least: float) -> float:
-    """A share of records that is not so small that it tells a count below the tolerance; nothing stays nothing."""
+def raise_to(value: float, least: float) -> float:
+    """Raise a share so small that it reveals a count below the tolerance; 0 stays 0."""
     return value if value == 0 else max(value, least)
 
 
 def _figures(study: StudyLike, figures: Sequence[Figure], parts: Parts, *, exact: bool) -> list[dict[str, str]]:
-    """The figures after; before only with consent, since both together tell how much was changed in between."""
+    """Return the scores after; before only with consent, since both together reveal how much was changed."""
     least = parts.tolerance / max(1, study.facts["records"])
     return [
         {
@@ -357,8 +349,8 @@ def _figure_text(value: float | None, axis: str, least: float) -> str:
     if value is None:
         return "–"
     if axis == "risk" and 0 < value < least:
-        return f"below {rounded(least):g}"
-    return f"{rounded(value):g}"
+        return f"below {round_off(least):g}"
+    return f"{round_off(value):g}"
 
 
 def _count_text(number: int, tolerance: int) -> str:
@@ -382,7 +374,7 @@ def write_study_report(
     force: bool = False,
     **parts: Any,
 ) -> Path:
-    """Write the report; it appears complete or not at all. See :func:`study_report` for the parts.
+    """Write the report atomically. See :func:`study_report` for the parts.
 
     >>> import tempfile
     >>> from safeswap import datasets, Key
@@ -400,35 +392,12 @@ def write_study_report(
     return Path(path)
 
 
-def study_report(
-    study: StudyLike,
-    choice: ChoiceLike,
-    *,
-    version: Version = "internal",
-    title: str = "",
-    before: Assessment | None = None,
-    after: Assessment | None = None,
-    kept: Sequence[str] = (),
-    limits: Sequence[str] = (),
-    tolerance: int = 3,
-    publish_figures: bool = False,
-    date: str = "",
-) -> bytes:
-    """The report as bytes; :class:`safeswap.reports.study.Parts` says what each part is."""
+def study_report(study: StudyLike, choice: ChoiceLike, *, version: Version = "internal", **parts: Any) -> bytes:
+    """Render the report; ``parts`` are the fields of :class:`safeswap.reports.study.Parts`."""
     if version not in _VALUES:
         raise SpecError(f"there is no version {version!r}", code="bad-version", hint="say internal or public")
-    parts = Parts(
-        title=title,
-        before=before,
-        after=after,
-        kept=tuple(kept),
-        limits=tuple(limits),
-        tolerance=tolerance,
-        publish_figures=publish_figures,
-        date=date,
-    )
     text: str = template(f"study_{version}.html").render(
-        _VALUES[version](study, choice, parts),
+        _VALUES[version](study, choice, Parts(**parts)),
         colours=css_variables(),
         for_release=study.facts["for_release"],
         policy=_POLICIES[version],
@@ -438,7 +407,7 @@ def study_report(
 
 
 def template(name: str) -> Any:
-    """A template of this package; what goes into it is escaped, and what it lacks is an error."""
+    """Load a template of this package; values are escaped, and a missing value is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def load(file: str) -> str:

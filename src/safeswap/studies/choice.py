@@ -143,7 +143,7 @@ def _sentence(
     rate = f" at rate {record['rate']:g}" if record["rate"] is not None else ""
     constraint = f" ({record['constraint']})" if record["constraint"] else ""
     sure = (
-        " One draw per specification: how sure the choice is cannot be told; ask for replicates."
+        " With one draw per specification the certainty of the choice is unknown; add replicates."
         if certainty is None
         else f" Drawn again, it would be chosen {100 * certainty:.0f}% of the time."
     )

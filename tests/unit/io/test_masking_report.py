@@ -23,7 +23,7 @@ def edited(census):
 
 def test_an_exchange_of_geography_is_followed_through_its_levels(edited, tmp_path):
     page = workflow.report(edited, tmp_path / "r.html", distributions=["TENURE"]).read_text()
-    assert "How far apart the exchanged records lie" in page
+    assert "Distance between exchanged records" in page
     assert "100.0%" in page  # all pairs lie within a state
     assert "TENURE before and after" in page
     assert "are exactly as before" in page
@@ -46,13 +46,13 @@ def test_suppression_shows_what_was_unsafe_and_what_was_blanked(tmp_path):
     masked = ss.mask(data, spec, insecure_seed=3)
     page = workflow.report(masked, tmp_path / "r.html").read_text()
     assert "Unsafe combinations before and after, by number of keys" in page
-    assert "What was blanked, by attribute" in page
+    assert "Values blanked, by attribute" in page
     assert "optimal: nothing less would do" in page
     unsafe = workflow.risky(data, masked.spec).by_dimension
     for size, number in unsafe.items():
         assert f"<bdi>{size}</bdi>" in page
         assert f"<bdi>{number}</bdi>" in page
-    assert page.count("What was blanked, by attribute") == 1
+    assert page.count("Values blanked, by attribute") == 1
     assert "Blanked by attribute" not in page  # told once, in its own words
 
 

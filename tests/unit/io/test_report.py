@@ -14,7 +14,7 @@ from safeswap.charts.heatmap import candidate_tables, short_number
 from safeswap.errors import OutputError, SpecError
 from safeswap.measures.base import tells_the_rate
 from safeswap.projects.toml import read_study_spec
-from safeswap.reports.study import public_points, rounded, study_report, write_study_report
+from safeswap.reports.study import public_points, round_off, study_report, write_study_report
 
 # Numbers that occur nowhere by accident.
 RATES = (0.013747, 0.029137, 0.073171)
@@ -89,7 +89,7 @@ def test_with_consent_the_public_report_has_the_map_the_choice_and_its_tables(as
     assert all(sentence in text for sentence in kept_for_users(choice))
     assert "can be inferred from the map and from the figures below" in text
     for values in candidate_tables(study, choice.candidate).values():
-        assert all(short_number(rounded(value)) in text for value in values)
+        assert all(short_number(round_off(value)) in text for value in values)
 
 
 def test_without_consent_one_band_of_distortion_is_all_that_depends_on_the_rate(assessed):
@@ -101,9 +101,9 @@ def test_without_consent_one_band_of_distortion_is_all_that_depends_on_the_rate(
     assert "Rule of the choice: least distortion below a limit on risk." in text
     assert "0.0142" not in text
     for score in assessed:
-        assert f"{rounded(score.value):g}" not in text or f"{rounded(score.value):g}" in ("0", "0.01")
+        assert f"{round_off(score.value):g}" not in text or f"{round_off(score.value):g}" in ("0", "0.01")
     known = [registry.measure(score.measure).title for score in assessed]
-    assert "Exact figures are not published of these measures" in text
+    assert "Exact figures of these measures are not published" in text
     assert all(title in text for title in known)
 
 
@@ -112,7 +112,7 @@ def test_a_figure_that_anybody_can_compute_from_the_release_is_published():
     choice = study.choose("cap_risk:1")
     text = words(study_report(study, choice, version="public"))
     value = study.table.column("k_anonymity")[choice.candidate].as_py()
-    assert f"share of records below k risk {rounded(value):g}" in text
+    assert f"share of records below k risk {round_off(value):g}" in text
     assert "n-rule risk" not in text
 
 
@@ -170,7 +170,7 @@ def test_public_points_are_rounded_and_in_the_order_of_their_figures():
     assert points.rates is None
     assert points.cloud is None
     assert list(points.distortion) == sorted(points.distortion)
-    assert all(value == rounded(value) for value in (*points.risk, *points.distortion))
+    assert all(value == round_off(value) for value in (*points.risk, *points.distortion))
     assert points.labels[points.chosen] == study.table.column("label")[choice.candidate].as_py()
 
 
@@ -179,9 +179,9 @@ def test_a_share_that_tells_a_small_count_is_not_stated():
     records = study.facts["records"]
     tolerance = records // 50  # more than the records at risk
     text = words(study_report(study, choice, version="public", tolerance=tolerance, publish_figures=True))
-    assert f"below {rounded(tolerance / records):g}" in text
+    assert f"below {round_off(tolerance / records):g}" in text
     points = public_points(study, choice, distortion="hellinger", tolerance=tolerance)
-    assert min(points.risk) >= rounded(tolerance / records)
+    assert min(points.risk) >= round_off(tolerance / records)
 
 
 def test_few_records_are_not_counted_in_public():
