@@ -11,11 +11,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
-    "safeswap.io": "safeswap.files",
-    "safeswap.io.argus_files": "safeswap.projects.argus",
-    "safeswap.io.read": "safeswap.files.read",
-    "safeswap.io.webswap": "safeswap.projects.webswap",
+    "io": "files",
+    "io.argus_files": "projects.argus",
+    "io.read": "files.read",
+    "io.webswap": "projects.webswap",
 }
+"""New module paths by old ones, both below ``safeswap``."""
 
 
 class MovedModules(MetaPathFinder, Loader):
@@ -25,11 +26,13 @@ class MovedModules(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of a moved module, None for any other."""
-        return ModuleSpec(fullname, self, is_package=fullname == "safeswap.io") if fullname in MOVED else None
+        package, _, old = fullname.partition(".")
+        return ModuleSpec(fullname, self, is_package=old == "io") if package == "safeswap" and old in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Warn, and delegate to the new module."""
-        new = MOVED[module.__name__]
+        package, _, old = module.__name__.partition(".")
+        new = f"{package}.{MOVED[old]}"
         message = f"{module.__name__} is now {new}; the old path goes in version 0.3"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         found = import_module(new)
