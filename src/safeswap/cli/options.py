@@ -221,6 +221,20 @@ def pairs(values: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def as_number(text: str) -> float | str:
+    """Convert text to a number; other text is returned as it is, for the specification to refuse.
+
+    >>> as_number("3"), as_number("0.5"), as_number("low")
+    (3, 0.5, 'low')
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) -> dict[str, inspect.Parameter]:
     made = {}
     for name, field in spec_type.model_fields.items():
@@ -264,7 +278,7 @@ def _collect(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: Ma
 def _parse(annotation: Any, stated: Any) -> Any:
     """Convert the value of an option to what the field accepts."""
     if _is_pairs(annotation):
-        return pairs(stated)
+        return {name: as_number(text) for name, text in pairs(stated).items()}
     if _is_groups(annotation):
         return [_group(annotation, text) for text in stated]
     return names(stated) if _is_names(annotation) else stated

@@ -19,6 +19,7 @@ from safeswap.cli.options import (
     Force,
     InsecureSeed,
     KeyFile,
+    as_number,
     check_outputs,
     command,
     names,
@@ -326,7 +327,7 @@ def study(
     stated = {
         "attributes": names(attributes) if attributes else None,
         "up_to": up_to,
-        "rates": names(rates) if rates else None,
+        "rates": tuple(map(as_number, names(rates))) if rates else None,
         "constraints": _parse_constraints(fixed, differ, constraints),
         "true_swap": true_swap,
         "pairing": pairing,

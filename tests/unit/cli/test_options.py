@@ -67,7 +67,7 @@ def test_groups_of_names_stay_apart(called):
 
 
 def test_figures_come_by_attribute(called):
-    assert called("--worth", "A=2,B=0.5", "--worth", "C=1=3")[0] == {"worth": {"A": "2", "B": "0.5", "C=1": "3"}}
+    assert called("--worth", "A=2,B=0.5", "--worth", "C=1=3")[0] == {"worth": {"A": 2, "B": 0.5, "C=1": 3}}
 
 
 @pytest.mark.parametrize("text", ["A", "=2", "A=", "A=1,A=2"])
