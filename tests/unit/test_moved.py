@@ -13,14 +13,14 @@ from safeswap.moved import MOVED
 @pytest.fixture(autouse=True)
 def forget_old_paths() -> None:
     for old in MOVED:
-        sys.modules.pop(old, None)
+        sys.modules.pop(f"safeswap.{old}", None)
 
 
-@pytest.mark.parametrize(("old", "new"), [(old, new) for old, new in MOVED.items() if old != "safeswap.io"])
+@pytest.mark.parametrize(("old", "new"), [(old, new) for old, new in MOVED.items() if old != "io"])
 def test_an_old_path_gives_the_names_of_the_new_module_and_warns(old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match="is now safeswap"):
-        found = importlib.import_module(old)
-    module = importlib.import_module(new)
+        found = importlib.import_module(f"safeswap.{old}")
+    module = importlib.import_module(f"safeswap.{new}")
     public = [name for name in vars(module) if not name.startswith("_")]
     assert all(getattr(found, name) is getattr(module, name) for name in public)
 

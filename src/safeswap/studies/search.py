@@ -21,11 +21,11 @@ from safeswap.measures.base import compared
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
-from safeswap.study.evaluate import Evaluator, Group
-from safeswap.study.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
-from safeswap.study.run import Checkpoint, Progress, cut_blocks, evaluate_blocks, run_study, study_digest
-from safeswap.study.study import Study
-from safeswap.study.table import study_of
+from safeswap.studies.evaluate import Evaluator, Group
+from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
+from safeswap.studies.run import Checkpoint, Progress, cut_blocks, evaluate_blocks, run_study, study_digest
+from safeswap.studies.study import Study
+from safeswap.studies.table import study_of
 
 
 @dataclass(frozen=True)

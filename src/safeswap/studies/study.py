@@ -126,7 +126,7 @@ class Study:
         on the frontier. Of the best one's draws the one nearest to its mean is chosen: taking the luckiest would make
         the scores look better than they are.
         """
-        from safeswap.study.choice import choose_candidate
+        from safeswap.studies.choice import choose_candidate
 
         rule = as_objective(self.spec.objective if objective is None else objective)
         return choose_candidate(self, rule, risk=risk, distortion=distortion)

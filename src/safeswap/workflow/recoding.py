@@ -38,7 +38,7 @@ def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     >>> after.schema["Edu"].levels
     ('up to HS', 'Coll', 'Bach', 'Bach+')
     """
-    from safeswap.workflow.argus_session import apply_step
+    from safeswap.workflow.session import apply_step
 
     recipe, found = as_recipe(steps), read(data)
     for number, step in enumerate(recipe, start=1):

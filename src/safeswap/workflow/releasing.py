@@ -115,7 +115,7 @@ def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
 @checked
 def verify(bundle: str | PathLike[str]) -> Verification:
     """Check a public bundle without using anything confidential."""
-    from safeswap.release.scan import verify_bundle
+    from safeswap.releases.scan import verify_bundle
 
     return verify_bundle(bundle)
 

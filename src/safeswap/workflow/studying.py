@@ -62,7 +62,7 @@ def number_of_candidates(
     >>> number_of_candidates(datasets.cps8d(), replicates=10)
     1080
     """
-    from safeswap.study.prepare import check_question, swap_attributes
+    from safeswap.studies.prepare import check_question, swap_attributes
 
     question, data = as_study_spec(spec, **parameters), read(data)
     check_question(data, question)

@@ -12,9 +12,9 @@ from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
-from safeswap.release.bundle import write_bundle
-from safeswap.release.public_data import _remove_time
-from safeswap.release.scan import scan_bundle, verify_bundle
+from safeswap.releases.bundle import write_bundle
+from safeswap.releases.public_data import _remove_time
+from safeswap.releases.scan import scan_bundle, verify_bundle
 from safeswap.reports.dictionary import dictionary_csv, dictionary_json
 
 

@@ -8,8 +8,8 @@ from tests.unit.search.samples import KEY, file_of, sample
 from safeswap import registry
 from safeswap.errors import EngineError, InputError, SafeswapError, SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.study import evaluate, prepare
-from safeswap.study.run import run_study
+from safeswap.studies import evaluate, prepare
+from safeswap.studies.run import run_study
 from safeswap.workflow import number_of_candidates, search, study
 
 WITH_IDENTIFIER = file_of({"id": [1, 2, 3, 4], "A": list("xyxy"), "B": list("ppqq")}, identifier="id")
