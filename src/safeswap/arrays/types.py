@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Names = tuple[str, ...]
-
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]

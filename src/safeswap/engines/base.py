@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from safeswap.arrays import matching
-from safeswap.arrays.types import Counts, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Counts
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import cells, matching, order, pairing
+from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all
-from safeswap.arrays.types import Codes, Counts, Names, Rows, UInt32s
+from safeswap.arrays.types import Codes, Counts, Rows, UInt32s
 from safeswap.engines.base import Classes, Constraint, PairRequest
 from safeswap.engines.identity import record_identity
 from safeswap.model.microdata import Coded, Microdata, signed_zeros, without_signed_zero

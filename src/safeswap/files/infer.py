@@ -315,7 +315,9 @@ def _merge(guess: Attribute, own: Attribute) -> Attribute:
     """Merge the description in a labelled file with the guess, which supplies a missing kind."""
     if not own.inferred:
         return own
-    periods = guess.kind is Kind.NUMERIC and is_date_format(own.display)  # months as numbers are not a quantity either
+    # Months as numbers are neither a quantity nor, where they are consecutive, the numbers of records.
+    numbers = guess.kind in (Kind.NUMERIC, Kind.IDENTIFIER, Kind.HOUSEHOLD)
+    periods = numbers and is_date_format(own.display)
     return own.model_copy(update={"kind": Kind.NOMINAL if periods else guess.kind, "levels": guess.levels})
 
 

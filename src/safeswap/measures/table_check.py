@@ -21,7 +21,8 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from safeswap.arrays.types import Counts, Int64s, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Counts, Int64s
 from safeswap.model.table import CountTable, Programme, check_tolerance, long_table
 
 Sum = tuple[int, int, int]

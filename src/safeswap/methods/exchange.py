@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from safeswap.arrays import cells
-from safeswap.arrays.types import Codes, Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes, Rows
 from safeswap.model.audit import Exchange
 from safeswap.model.microdata import Microdata
 

@@ -11,7 +11,7 @@ from decimal import ROUND_DOWN, Context
 from typing import Any, ClassVar
 
 from safeswap.arrays import keyed, matching
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.engines.base import Constraint, Engine, PairRequest, Records
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.exchange import compensating

@@ -10,7 +10,8 @@ import numpy as np
 
 from safeswap.arrays import keyed
 from safeswap.arrays import keyed as keyed_numbers
-from safeswap.arrays.types import Floats, Names, Words
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Floats, Words
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.model.audit import Audit

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import spec_error

@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.types import Flags, Int64s, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Flags, Int64s
 from safeswap.model.audit import Audit, Exchange, undo
 from safeswap.model.columns import aligned_columns, as_codes, different, same_memory
 from safeswap.model.microdata import Microdata

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.spec import Strict, SwapSpec, spec_error

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import cells
+from safeswap.arrays.names import Names
 from safeswap.arrays.table_lines import Axes
-from safeswap.arrays.types import Counts, Names
+from safeswap.arrays.types import Counts
 from safeswap.errors import InputError, SpecError
 from safeswap.model.columns import ranked_columns, ranked_levels
 from safeswap.model.microdata import Microdata

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.types import Codes, Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes, Rows
 from safeswap.engines.duckdb.store import limit_bytes
 from safeswap.engines.spilled_cells import SpilledCells, TalliedCells, column_keys, record_words
 from safeswap.errors import InputError

@@ -14,8 +14,9 @@ from safeswap.arrays import cells, sparse
 from safeswap.arrays import sparse as hashing
 from safeswap.arrays.cells import JointCounts, dense_counts, is_dense
 from safeswap.arrays.geography import parents
+from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all, spans
-from safeswap.arrays.types import Codes, Int64s, Names, Rows, UInt64s
+from safeswap.arrays.types import Codes, Int64s, Rows, UInt64s
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import CountedCells

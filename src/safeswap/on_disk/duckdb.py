@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
-from safeswap.arrays.types import Names, Rows, UInt32s
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Rows, UInt32s
 from safeswap.engines.base import Constraint
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBEngine, StoredPairs

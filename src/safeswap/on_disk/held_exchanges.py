@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from safeswap.arrays import pairing
 from safeswap.arrays.cells import MOST_CELLS, joint_counts
-from safeswap.arrays.types import Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Rows
 from safeswap.engines.memory import MemoryEngine
 from safeswap.files.coded_columns import as_column, coded_column, coded_columns, holds
 from safeswap.files.identifiers import check_identifier

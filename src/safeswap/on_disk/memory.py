@@ -5,7 +5,7 @@ The method itself is that of :func:`safeswap.mask`: it gets the columns it needs
 
 from __future__ import annotations
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.files.parquet import ParquetFiles
 from safeswap.methods.base import Method
 from safeswap.methods.edit_1990.spec import Edit1990Spec

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.arrays import keyed
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.engines.spark.checks import combine_fingerprints, count_compensating, count_moved_cells, fingerprints
 from safeswap.engines.spark.engine import SparkEngine, SparkPairs, SparkRecords
 from safeswap.engines.spark.session import NEEDED, own_session

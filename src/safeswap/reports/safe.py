@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.charts.theme import css_variables
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.methods.safe.spec import ChangedTable, SafeSpec, SafeTables

@@ -175,8 +175,9 @@ class Settings(BaseModel):
     def cookie(self) -> str:
         """Name of the session cookie, distinct per instance: browsers send a host's cookies to every port.
 
-        >>> Settings(store="/srv/s", master_key_file="/etc/k").cookie
-        'safeswap_session_75347b82'
+        >>> one, other = (Settings(store=store, master_key_file="/etc/k").cookie for store in ("/srv/a", "/srv/b"))
+        >>> one.startswith("safeswap_session_"), one == other
+        (True, False)
         """
         instance = hashlib.sha256(str(_resolve(self.store)).encode()).hexdigest()[:8]
         return f"{'__Host-' if self.secure_cookies else ''}safeswap_session_{instance}"

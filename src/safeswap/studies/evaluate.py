@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap import registry
+from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.two_way import MOST_PLACES
-from safeswap.arrays.types import Names
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InternalError, SafeswapError
 from safeswap.measures.aligned import refuse_blind

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from safeswap import registry
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
 from safeswap.measures.base import Measure

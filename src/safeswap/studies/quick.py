@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from safeswap import registry
 from safeswap.arrays import cells, keyed, order, two_way
+from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
-from safeswap.arrays.types import Codes, Floats, Int64s, Names
+from safeswap.arrays.types import Codes, Floats, Int64s
 from safeswap.engines.identity import record_identity
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import SafeswapError

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from safeswap import registry
 from safeswap.arrays import keyed
-from safeswap.arrays.types import Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Rows
 from safeswap.errors import EngineError, SpecError
 from safeswap.measures.base import compared
 from safeswap.model.key import Key

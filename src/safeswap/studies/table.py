@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from safeswap import registry
 from safeswap.arrays import cells
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from safeswap.arrays.combinations import Classes, classes
 from safeswap.arrays.information import bits_lost, entropy
-from safeswap.arrays.types import Int64s, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import unsafe_cells

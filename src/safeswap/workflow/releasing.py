@@ -39,7 +39,7 @@ def release(
     publish_rate: bool = False,
     second_release: str = "",
     unmasked: bool = False,
-    ledger: Ledger | None = None,
+    ledger: Ledger | Any = None,  # any value of that shape: the service brings its own
     before: Microdata | None = None,
     recipe: Any = None,
     force: bool = False,

@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import order
-from safeswap.arrays.types import Counts, Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Counts, Rows
 from safeswap.engines.base import Classes, Constraint, PairRequest, Repair, repair
 from safeswap.engines.duckdb.store import Store
 from safeswap.engines.stream import RecordStream, dense

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.engines.spark.engine import SparkRecords, all_of, label
 from safeswap.engines.spilled_cells import TalliedCells, tally_kinds
 

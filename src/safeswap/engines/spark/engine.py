@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays.types import Counts, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Counts
 from safeswap.engines.base import Classes, Constraint, PairRequest, Repair, repair
 from safeswap.engines.duckdb.engine import order_classes
 from safeswap.engines.spark.draws import drawing, make_racer

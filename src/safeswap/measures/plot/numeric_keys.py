@@ -175,8 +175,8 @@ def confidentiality_plot(
     keys: Sequence[str],
     *,
     alpha: float = 0.05,
-    scale: Scale = "log",
-    distance: Distance = "relative",
+    scale: Scale | str = "log",  # an unknown word has an error of its own
+    distance: Distance | str = "relative",
     archive: Microdata | None = None,
     policy: Policy | None = None,
     largest_units: int = 10,

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays.combinations import Classes, SmallCells, cell_codes, lowest_safe, mask_of, small_cells
-from safeswap.arrays.types import Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Rows
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import SpecError
 from safeswap.measures.key_cells import key_classes

@@ -17,7 +17,8 @@ from pydantic import Field
 
 from safeswap.arrays import bias, cells, sparse
 from safeswap.arrays import bias as spread
-from safeswap.arrays.types import Codes, Floats, Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes, Floats, Rows
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import align, require_same_records
 from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes

@@ -14,8 +14,9 @@ from numba import njit
 from safeswap.arrays import cells, sampling, sparse
 from safeswap.arrays.counter_random import item_state
 from safeswap.arrays.geography import parents
+from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all, spans
-from safeswap.arrays.types import Codes, Flags, Identity, Names, Rows, UInt32s
+from safeswap.arrays.types import Codes, Flags, Identity, Rows, UInt32s
 from safeswap.methods.edit_1990.same_key import Partners, count_matched, count_moved, find_partners
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.columns import ranked

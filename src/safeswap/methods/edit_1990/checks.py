@@ -11,7 +11,8 @@ from numba import njit
 
 from safeswap.arrays import sparse
 from safeswap.arrays.geography import parents
-from safeswap.arrays.types import Identity, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Identity
 from safeswap.engines.base import HouseholdCounts
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.edit_1990.areas import HouseholdAreas

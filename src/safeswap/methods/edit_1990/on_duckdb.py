@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed, sparse
+from safeswap.arrays.names import Names
 from safeswap.arrays.sampling import RESERVED_FROM, draw_limit
-from safeswap.arrays.types import Codes, Counts, Flags, Names, Rows, Words
+from safeswap.arrays.types import Codes, Counts, Flags, Rows, Words
 from safeswap.engines.duckdb.engine import DuckDBEngine, StoredPairs, table_by_position
 from safeswap.engines.identity import column_blocks
 from safeswap.engines.spilled_cells import SpilledCells

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from safeswap.arrays.names import Names
 from safeswap.arrays.sampling import RESERVED_FROM, draw_limit
-from safeswap.arrays.types import Int64s, Names
+from safeswap.arrays.types import Int64s
 from safeswap.engines.spark.draws import Batches, drawing
 from safeswap.engines.spark.engine import SparkEngine, SparkPairs, SparkRecords, all_of
 from safeswap.methods.edit_1990.areas import FoundPartners

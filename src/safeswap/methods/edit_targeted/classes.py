@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from safeswap.arrays import cells
 from safeswap.arrays import order as radix
-from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Names, UInt32s, UInt64s
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, UInt32s, UInt64s
 from safeswap.model.columns import rank_of_code
 from safeswap.model.microdata import Microdata, smallest_code_type
 

@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from safeswap.arrays import keyed
-from safeswap.arrays.types import Flags, Int64s, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Flags, Int64s
 from safeswap.engines.base import Engine
 from safeswap.errors import InputError, SpecError
 from safeswap.methods.edit_targeted.classes import SortedClasses, Walked, identifier_order, letter_walk, sort_classes

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import bias, cells, sparse
-from safeswap.arrays.types import Codes, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes
 from safeswap.errors import SpecError
 from safeswap.model.columns import numbers
 from safeswap.model.microdata import Microdata

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.types import Flags, Int64s, Integers, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Flags, Int64s, Integers
 from safeswap.model.columns import bitwise, means_bits
 from safeswap.model.invariant import Evidence, Invariant
 

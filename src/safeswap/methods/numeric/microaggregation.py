@@ -13,7 +13,8 @@ from numba import njit
 
 from safeswap.arrays import moments
 from safeswap.arrays.kd_tree import build, furthest_corner, nearest_corner, squared
-from safeswap.arrays.types import Floats, Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Floats, Rows
 from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays

@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import moments
-from safeswap.arrays.types import Floats, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Floats
 from safeswap.model.columns import different
 from safeswap.model.invariant import Evidence, Invariant
 from safeswap.model.microdata import Microdata

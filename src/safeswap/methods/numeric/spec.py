@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.model.spec import MaskSpec
 
 Attributes = Annotated[Names, Field(min_length=1, description="attributes to change")]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.engines.base import Engine
 from safeswap.methods.recode.apply import check_step, pin, values_of
 from safeswap.methods.recode.recipe import Recipe, recoded

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.model.spec import spec_error

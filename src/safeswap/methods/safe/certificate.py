@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.errors import InfeasibleError
 from safeswap.methods.safe.milp import CellModel, find_nearest
 from safeswap.methods.safe.problem import TableProblem

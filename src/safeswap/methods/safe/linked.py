@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
+from safeswap.arrays.names import Names
 from safeswap.arrays.table_lines import Axes, largest_only
-from safeswap.arrays.types import Int64s, Names
+from safeswap.arrays.types import Int64s
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.anneal import nearest_safe
 from safeswap.methods.safe.certificate import not_found, refuse_small_margins

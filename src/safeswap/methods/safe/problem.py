@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.arrays.names import Names
 from safeswap.arrays.table_lines import Axes, all_but_one, largest_only, line_ids, line_sums
-from safeswap.arrays.types import Flags, Floats, Int64s, Names
+from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.errors import InputError, SpecError
 from safeswap.model.table import CountTable, check_tolerance
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from safeswap.arrays.types import Counts, Names
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Counts
 from safeswap.model.columns import bitwise
 from safeswap.model.invariant import Evidence, Invariant
 from safeswap.model.score import proved_bound

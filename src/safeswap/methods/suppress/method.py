@@ -17,7 +17,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from safeswap.arrays.combinations import classes, mask_of, positions
-from safeswap.arrays.types import Floats, Int64s, Names, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Floats, Int64s, Rows
 from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.key_cells import key_classes

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import string
 import threading
 import unicodedata
 from dataclasses import dataclass
@@ -131,6 +132,7 @@ WORDS = frozenset(
 )
 ROWS = ("abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiopasdfghjklyxcvbnm", "01234567890")
 _SPELLED = str.maketrans("@4301!5$7+", "aaeoliss" + "tt")
+_AROUND = string.digits + string.punctuation
 _FEWEST = 5  # different characters
 
 
@@ -143,9 +145,9 @@ def is_common(password: str) -> bool:
     plain = "".join(password.casefold().split())
     if len(set(plain)) < _FEWEST or any(plain in row * 3 or plain in row[::-1] * 3 for row in ROWS):
         return True
-    return any(
-        _is_common_words(letters) for letters in (_keep_letters(plain), _keep_letters(plain.translate(_SPELLED)))
-    )
+    core = plain.strip(_AROUND)
+    spellings = (plain, plain.translate(_SPELLED), core.translate(_SPELLED))
+    return any(_is_common_words(_keep_letters(spelling)) for spelling in spellings)
 
 
 def _keep_letters(text: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
-from safeswap.arrays.types import Names
+from safeswap.arrays.names import Names
 from safeswap.engines.base import Engine
 from safeswap.errors import InternalError
 from safeswap.methods.safe.records.joint import improve

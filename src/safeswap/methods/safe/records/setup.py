@@ -16,7 +16,8 @@ from numba import njit
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.cells import MOST_CELLS
-from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Names, Words
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Words
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.records.state import Lines, State, Ties, lines_of, link_all
