@@ -157,7 +157,16 @@ def test_households_that_repeat_or_have_no_number_are_refused(census: Path, engi
     assert {path.name for path in census.parent.iterdir()} == {"census.parquet", "numbered.parquet"}
 
 
-@pytest.mark.parametrize("spec", [SWAP, *(EDITS[edit] for edit in ("1990", "continuous", "categorical"))])
+def test_an_edit_of_numbers_is_not_assessed_by_cells_that_did_not_change(census: Path) -> None:
+    measures = ("n_rule", "hellinger", "total_variation", "entropy_change")
+    found = masked(census, EDITS["continuous"], measures=measures).assessment
+    assert found is not None
+    assert not found.scores
+    assert tuple(each.measure for each in found.left_out) == measures
+    assert {each.reason for each in found.left_out} == {"masking changed numeric attributes only"}
+
+
+@pytest.mark.parametrize("spec", [SWAP, *(EDITS[edit] for edit in ("1990", "categorical"))])
 @pytest.mark.parametrize("attributes", [None, ("ADULTS", "TENURE", "TRACT")])
 def test_a_masking_is_assessed_from_what_was_read_anyway(
     census: Path, spec: dict[str, Any], attributes: tuple[str, ...] | None
