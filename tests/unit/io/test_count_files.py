@@ -23,7 +23,6 @@ MEASURES = ("n_rule", "n_rule:n=7", "hellinger", "total_variation", "entropy_cha
 SPECS: dict[str, dict[str, Any]] = {
     "swap": {"method": "swap", "swap": ["TENURE"], "fixed": ["STATE"], "rate": 0.2},
     "geography": {"method": "edit_targeted", "keys": ["ADULTS", "TENURE"], "within": ["STATE"], "tolerance": 20},
-    "numbers": {"method": "edit_targeted", "keys": ["ADULTS", "TENURE"], "exchange": 2, "tolerance": 20},
 }
 ATTRIBUTES = (None, ("TENURE", "OCCUPATION", "STATE"), ("COUNTY", "BLOCK", "ADULTS", "FAMILIES", "TENURE"))
 

@@ -98,9 +98,9 @@ def test_an_interrupt_at_the_very_first_file_leaves_none(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("engine", ["memory", "duckdb"])
-@pytest.mark.parametrize("step", ["rewrite", "_verified", "_write_pairs"])
+@pytest.mark.parametrize("step", ["rewrite", "_verify", "_write_pairs"])
 def test_the_run_after_a_killed_one_removes_what_that_left(engine: str, step: str, tmp_path: Path) -> None:
-    parts = step == "_verified"
+    parts = step == "_verify"
     source, target = census(tmp_path, parts=parts), "masked" if parts else "masked.parquet"
     killed = subprocess.run(
         program(tmp_path, step, engine, source, target, kill=True), capture_output=True, text=True, check=False
@@ -119,7 +119,7 @@ def test_the_run_after_a_killed_one_removes_what_that_left(engine: str, step: st
 @pytest.mark.parametrize("engine", ["memory", "duckdb"])
 def test_a_run_that_lives_keeps_its_files_and_ends_well(engine: str, tmp_path: Path) -> None:
     source = census(tmp_path)
-    code = program(tmp_path, "_verified", engine, source, "first.parquet", kill=False)[2]
+    code = program(tmp_path, "_verify", engine, source, "first.parquet", kill=False)[2]
     with holding(code) as process:
         before = hidden(tmp_path)
         assert before

@@ -24,6 +24,7 @@ class Place:
         self.database, self.store = database_of(self.settings), Store(self.settings)
         self.queue = Queue(self.database, self.settings)
         self.user = add_user(self.database)
+        self.officer = add_user(self.database, "olga", "officer")
 
     def full_project(self, **given) -> str:
         project = add_project(
@@ -33,6 +34,7 @@ class Place:
         common = {"project_id": project, "job_id": job}
         made = {"id": f"r{project[:8]}", "kind": "masking", "data_version": 1, "spec": {}, "summary": {}}
         left = {"id": f"e{project[:8]}", "masking_id": made["id"], "state": "approved", "terms": {}}
+        left["decided_by"] = self.officer
         place = self.count(ledger) + 1
         with self.database.write() as connection:
             connection.execute(insert(members).values(project_id=project, user_id=self.user, added_at=now()))

@@ -102,7 +102,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_the_next_sweep(store, tm
 
 
 def test_a_sweep_takes_what_no_row_tells_of_and_nothing_else(store, tmp_path):
-    settings = settings_in(tmp_path)
+    settings = settings_in(tmp_path, workers=3)  # two jobs of one person run at a time
     database = database_of(settings)
     queue, user = Queue(database, settings), add_user(database)
     project = add_project(database, store, user=user)

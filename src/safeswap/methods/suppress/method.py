@@ -244,7 +244,8 @@ class EnoughByPublishedKeys(Invariant):
         weights = None if self.weight is None else numbers(data, self.weight)
         cells, sizes, members = _cells(columns, weights)
         least = self.tolerance if weights is None else self.tolerance * (1 - _SHORT)
-        return int(members[_published_sizes(cells, sizes, np.arange(len(cells))) < least].sum())
+        is_low = _published_sizes(cells, sizes, np.arange(len(cells))) < least
+        return int(members[is_low & (cells >= 0).any(axis=1)].sum())  # without a key there is nothing to agree in
 
 
 def recount_unsafe(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:

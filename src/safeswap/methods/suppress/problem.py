@@ -174,8 +174,10 @@ def apply_blanking(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64
 def unsafe_classes(problem: Problem, found: Classes) -> Flags:
     """Flag each class that is in a too small cell of some combination."""
     if problem.meaning == "none" and problem.is_closed:
-        flags: Flags = published_sizes(found, positions(problem.keys)) < problem.needed[0]
-        return flags
+        keys = positions(problem.keys)
+        # A record that publishes no key is in no combination, also in a file of fewer records than the tolerance.
+        has_key: Flags = ~np.logical_and.reduce([found.is_blank(key) for key in keys])
+        return has_key & (published_sizes(found, keys) < problem.needed[0])
     unsafe = np.zeros(len(found), np.bool_)
     for mask, tolerance in problem.combinations:
         keys = positions(mask)
