@@ -1,4 +1,4 @@
-"""A ledger of its own for every test and doctest: none touches that of whoever runs them."""
+"""A ledger for every test and doctest: none touches that of the person who runs them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +7,18 @@ from tempfile import TemporaryDirectory
 import pytest
 
 
+@pytest.fixture(scope="module", autouse=True)
+def ledger_of_module() -> Iterator[Path]:
+    """Name a ledger file for what a module sets up once for all of its tests."""
+    with TemporaryDirectory(prefix="safeswap-ledger-") as folder, pytest.MonkeyPatch.context() as patched:
+        path = Path(folder) / "ledger.db"
+        patched.setenv("SAFESWAP_LEDGER", str(path))
+        yield path
+
+
 @pytest.fixture(autouse=True)
-def own_ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The ledger file of this test; it comes to be when something is released."""
+def own_ledger(ledger_of_module: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Name the ledger file of this test; it is made when something is released."""
     with TemporaryDirectory(prefix="safeswap-ledger-") as folder:
         path = Path(folder) / "ledger.db"
         monkeypatch.setenv("SAFESWAP_LEDGER", str(path))

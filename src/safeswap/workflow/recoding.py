@@ -122,7 +122,7 @@ def argus_session(data: Any, combinations: Any, *, recipe: Steps | None = None, 
     >>> session = argus_session(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "MS", "Race"]})
     >>> session = session.do({"step": "blank", "attribute": "Race", "values": ["Non-White"]})
     >>> [stage.unsafe for stage in session.stages]
-    [14, 2]
+    [21, 6]
     """
     from safeswap.workflow.session import ArgusSession
 

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -70,6 +71,8 @@ def release(
     from safeswap import registry
     from safeswap.releases.publish import Terms, check_and_write
 
+    if ledger is not None and not hasattr(ledger, "alarm_share"):
+        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
     method = registry.method(masked.spec.method)
     past = masked.original.past or as_recipe(() if recipe is None else recipe).past
     terms = Terms(

@@ -33,7 +33,10 @@ from safeswap.workflow import assess, mask, risky, study
 
 NAMES = ("A", "B", "C")
 MEANINGS = ["none", "own", "any", "vouching"]
-OF_OTHER_ATTRIBUTES = ("percentage_bias", "correct_links", "l_diversity")
+OF_OTHER_ATTRIBUTES = (
+    *("percentage_bias", "correct_links", "l_diversity"),
+    *("mean_change", "deviation_change", "correlation_change"),
+)
 
 
 def microdata(records, names=NAMES, weights=None):

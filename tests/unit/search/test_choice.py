@@ -65,7 +65,7 @@ def test_the_choice_says_what_it_is_no_worse_than_and_who_comes_next():
     assert choice.rivals.column("specification").to_pylist() == [0, 2, 3]
     assert choice.rivals.column("cost_above_chosen").to_pylist() == pytest.approx([0.1, 0.1, 0.3])
     assert choice.certainty is None
-    assert "ask for replicates" in choice.sentence
+    assert "add replicates" in choice.sentence
     assert "no worse in both than 1 of the 3 other" in choice.sentence
 
 

@@ -93,8 +93,10 @@ def roundest_between(low: float, high: float) -> float:
 def place_in_ranges(values: Floats, breaks: Sequence[float], *, closed: str = "left") -> npt.NDArray[np.int64]:
     """Return the index of each value's range: a break begins a range, or with ``closed="right"`` ends one.
 
-    >>> places(np.array([19, 20, 65]), (20, 65)).tolist(), places(np.array([20]), (20, 65), closed="right").tolist()
-    ([0, 1, 2], [0])
+    >>> place_in_ranges(np.array([19, 20, 65]), (20, 65)).tolist()
+    [0, 1, 2]
+    >>> place_in_ranges(np.array([20]), (20, 65), closed="right").tolist()
+    [0]
     """
     return np.searchsorted(np.asarray(breaks, np.float64), values, side="right" if closed == "left" else "left")
 
@@ -102,9 +104,9 @@ def place_in_ranges(values: Floats, breaks: Sequence[float], *, closed: str = "l
 def label_ranges(breaks: Sequence[float], *, whole: bool, closed: str = "left") -> tuple[str, ...]:
     """Label the ranges: by first and last value if all numbers are whole, else as intervals.
 
-    >>> labels((20, 65), whole=True), labels((0.5,), whole=False)
+    >>> label_ranges((20, 65), whole=True), label_ranges((0.5,), whole=False)
     (('<20', '20-64', '>=65'), ('<0.5', '>=0.5'))
-    >>> labels((-5, 0, 1), whole=True), labels((20, 65), whole=False, closed="right")
+    >>> label_ranges((-5, 0, 1), whole=True), label_ranges((20, 65), whole=False, closed="right")
     (('<-5', '-5 to -1', '0', '>=1'), ('<=20', '(20, 65]', '>65'))
     """
     whole = whole and all(float(each).is_integer() for each in breaks)
@@ -125,7 +127,7 @@ def label_ranges(breaks: Sequence[float], *, whole: bool, closed: str = "left") 
 def number_text(number: float) -> str:
     """Format a number, without a decimal point if it is whole.
 
-    >>> text(65.0), text(0.5)
+    >>> number_text(65.0), number_text(0.5)
     ('65', '0.5')
     """
     return repr(float(number)).removesuffix(".0")

@@ -215,18 +215,20 @@ def settle_by_published_keys(problem: Problem, *, end: float = inf) -> Blanking 
     At ``end`` (monotonic clock) all keys of the remaining records are blanked.
     """
     settling = _Settling(problem)
-    for number, mask in enumerate(problem.candidates.tolist()):
-        if number + 1 < problem.candidates.size and monotonic() >= end:
+    *others, every = problem.candidates.tolist()
+    for mask in (*others, every):
+        if mask != every and monotonic() >= end:
             continue
         for blank in np.unique(settling.blank[settling.is_open]).tolist():
-            if not mask & blank:
+            if not mask & blank or mask == every:
                 settling.settle(mask, blank)
     if settling.is_open.any():
         return None
     for key in sorted(positions(problem.allowed), key=lambda key: -problem.costs[key]):
         if monotonic() < end:
             settling.give_back(key)
-    return gather(np.arange(problem.members.size), settling.missing & ~settling.blank, problem.members)
+    blanked = settling.missing & settling.keys & ~settling.blank  # keys of no combination stay
+    return gather(np.arange(problem.members.size), blanked, problem.members)
 
 
 class _Settling:
@@ -267,7 +269,7 @@ class _Settling:
         found = self.problem.classes
         sizes = np.where(counted, found.sizes, 0).astype(np.float64)
         if not keys:
-            return np.full(sizes.size, sizes.sum())
+            return np.full(sizes.size, inf)  # whoever publishes no key is in no combination
         codes, possible = cell_codes(found, positions(keys))
         total: Floats = cell_sizes(codes, possible, sizes)[codes]
         return total
