@@ -104,14 +104,17 @@ def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
 def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
     """Return the sets of columns to use: some wide ones, then the small ones that are fine enough."""
     fine = min(_FINE, max(2, len(samples[0]) // 2))
+    marks = [_mark(sample) for sample in samples]
+    # Sets are grown in an order of the columns that follows from their values, not from their places in the file.
+    order = sorted(range(len(samples)), key=lambda column: (marks[column], int(samples[column].min())))
     found: list[tuple[int, ...]] = []
     level: list[tuple[int, ...]] = [()]
     while level and len(found) < _MOST_TRIED and len(level[0]) < WIDEST:
-        grown = [(*view, column) for view in level for column in range(view[-1] + 1 if view else 0, len(samples))]
-        sizes = [_count_cells(samples, view) for view in grown]
-        found += [view for view, size in zip(grown, sizes, strict=True) if size >= fine]
+        grown = [(*view, place) for view in level for place in range(view[-1] + 1 if view else 0, len(samples))]
+        columns = [tuple(sorted(order[place] for place in view)) for view in grown]
+        sizes = [_count_cells(samples, view) for view in columns]
+        found += [view for view, size in zip(columns, sizes, strict=True) if size >= fine]
         level = [view for view, size in zip(grown, sizes, strict=True) if size < 3 * fine]
-    marks = [_mark(sample) for sample in samples]
 
     def turn(view: tuple[int, ...]) -> float:
         uniform = (_mix_one(sum(marks[column] for column in view)) + 1) / 2**64
