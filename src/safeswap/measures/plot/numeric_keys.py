@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -197,7 +197,9 @@ def confidentiality_plot(
     """
     asked = check_request(keys, alpha=alpha, scale=scale, distance=distance)
     check_numeric(original, asked)
-    found = _link_records(original, released, archive, asked, scale=scale, distance=distance)
+    found = _link_records(
+        original, released, archive, asked, scale=cast("Scale", scale), distance=cast("Distance", distance)
+    )
     delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=exact_up_to)
     tree = kd_tree.build(found.archive)
     across = _count_neighbours(tree, found, delta)
