@@ -102,7 +102,7 @@ def test_two_people_take_a_file_from_its_arrival_to_its_release(town, heard, tmp
 
         ana.note(project, "Released.")
         assert "Released." in ana.log(project)
-        archive = ana.save_export(project, waited(town, ana, ana.export(project)), tmp_path / "project.zip")
+        archive = olga.save_export(project, waited(town, olga, olga.export(project)), tmp_path / "project.zip")
         copied = ana.import_project(archive)
         do_jobs(town.service)
         assert ana.wait(copied).project != project
@@ -141,5 +141,5 @@ def test_a_download_that_is_there_already_is_not_overwritten(town, heard, tmp_pa
     kept = Path(tmp_path / "bundle.zip")
     kept.write_bytes(b"kept")
     with person(town, "ana", heard) as ana, pytest.raises(Exception, match="exists"):
-        ana._saved("/methods", kept)
+        ana._save("/methods", kept)
     assert kept.read_bytes() == b"kept"

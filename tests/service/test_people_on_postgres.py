@@ -58,7 +58,7 @@ def test_what_the_database_cannot_hold_is_refused(office: Running) -> None:
     assert admin.get("/api/v1/users/%00").status_code == 422
     assert ana.get("/api/v1/projects/%00/members").status_code == 422
     added = admin.post("/api/v1/users", json={"name": "nul", "role": "viewer", "display_name": "a\x00b"})
-    assert (added.status_code, added.json()["code"]) == (422, "bad-value")
+    assert (added.status_code, added.json()["code"]) == (422, "bad-request-body")
 
 
 def test_many_writers_make_one_chain_there_too(office: Running) -> None:
