@@ -114,8 +114,8 @@ def test_the_edit_of_1990_is_made_on_its_form_and_its_result_is_shown(
             group = page.locator("#fields fieldset").filter(has=page.locator("legend", has_text=field.title()))
             for attribute in EDIT_1990[field]:  # type: ignore[attr-defined]
                 group.get_by_label(attribute, exact=True).check()
-        page.get_by_role("combobox", name="Across The level").fill("PLACE")
-        page.get_by_role("spinbutton", name="Rate Share of the households that").fill("0.2")
+        page.get_by_role("combobox", name="Across").fill("PLACE")
+        page.get_by_role("spinbutton", name="Rate Share of households to sample").fill("0.2")
         page.click("#mask")
         page.locator("#job").get_by_role("link", name="The result").click(timeout=LONG)
         page.wait_for_url("**/results/*")
