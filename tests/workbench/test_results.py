@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,8 @@ def test_the_edit_of_1990_is_made_on_its_form_and_its_result_is_shown(
             group = page.locator("#fields fieldset").filter(has=page.locator("legend", has_text=field.title()))
             for attribute in EDIT_1990[field]:  # type: ignore[attr-defined]
                 group.get_by_label(attribute, exact=True).check()
-        page.get_by_role("combobox", name="Across").fill("PLACE")
-        page.get_by_role("spinbutton", name="Rate Share of households to sample").fill("0.2")
+        page.get_by_role("combobox", name=re.compile("^Across")).fill("PLACE")
+        page.get_by_role("spinbutton", name=re.compile("^Rate")).fill("0.2")
         page.click("#mask")
         page.locator("#job").get_by_role("link", name="The result").click(timeout=LONG)
         page.wait_for_url("**/results/*")
