@@ -245,8 +245,10 @@ def test_the_records_of_a_masking_are_plotted_and_the_policy_dragged(
         page.locator("#new-plot summary").click()
         page.locator("#keys label", has_text="EmpTyp").locator("input").uncheck()
         page.get_by_role("button", name="Plot the records").click()
-        page.wait_for_url("**/records?plot=*")
-        page.wait_for_selector(".safeswap-plot[data-ready]")
+        page.wait_for_url(lambda url: "?plot=" in url and worked["plot"] not in url)
+        seen.ready()
+        settle(page)
+        assert "AvgHrs" in page.inner_text("#plot-title")
         assert "EmpTyp" not in page.inner_text("#plot-title")
 
 
