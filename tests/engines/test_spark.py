@@ -103,6 +103,24 @@ def test_figures_are_those_of_the_reference(cluster: Any, tmp_path: Path) -> Non
         assert [score.value for score in found] == pytest.approx([score.value for score in reference], rel=1e-12)
 
 
+def test_measures_of_cells_are_left_out_as_in_the_reference_where_only_numbers_changed(
+    cluster: Any, tmp_path: Path
+) -> None:
+    names, measures = ["STATE", "TENURE"], ["n_rule", "hellinger"]
+    source = shuffled(tmp_path, 2)
+    with dealt(cluster, shuffles=1):
+        result = masked(source, spec_of("fixed, many strata"), cluster, measures=measures, attributes=names)
+        spark_on: dict[str, Any] = {"engine": "spark", "spark": cluster, "schema": SCHEMA}
+        seen = workflow.assess_file(source, result.target, attributes=[*names, "INCOME"], **spark_on)
+    assert result.assessment is not None
+    assert [each.measure for each in result.assessment.left_out] == measures
+    assert not result.assessment.scores
+    reference = workflow.assess(expected("fixed, many strata"), attributes=[*names, "INCOME"])
+    assert not seen.left_out
+    for score in seen:
+        assert score.value == pytest.approx(reference[score.measure].value, rel=1e-12)
+
+
 def test_an_input_that_changes_underneath_leaves_nothing(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

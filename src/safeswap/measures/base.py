@@ -123,10 +123,10 @@ def most_small(measures: Iterable[Measure]) -> int | None:
     return max(known) if known and len(known) == len(sizes) else None
 
 
-def scored(measures: Iterable[Measure], counted: CountedCells) -> Assessment:
-    """Score, from counts alone, measures that :func:`most_small` allows; none of them where only numbers changed."""
-    if counted.only_numbers:
-        return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=ONLY_NUMBERS) for m in measures))
+def scored(measures: Iterable[Measure], counted: CountedCells, *, leave_out: bool) -> Assessment:
+    """Score, from counts alone, measures that :func:`most_small` allows; or leave out those that do not apply."""
+    if leave_out and (obstacle := counted_obstacle(counted)):
+        return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=obstacle) for m in measures))
     return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
 
 
@@ -257,12 +257,16 @@ def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, lea
     return ONLY_NUMBERS if only_numbers and not changed.intersection(names) else ""
 
 
+def counted_obstacle(counted: CountedCells) -> str:
+    """Return the obstacle of :func:`categorical_obstacle` where cells were counted without their records."""
+    return ONLY_NUMBERS if counted.only_numbers and not counted.changed else ""
+
+
 def numeric_names(comparison: Comparison) -> frozenset[str]:
     """Return the attributes that are numeric in both files."""
     before, after = comparison.before.schema, comparison.after.schema
-    numbers = (Kind.NUMERIC, Kind.WEIGHT)
     return frozenset(
-        a.name for a in before.attributes if a.kind in numbers and a.name in after and after[a.name].kind in numbers
+        a.name for a in before.attributes if a.kind.is_numeric and a.name in after and after[a.name].kind.is_numeric
     )
 
 

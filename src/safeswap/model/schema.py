@@ -60,6 +60,11 @@ class Kind(StrEnum):
         """True if cells can be formed from it without recoding."""
         return self in (Kind.NOMINAL, Kind.ORDINAL, Kind.GEOGRAPHY)
 
+    @property
+    def is_numeric(self) -> bool:
+        """True if its values are quantities."""
+        return self in (Kind.NUMERIC, Kind.WEIGHT)
+
 
 class Attribute(BaseModel):
     """The description of one column.

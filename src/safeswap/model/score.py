@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
@@ -48,7 +48,9 @@ class CountedCells:
     """The input of measures of cell counts where there are too many records: counts only.
 
     ``joint`` has the counts before and after of the cells that changed, all others merged into one. The small cells
-    after are counted by size: how many there are, and how many of their records took no part.
+    after are counted by size: how many there are, and how many of their records took no part. ``changed`` are those
+    of the attributes that changed; ``only_numbers`` is whether masking changed numeric attributes and no others, of
+    the whole file.
     """
 
     schema: Schema
@@ -59,12 +61,12 @@ class CountedCells:
     small_untouched: npt.NDArray[np.int64]
     untouched: int
     moved: int
+    only_numbers: bool
 
-    @property
-    def only_numbers(self) -> bool:
-        """True if records changed, but no categorical attribute did."""
-        every = set(self.schema.categorical) <= set(self.attributes)
-        return every and not self.changed and self.untouched < int(self.joint.before.sum())
+
+def only_numbers_changed(schema: Schema, changed: Collection[str]) -> bool:
+    """Return whether attributes changed, and all that did are numeric."""
+    return bool(changed) and all(schema[name].kind.is_numeric for name in changed)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

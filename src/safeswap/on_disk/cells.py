@@ -25,8 +25,8 @@ from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.splice import CannotSplice, other_chunks
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
-from safeswap.model.schema import Kind, Schema
-from safeswap.model.score import Comparison, CountedCells
+from safeswap.model.schema import Schema
+from safeswap.model.score import Comparison, CountedCells, only_numbers_changed
 from safeswap.on_disk.counted_cells import ChangingColumn, cell_attributes, counted_cells
 from safeswap.on_disk.memory import part_of
 
@@ -45,13 +45,13 @@ def compare_files(
     changed = changed_columns(first, second, schema.names)
     own = schema.identifier
     touched = np.zeros(len(first), dtype=np.bool_)
-    kinds = set()
+    differing = set()
     for name in changed:
         flags = _flag_different(first, second, name)
         if own is not None and name == own.name and flags.any():
             raise files_differ("the records of the second file have other identifiers, or another order")
         touched |= flags
-        kinds |= {schema[name].kind} if flags.any() else set()
+        differing |= {name} if flags.any() else set()
     names = tuple(attributes) if attributes is not None else schema.categorical
     described = part_of(schema, [name for name in schema.names if name in names])
     for name in names:
@@ -65,7 +65,7 @@ def compare_files(
         after=original.with_columns(fresh, {}),
         attributes=names,
         touched=touched,
-        only_numbers=bool(kinds) and kinds <= {Kind.NUMERIC, Kind.WEIGHT},
+        only_numbers=only_numbers_changed(schema, differing),
     )
 
 
@@ -158,7 +158,9 @@ def count_files(
     if any(coded[name].has_missing or (name in found and found[name][1].null_count) for name in names):
         return None
     columns = {name: _changing_column(coded[name], found.get(name), rows) for name in names}
-    return counted_cells(schema, names, columns, rows, limit=limit)
+    differing = [name for name, (rows_of, _) in found.items() if len(rows_of)]
+    numbers = only_numbers_changed(schema, differing)
+    return counted_cells(schema, names, columns, rows, limit=limit, only_numbers=numbers)
 
 
 def _changes(first: ParquetFiles, second: ParquetFiles, name: str) -> Changes:
@@ -221,7 +223,8 @@ def count_in_duckdb(
         found = cells.tally(limit=limit)
     first.check_unchanged()
     second.check_unchanged()
-    return as_counted(schema, names, found, untouched=seen.untouched, moved=seen.moved, changed=frozenset(seen.differ))
+    totals = {"untouched": seen.untouched, "moved": seen.moved, "changed": frozenset(seen.differ & set(names))}
+    return as_counted(schema, names, found, only_numbers=only_numbers_changed(schema, seen.differ), **totals)
 
 
 def count_in_spark(
@@ -254,7 +257,7 @@ def count_in_spark(
     if found.records != len(first):
         raise files_differ("the records of the second file have other identifiers")
     totals = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
-    return as_counted(schema, names, found.cells, **totals)
+    return as_counted(schema, names, found.cells, only_numbers=found.only_numbers, **totals)
 
 
 def as_counted(schema: Schema, names: Names, found: TalliedCells, **totals: Any) -> CountedCells:
@@ -289,7 +292,7 @@ class _Seen:
             if flags.any():
                 if name == self._own:
                     raise files_differ("the records of the second file have other identifiers, or another order")
-                self.differ |= {name} & set(self._names)
+                self.differ.add(name)
                 touched |= flags
         rows = pa.array(np.flatnonzero(touched))
         before = self._words(mine, self._names)

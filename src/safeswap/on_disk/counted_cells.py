@@ -301,7 +301,7 @@ def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> tuple[s
 
 
 def counted_cells(
-    schema: Schema, names: Names, columns: Mapping[str, ChangingColumn], rows: Rows, *, limit: int
+    schema: Schema, names: Names, columns: Mapping[str, ChangingColumn], rows: Rows, *, limit: int, only_numbers: bool
 ) -> CountedCells:
     """Count the cells of the attributes ``names``; ``rows`` are the records that took part, in ascending order."""
     records = len(columns[names[0]].before)
@@ -316,6 +316,7 @@ def counted_cells(
         small_untouched=found.untouched,
         untouched=records - len(rows),
         moved=int(np.count_nonzero(was[rows] != now)),
+        only_numbers=only_numbers,
     )
 
 

@@ -24,7 +24,7 @@ from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
-from safeswap.model.score import CountedCells
+from safeswap.model.score import CountedCells, only_numbers_changed
 from safeswap.on_disk.counted_cells import (
     ChangingColumn,
     cell_attributes,
@@ -135,10 +135,15 @@ class HeldExchanges(ABC):
         names = cell_attributes(self.schema, attributes)
         others = coded_columns(self.files, [name for name in names if name not in self.before.attributes])
         columns = {name: self._column(name, others.get(name)) for name in names}
-        counted = counted_cells(self.schema, names, columns, self.rows, limit=limit)
+        numbers = only_numbers_changed(self.schema, [name for name in self.exchanged if self._differs(name)])
+        counted = counted_cells(self.schema, names, columns, self.rows, limit=limit, only_numbers=numbers)
         if set(names) == set(self.schema.categorical) and set(self.exchanged) <= set(names):
             self._compensating = counted.moved - net_change(counted.joint)
         return counted
+
+    def _differs(self, name: str) -> bool:
+        before, after = (data.coded(name).codes[self.rows] for data in (self.before, self.after))
+        return not np.array_equal(before, after)
 
     def count_compensating(self) -> int:
         """Count records that changed although the table did not; only records that took part are considered."""

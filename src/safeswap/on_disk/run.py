@@ -150,7 +150,7 @@ def _assess(job: Job, swap: FileSwap) -> Assessment | None:
     limit = most_small(chosen)
     if limit is None or not isinstance(swap, HeldExchanges):
         return None
-    return scored(chosen, swap.count_cells(job.attributes, limit))
+    return scored(chosen, swap.count_cells(job.attributes, limit), leave_out=True)
 
 
 def _draw_pairs(job: Job, files: ParquetFiles, schema: Schema, work: Path) -> FileSwap:

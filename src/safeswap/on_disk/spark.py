@@ -112,7 +112,7 @@ def _assess(job: Job, session: Any) -> Assessment | None:
     if limit is None:
         return None
     asked: dict[str, Any] = {"attributes": job.attributes, "limit": limit, "reading": job.reading}
-    return scored(chosen, count_in_spark(job.source, job.target, session=session, **asked))
+    return scored(chosen, count_in_spark(job.source, job.target, session=session, **asked), leave_out=True)
 
 
 @contextmanager

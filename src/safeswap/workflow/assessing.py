@@ -146,20 +146,36 @@ def assess_file(
     ['n_rule', 'hellinger', 'total_variation', 'entropy_change']
     """
     from safeswap import registry
+
+    names = registry.default_measures("categories", by_counts=True) if measures is None else measures
+    means = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
+    files, leave_out = (Path(before), Path(after)), measures is None
+    return measure_files(files, names, attributes=attributes, reading=reading, leave_out=leave_out, **means)
+
+
+def measure_files(
+    files: tuple[Path, Path],
+    names: Sequence[str],
+    *,
+    attributes: Sequence[str] | None,
+    reading: Mapping[str, Any],
+    leave_out: bool,
+    engine: str,
+    **means: Any,
+) -> Assessment:
+    """Score measures of two files; list those that do not apply if ``leave_out``, and refuse them otherwise."""
+    from safeswap import registry
     from safeswap.measures.base import scored
     from safeswap.on_disk.cells import compare_files
 
-    names = registry.default_measures("categories", by_counts=True) if measures is None else measures
     chosen = [registry.measure(name) for name in names]
-    files = Path(before), Path(after)
     if engine != "memory":
-        elsewhere = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
-        return scored(chosen, _count_on_engine(files, chosen, attributes, reading, **elsewhere))
-    counted = _count_large(files, chosen, attributes=attributes, reading=reading)
-    if counted is not None:
-        return scored(chosen, counted)
+        counted = _count_on_engine(files, chosen, attributes, reading, engine=engine, **means)
+        return scored(chosen, counted, leave_out=leave_out)
+    if (large := _count_large(files, chosen, attributes=attributes, reading=reading)) is not None:
+        return scored(chosen, large, leave_out=leave_out)
     comparison = compare_files(*files, attributes=attributes, reading=reading)
-    if measures is None:
+    if leave_out:
         return _applicable(chosen, comparison)
     return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
 

@@ -18,7 +18,7 @@ from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_replicate, as_spec, find_engine
-from safeswap.workflow.assessing import assess_file
+from safeswap.workflow.assessing import measure_files
 from safeswap.workflow.reading import read
 from safeswap.workflow.recoding import as_recipe
 
@@ -89,7 +89,7 @@ def mask_file(
     written atomically, after every promise of the method was verified on what was read back from disk. Columns in which
     nothing is exchanged are copied without decoding. ``reading`` describes the columns: ``schema``, ``identifier``,
     ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too, over
-    ``attributes``, from data already read or by counting on the engine.
+    ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
 
     The result is the same on every engine: ``"memory"``, ``"duckdb"`` (on disk, within ``memory_limit``) or ``"spark"``
     (in the session ``spark``, or a new one).
@@ -134,7 +134,9 @@ def mask_file(
     if not measures or masked.assessment is not None:
         return masked
     means: dict[str, Any] = {"engine": counting, "memory_limit": memory_limit, "threads": threads, "spark": spark}
-    assessment = assess_file(job.source, job.target, measures=measures, attributes=attributes, **means, **reading)
+    asked: dict[str, Any] = {"attributes": attributes, "reading": reading, "leave_out": True}
+    # The file is masked by now: a measure that does not apply to it is named, not refused.
+    assessment = measure_files((job.source, job.target), measures, **asked, **means)
     return replace(masked, assessment=assessment)
 
 

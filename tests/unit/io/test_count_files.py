@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import safeswap as ss
-from safeswap import datasets, workflow
+from safeswap import datasets, registry, workflow
 from safeswap.errors import InputError, SpecError
 from safeswap.files.coded_columns import coded_columns, side_by_side
 from safeswap.files.parquet import open_parquet
@@ -57,6 +57,58 @@ def test_figures_from_counts_are_those_of_files_in_memory(
     assert found["n_rule"].detail.to_pylist() == expected["n_rule"].detail.to_pylist()
     assert found["n_rule"].sentence == expected["n_rule"].sentence
     assert found["n_rule"].value > 0
+
+
+NUMBERS: dict[str, dict[str, Any]] = {
+    "targeted edit": {"method": "edit_targeted", "keys": ["ADULTS", "TENURE"], "exchange": 2, "tolerance": 20},
+    "swap": {"method": "swap", "swap": ["INCOME", "TAXES"], "rate": 0.2},
+    "noise": {"method": "noise", "attributes": ["INCOME"], "size": 0.1},
+    "microaggregation": {"method": "microaggregation", "attributes": ["INCOME", "TAXES"], "k": 4},
+    "rank swap": {"method": "rank_swap", "attributes": ["INCOME"], "window": 0.1},
+}
+BY_COUNTS = registry.default_measures("categories", by_counts=True)
+
+
+@pytest.mark.parametrize("attributes", [None, ("TENURE", "OCCUPATION"), ("TENURE", "INCOME"), ("TENURE", "HOME_VAL")])
+@pytest.mark.parametrize("spec", NUMBERS)
+def test_measures_of_cells_are_left_out_on_disk_as_in_memory_where_only_numbers_changed(
+    tmp_path: Path, spec: str, attributes: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "census.parquet", tmp_path / "masked.parquet"
+    datasets.write_synthetic_census(source, 1_000)
+    before = ss.read(source, schema=SCHEMA)
+    result = ss.mask(before, NUMBERS[spec], insecure_seed=1)
+    pq.write_table(result.data.table.cast(before.table.schema), target)
+    expected = ss.assess(before, ss.read(target, schema=SCHEMA), attributes=attributes)
+    scores = {score.measure: score.value for score in expected if score.measure in BY_COUNTS}
+    stated = attributes or ()
+    changed = [n for n in stated if not before.table[n].equals(result.data.table[n].cast(before.table[n].type))]
+    assert set(scores) == set(BY_COUNTS if changed else ())
+    found = {
+        name: workflow.assess_file(source, target, attributes=attributes, schema=SCHEMA, engine=engine)
+        for name, engine in (("counts", "memory"), ("DuckDB", "duckdb"))
+    }
+    places = {"target": tmp_path / "again.parquet", "audit": tmp_path / "audit", "schema": SCHEMA}
+    if spec in ("targeted edit", "swap"):
+        asked: dict[str, Any] = {"measures": BY_COUNTS, "attributes": attributes, "insecure_seed": 1}
+        found["masking"] = workflow.mask_file(source, spec=NUMBERS[spec], **places, **asked).assessment
+    monkeypatch.setattr(module, "WORTH_COUNTING", 10_000)
+    found["records"] = workflow.assess_file(source, target, attributes=attributes, schema=SCHEMA)
+    for name, each in found.items():
+        assert {score.measure: score.value for score in each} == pytest.approx(scores), name
+        assert each.left_out == tuple(out for out in expected.left_out if out.measure in BY_COUNTS), name
+
+
+@pytest.mark.parametrize("way", ["counts", "records", "duckdb"])
+def test_an_n_rule_that_was_asked_for_is_refused_where_only_numbers_changed(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = masked(tmp_path, NUMBERS["targeted edit"])
+    monkeypatch.setattr(module, "WORTH_COUNTING", 0 if way == "counts" else 10_000)
+    asked: dict[str, Any] = {"measures": ["hellinger", "n_rule"], "attributes": ["TENURE"], "schema": SCHEMA}
+    with pytest.raises(SpecError) as refused:
+        workflow.assess_file(*files, engine="duckdb" if way == "duckdb" else "memory", **asked)
+    assert refused.value.code == "measure-does-not-apply"
 
 
 def test_values_that_are_new_after_masking_are_counted(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ class SparkCells:
     untouched: int
     moved: int
     changed: frozenset[str]
+    only_numbers: bool
 
 
 def compare_cells(before: SparkRecords, after: SparkRecords, names: Names, *, limit: int) -> SparkCells:
@@ -110,11 +111,14 @@ def compare_cells(before: SparkRecords, after: SparkRecords, names: Names, *, li
     width = range(len(names))
     both = _side(before, names, "b").join(_side(after, names, "a"), "i")
     same = [f.col(f"b{j}").eqNullSafe(f.col(f"a{j}")) for j in width]
-    stayed = all_of([*same, f.col("bw0") == f.col("aw0"), f.col("bw1") == f.col("aw1")])
-    both = both.withColumn("stayed", stayed)
-    counts = [f.sum((~each).cast("long")) for each in same]
-    sums = both.agg(f.count("*"), f.sum(f.col("stayed").cast("long")), f.sum((~all_of(same)).cast("long")), *counts)
-    records, untouched, moved, *differ = (int(value or 0) for value in sums.head())
+    same_others, same_numbers = (
+        all_of([f.col(f"b{word}") == f.col(f"a{word}") for word in words]) for words in (("w0", "w1"), ("n0", "n1"))
+    )
+    both = both.withColumn("stayed", all_of([*same, same_others, same_numbers]))
+    counts = [f.sum((~each).cast("long")) for each in (all_of(same), same_others, same_numbers, *same)]
+    sums = both.agg(f.count("*"), f.sum(f.col("stayed").cast("long")), *counts)
+    records, untouched, moved, others, numbers, *differ = (int(value or 0) for value in sums.head())
+    changed = frozenset(name for name, number in zip(names, differ, strict=True) if number)
     now = both.select(*(f.col(f"a{j}").alias(f"g{j}") for j in width), *_signs(f, was=0, now=1, stayed="stayed"))
     was = both.select(*(f.col(f"b{j}").alias(f"g{j}") for j in width), *_signs(f, was=1, now=0, stayed=None))
     summed = was.unionAll(now).groupBy(*(f"g{j}" for j in width)).agg(*(f.sum(c).alias(c) for c in "bau"))
@@ -124,12 +128,15 @@ def compare_cells(before: SparkRecords, after: SparkRecords, names: Names, *, li
         records=records,
         untouched=untouched,
         moved=moved,
-        changed=frozenset(name for name, number in zip(names, differ, strict=True) if number),
+        changed=changed,
+        only_numbers=not others
+        and bool(numbers or changed)
+        and all(before.schema[name].kind.is_numeric for name in changed),
     )
 
 
 def _side(data: SparkRecords, names: Names, prefix: str) -> Any:
-    """Return identifier i, the labels of ``names``, and two words that represent all other columns."""
+    """Return identifier i, the labels of ``names``, and two words each for the other columns and the other numbers."""
     from pyspark.sql import functions as f
 
     own = data.schema.identifier
@@ -137,11 +144,13 @@ def _side(data: SparkRecords, names: Names, prefix: str) -> Any:
     labels = [
         label(data.column(name), data.arrow.field(name).type).alias(f"{prefix}{j}") for j, name in enumerate(names)
     ]
-    others = [name for name in data.arrow.names if name not in names]
-    words = words_of([label(data.column(name), data.arrow.field(name).type) for name in others])
-    return data.frame.select(
-        f.col(data.column(own.name)).alias("i"), *labels, *(w.alias(f"{prefix}w{j}") for j, w in enumerate(words))
-    )
+    rest = [name for name in data.arrow.names if name not in names]
+    words = []
+    for letter, is_number in (("w", False), ("n", True)):
+        chosen = [name for name in rest if data.schema[name].kind.is_numeric is is_number]
+        found = words_of([label(data.column(name), data.arrow.field(name).type) for name in chosen])
+        words += [word.alias(f"{prefix}{letter}{j}") for j, word in enumerate(found)]
+    return data.frame.select(f.col(data.column(own.name)).alias("i"), *labels, *words)
 
 
 def _signs(f: Any, *, was: int, now: int, stayed: str | None) -> list[Any]:

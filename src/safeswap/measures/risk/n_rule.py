@@ -16,6 +16,7 @@ from safeswap.measures.base import (
     Situation,
     categorical_obstacle,
     chosen_attributes,
+    counted_obstacle,
     left_out_note,
     left_out_note_of,
 )
@@ -55,13 +56,7 @@ class NRule(ParametricMeasure):
         from safeswap.arrays import cells
 
         names = chosen_attributes(comparison, self.keys)
-        if obstacle := self.find_obstacle(comparison):
-            # Records masked in another way are as easy to find by their keys as before: 0 would be wrong.
-            raise SpecError(
-                f"the n-rule does not apply: {obstacle}",
-                code="measure-does-not-apply",
-                hint="use correct_links for numeric keys, or k_anonymity for the small cells of the released file",
-            )
+        _require_no_obstacle(self.find_obstacle(comparison))
         unswapped = ~self._touched(comparison)
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]
@@ -77,6 +72,7 @@ class NRule(ParametricMeasure):
 
     def score_counts(self, counted: CountedCells) -> Score:
         """Score from counts alone."""
+        _require_no_obstacle(counted_obstacle(counted))
         names = counted.attributes
         of_all = counted.small_cells[1 : self.n] * np.arange(1, self.n)
         of_unswapped = counted.small_untouched[1 : self.n]
@@ -107,4 +103,14 @@ class NRule(ParametricMeasure):
         return (
             f"{value:.2%} of the records that were not swapped ({small:,} of {total:,}) lie in cells of fewer than "
             f"{self.n} records over {name_keys(names)}."
+        )
+
+
+def _require_no_obstacle(obstacle: str) -> None:
+    """Refuse to score: records masked in another way are as easy to find by their keys as before, and 0 is wrong."""
+    if obstacle:
+        raise SpecError(
+            f"the n-rule does not apply: {obstacle}",
+            code="measure-does-not-apply",
+            hint="use correct_links for numeric keys, or k_anonymity for the small cells of the released file",
         )
