@@ -109,7 +109,7 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
 
 def _to_array(values: list[Any], name: str, tags: list[str], path: Path, clock: Clock | None) -> pa.Array:
     dates = None if clock is None else clock.read(values)
-    if dates is not None and dates.null_count < len(dates):
+    if dates is not None:
         return dates
     if tags:
         known = set(tags)

@@ -26,7 +26,12 @@ _EPOCH = {"spss": dt.date(1582, 10, 14), "stata": dt.date(1960, 1, 1), "sas": dt
 _EARLIEST, _LATEST = ((dt.date(year, 1, 1) - dt.date(1970, 1, 1)).days * _DAY for year in (1000, 9999))
 
 _STATA_TIME = r"%-?tc[Hh]{1,2}:?MM(:?SS(\.s+)?)?(\s?[AaPp]\.?[Mm]\.?)?"
-_SAS_DATES = r"DATE|(DDMMYY|MMDDYY|YYMMDD)[BCDNPS]?|[EB]8601DA|WORDDAT[EX]|WEEKDAT[EX]|JULIAN"
+# SAS also stores a date where its format shows only a part of it, such as the month.
+_SAS_DATES = (
+    r"DATE|(DDMMYY|MMDDYY|YYMMDD|MMYY|YYMM|YYQR?)[BCDNPS]?|[EB]8601DA|WORDDAT[EX]|WEEKDAT[EX]|JULIAN"
+    r"|MONYY|YYMON|YEAR|QTRR?|MONTH|MONNAME|DAY|DOWNAME|WEEKDAY|WEEK[UVW]|JULDAY"
+)
+_SAS_MOMENTS = r"DATETIME|DATEAMPM|MDYAMPM|[EB]8601D[TN]|DTDATE|DTMONYY|DTYEAR|DTYYQC|DTWKDATX"
 _TYPES: dict[Program, tuple[tuple[str, str, int], ...]] = {  # pattern of the format, type, microseconds per unit
     "spss": (
         (r"([AESJ]?DATE|QYR|MOYR|WKYR)\d*", "date", 1_000_000),
@@ -40,8 +45,8 @@ _TYPES: dict[Program, tuple[tuple[str, str, int], ...]] = {  # pattern of the fo
     ),
     "sas": (
         (r"(" + _SAS_DATES + r")\d*", "date", _DAY),
-        (r"(DATETIME|E8601DT|B8601DT)\d*(\.\d+)?", "timestamp", 1_000_000),
-        (r"(TIME|TOD|HHMM|E8601TM|B8601TM)\d*(\.\d+)?", "time", 1_000_000),
+        (r"(" + _SAS_MOMENTS + r")\d*(\.\d+)?", "timestamp", 1_000_000),
+        (r"(TIME|TOD|HHMM|HOUR|MMSS|TIMEAMPM|[EB]8601TM)\d*(\.\d+)?", "time", 1_000_000),
     ),
 }
 _FORMATS: dict[Program, dict[str, str]] = {

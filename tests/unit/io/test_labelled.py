@@ -177,8 +177,6 @@ def test_dates_and_times_survive(
     times: list[dt.time | None],
     formats: str,
 ) -> None:
-    # One value is never missing: a column of nothing has no type.
-    days, moments, times = [dt.date(2000, 1, 1), *days], [dt.datetime(2000, 1, 1), *moments], [dt.time(1), *times]  # noqa: DTZ001
     table = pa.table(
         {
             "d": pa.array(days, pa.date32()),
@@ -193,6 +191,63 @@ def test_dates_and_times_survive(
     assert {a.kind for a in again.schema.attributes} == {Kind.NOMINAL}
     values, _ = getattr(pyreadstat, f"read_{formats}")(path)  # as another program sees them
     assert [None if pd.isna(v) else v for v in values["d"]] == days
+
+
+@pytest.mark.parametrize("suffix", ["sav", "zsav", "dta"])
+def test_dates_of_which_all_are_missing_are_dates(tmp_path: Path, suffix: str) -> None:
+    kinds = {"d": pa.date32(), "m": pa.timestamp("us"), "t": pa.time64("us")}
+    table = pa.table({name: pa.nulls(3, kind) for name, kind in kinds.items()} | {"x": [1.0, 2.0, 2.0]})
+    (write_dta if suffix == "dta" else write_sav)(table, tmp_path / f"x.{suffix}")
+    again = read(tmp_path / f"x.{suffix}")
+    assert again.table.equals(table)
+    assert {again.schema[name].kind for name in kinds} == {Kind.NOMINAL}
+
+
+def sas_file(path: Path, version: int) -> pd.DataFrame:
+    """Dates, moments and times as SAS writes them, in formats that show all or a part of them."""
+    frame = pd.DataFrame(
+        {
+            "born": pd.Series([None, *(dt.date(1930 + i, 1 + i % 12, 1 + i % 28) for i in range(59))], dtype=object),
+            "seen": pd.Series([dt.datetime(1959, 12, 31, 23, i, 59) for i in range(59)] + [pd.NaT]),  # noqa: DTZ001
+            "at": pd.Series([dt.time(23, i, 1) for i in range(59)] + [None], dtype=object),
+            "died": [float("nan")] * 60,
+            "month": [float(31 * i - 500) for i in range(60)],
+            "year": [None, *(365.0 * i for i in range(59))],
+            "race": list("abcabbc") * 8 + list("abca"),
+            "pay": [100.5 * (i % 23) for i in range(60)],
+        }
+    )
+    formats = {"born": "YYMMDD10", "died": "DATE9", "month": "MONYY7", "year": "YEAR4", "pay": "DOLLAR9"}
+    pyreadstat.write_xport(frame, path, file_format_version=version, variable_format=formats)
+    return frame
+
+
+@pytest.mark.parametrize("version", [5, 8])
+def test_sas_dates_are_dates_from_reading_to_release(tmp_path: Path, version: int) -> None:
+    frame = sas_file(tmp_path / "a.xpt", version)
+    data = read(tmp_path / "a.xpt")
+    days = {
+        n: [None if pd.isna(v) else dt.date(1960, 1, 1) + dt.timedelta(v) for v in frame[n]] for n in ("month", "year")
+    }
+    expected = {
+        "born": frame["born"].tolist(),
+        "seen": [None if pd.isna(v) else v.to_pydatetime() for v in frame["seen"]],
+        "at": frame["at"].tolist(),
+        "died": [None] * 60,
+        **days,
+    }
+    assert {name: data.table[name].to_pylist() for name in expected} == expected
+    assert data.table["died"].type == pa.date32()
+    assert {data.schema[name].kind for name in expected} == {Kind.NOMINAL}
+    assert data.schema["pay"].kind is Kind.NUMERIC
+    key = Key.generate()
+    masked = workflow.swap(data, swap=["race"], pairs=6, key=key)
+    for data_format in ("sav", "dta", "parquet"):
+        places = {"audit": tmp_path / f"audit-{data_format}", "second_release": "in another format"}
+        workflow.release(masked, tmp_path / data_format, key=key, data_format=data_format, **places)
+        released = read(tmp_path / data_format / f"data.{data_format}").table
+        for name, values in expected.items():
+            assert sorted(released[name].to_pylist(), key=str) == sorted(values, key=str), (data_format, name)
 
 
 def dated(path: Path) -> Microdata:
