@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, warn_of_losses
 from safeswap.errors import SpecError
 from safeswap.model.text import several
 
@@ -65,6 +65,7 @@ def write(
     check_outputs([path, *([write_schema] if write_schema else [])], force=force)
     data = getattr(shipped, name)()
     workflow.write(data, path, force=force)
+    warn_of_losses(console, data, path)
     if write_schema:
         write_schema_file(data.schema, write_schema, force=force)
     console.say(

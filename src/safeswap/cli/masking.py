@@ -20,6 +20,7 @@ from safeswap.cli.options import (
     make_parameter,
     randomness,
     replace_parameter,
+    warn_of_losses,
 )
 from safeswap.cli.scores import say_left_out, score_table
 from safeswap.model.text import several
@@ -177,6 +178,7 @@ def _mask_in_memory(
         if options.report is not None:
             workflow.report(masked, options.report, assessment=assessment, force=options.force)
         record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
+    warn_of_losses(console, masked, output)
     show_masked(console, masked)
     _show_scores(console, assessment)
     console.say("")

@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from safeswap.cli.console import Console
+from safeswap.cli.console import Console, visible
 from safeswap.errors import OutputError, SpecError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
+
+    from safeswap.model.masked import Masked
+    from safeswap.model.microdata import Microdata
+
+
+def warn_of_losses(console: Console, data: Masked | Microdata, output: Path) -> None:
+    """Print what the format of a written file does not keep of the description of the data."""
+    from safeswap.files.labelled import not_kept
+
+    for what in not_kept(data, output.suffix):
+        console.warn(f"! not preserved in the file: {visible(what)}")
 
 
 def check_outputs(

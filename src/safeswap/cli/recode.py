@@ -9,7 +9,16 @@ import typer
 
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.masking import CONFIDENTIAL, AuditDirectory, ReportFile
-from safeswap.cli.options import OUTPUT, Force, KeyFile, check_outputs, command, reading_options, spec_options
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    KeyFile,
+    check_outputs,
+    command,
+    reading_options,
+    spec_options,
+    warn_of_losses,
+)
 from safeswap.errors import SpecError
 from safeswap.model.combination import Combinations
 
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from safeswap.methods.recode.recipe import Recipe
+    from safeswap.model.masked import Masked
     from safeswap.model.microdata import Microdata
     from safeswap.workflow.session import Stage
 
@@ -74,7 +84,7 @@ def recode(
     wanted = _read_recipe(recipe, grc or ())
     recodes = _require_recodes(wanted) if audit is not None else []
     record: Path | None = None
-    lost: tuple[str, ...] = ()
+    written: Masked | Microdata | None = None
     secret = None if key is None else workflow.read_key(key)
     with console.steps(3) as steps:
         steps.at("reading")
@@ -88,14 +98,15 @@ def recode(
         if write_schema is not None:
             write_description(stages[-1].data.schema, write_schema, force=force)
         if audit is not None and output is not None:
-            masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
+            written = masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
             if report is not None:
                 workflow.report(masked, report, force=force)
             record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=force)
         elif output is not None:
-            lost = workflow.write(stages[-1].data, output, force=force)
-    for what in lost:
-        console.warn(f"! not preserved in the file: {visible(what)}")
+            written = stages[-1].data
+            workflow.write(written, output, force=force)
+    if written is not None and output is not None:
+        warn_of_losses(console, written, output)
     console.say(_stage_table(stages, risk=bool(parameters)))
     places = {"recoded file": output, "audit record": record, "report": report, "recipe": write_recipe}
     places["schema"] = write_schema

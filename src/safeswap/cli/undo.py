@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, visible
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options, warn_of_losses
 from safeswap.model.text import several
 
 
@@ -35,8 +35,7 @@ def undo(
         steps.at("restoring")
         original = workflow.undo(workflow.read(masked, **reading), record)
         steps.at("writing")
-        lost = workflow.write(original, output, force=force)
-    for what in lost:
-        console.warn(f"! not preserved in the file: {visible(what)}")
+        workflow.write(original, output, force=force)
+    warn_of_losses(console, original, output)
     console.say(f"Restored {several(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

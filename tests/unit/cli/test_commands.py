@@ -2,8 +2,11 @@
 
 import json
 import stat
+from pathlib import Path
 
+import pandas as pd
 import pyarrow.parquet
+import pyreadstat
 import pytest
 from tests.unit.cli.conftest import survey_text
 
@@ -353,3 +356,38 @@ def test_a_file_that_was_masked_before_is_released_with_its_whole_story(safeswap
     report = (place.bundle / "report.html").read_text()
     assert "Data swapping between random pairs of records; then Post-randomisation" in report
     assert "unchanged in every record" not in report
+
+
+def written_by(command: str, folder: Path, output: Path) -> list[object]:
+    """The arguments with which a command writes a data file from ``folder / "s.sav"``."""
+    source, seed = folder / "s.sav", ["--insecure-seed", "1"]
+    places = ["--output", output, "--audit", folder / "audit", "--no-scores"]
+    match command:
+        case "swap":
+            return ["swap", source, "--swap", "sex", "--rate", "0.2", *seed, *places]
+        case "mask":
+            return ["mask", "pram", source, "--attributes", "sex", "--keep", "0.5", *seed, *places]
+        case "safe":
+            return ["safe", "records", source, "--tables", "sex,area", *seed, *places]
+        case "recode":
+            (folder / "r.toml").write_text('[[steps]]\nstep = "drop"\nattributes = ["area"]\n')
+            return ["recode", source, "--recipe", folder / "r.toml", "--output", output]
+        case _:
+            return ["undo", folder / "masked.sav", "--record", next((folder / "audit").iterdir()), "--output", output]
+
+
+@pytest.mark.parametrize("command", ["swap", "mask", "safe", "recode", "undo"])
+def test_every_command_that_writes_data_says_what_the_format_drops(safeswap, tmp_path, command):
+    frame = pd.DataFrame(
+        {"sex": [1.0, 2.0] * 30, "area": [1.0, 2.0, 3.0] * 20, "pay": [1.5 * (i % 20) for i in range(60)]}
+    )
+    formats = {"pay": "DOLLAR8.2"}
+    pyreadstat.write_sav(frame, tmp_path / "s.sav", variable_format=formats, variable_measure={"sex": "nominal"})
+    if command == "undo":
+        assert safeswap(*written_by("swap", tmp_path, tmp_path / "masked.sav")).code == 0
+    run = safeswap(*written_by(command, tmp_path, tmp_path / "out.dta"))
+    assert run.code == 0, run.said
+    assert "not preserved in the file: pay: the display format DOLLAR8.2 becomes %8.2f" in run.stderr
+    kept = safeswap(*written_by(command, tmp_path, tmp_path / "out.sav"))
+    assert kept.code == 0, kept.said
+    assert "not preserved" not in kept.said
