@@ -27,7 +27,7 @@ def counted(case) -> str:
     with duckdb.connect(":memory:") as connection:
         for name, side in (("known_side", case.before), ("released_side", case.after)):
             connection.register(name, pa.table({"k0": side, "who": range(len(side))}))
-        found = fellegi_sunter._shares(connection, "k0", case.levels)
+        found = fellegi_sunter._level_shares(connection, "k0", case.levels)
     return "" if np.allclose([found["m"], found["u"]], shares(case), atol=1e-12, rtol=0) else f"{found}"
 
 
