@@ -73,6 +73,9 @@ def test_a_plan_says_what_binds(bench):
     told = bench.post("/plan", spec={**SPEC, "rate": 0.5}).json()
     assert told["sentence"] == "12,210 pairs asked for, at most 7,080 feasible; Race binds"
     assert not told["is_feasible"]
+    assert told["details"] == {}
+    safe = {"method": "safe", "tables": [["Race", "Sex", "Educ"]]}
+    assert bench.post("/plan", spec=safe).json()["details"] == workflow.plan(ss.datasets.cps8d(), safe).details
 
 
 def test_a_masking_has_the_figures_of_the_library_under_the_same_key(bench):

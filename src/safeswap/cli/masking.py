@@ -234,10 +234,7 @@ def _show_plan(console: Console, plan: Plan) -> None:
     if plan.relaxations:
         rows = [(as_options(each.change), _feasible_pairs(each)) for each in plan.relaxations]
         console.say(table(["possible change", "pairs then feasible"], rows, right="lr"))
-    relaxations = [each.as_dict() for each in plan.relaxations]
-    facts = {"records": plan.records, "asked": plan.asked, "feasible": plan.feasible, "at_most": plan.at_most}
-    plain = {**facts, "binds": list(plan.binds), "is_feasible": plan.is_feasible, "relaxations": relaxations}
-    console.result({"command": plan.method, "plan": plain})
+    console.result({"command": plan.method, "plan": plan.as_dict()})
 
 
 def _feasible_pairs(relaxation: Relaxation) -> str:

@@ -41,6 +41,11 @@ class ValuePlan(Plan):
         """The plan in plain words."""
         return self.text
 
+    @property
+    def details(self) -> dict[str, Any]:
+        """Nothing: the text is the sentence."""
+        return {}
+
 
 def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> list[Floats]:
     """Return the attributes as numbers, missing values as NaN; refuse attributes that are not quantities or constant.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from safeswap.model.text import several
@@ -59,6 +59,26 @@ class Plan:
         text = f"{several(self.asked, 'pair')} asked for, {feasible_range(self.feasible, self.at_most)} feasible"
         verb = "binds" if len(self.binds) == 1 else "bind"
         return text + (f"; {' and '.join(self.binds)} {verb}" if self.binds else "")
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What the plan of this method states beyond that of any other, such as the number of households moved."""
+        common = {each.name for each in fields(Plan)}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in common}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for ``--json``."""
+        return {
+            "records": self.records,
+            "asked": self.asked,
+            "feasible": self.feasible,
+            "at_most": self.at_most,
+            "binds": list(self.binds),
+            "is_feasible": self.is_feasible,
+            "sentence": self.sentence,
+            "details": self.details,
+            "relaxations": [each.as_dict() for each in self.relaxations],
+        }
 
 
 def feasible_range(feasible: int, at_most: int | None) -> str:

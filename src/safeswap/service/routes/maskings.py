@@ -18,7 +18,6 @@ from safeswap.service.schemas.library import (
     MaskingRequest,
     PlanAnswer,
     PlanRequest,
-    RelaxationAnswer,
     ResultAnswer,
 )
 from safeswap.service.schemas.projects import Job
@@ -62,17 +61,7 @@ def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: li
 def plan(request: Request, access: Reader, body: PlanRequest, _: QuestionSlot) -> PlanAnswer:
     """Plan a specification: what it would do and whether it is feasible, from counts alone. Nothing is changed."""
     found = workflow.plan(data_of(request, access), body.spec)
-    return PlanAnswer(
-        method=found.method,
-        records=found.records,
-        asked=found.asked,
-        feasible=found.feasible,
-        at_most=found.at_most,
-        is_feasible=found.is_feasible,
-        binds=found.binds,
-        sentence=found.sentence,
-        relaxations=tuple(RelaxationAnswer(**r.as_dict()) for r in found.relaxations),
-    )
+    return PlanAnswer(method=found.method, **found.as_dict())
 
 
 @router.post("/projects/{project_id}/maskings", status_code=202)

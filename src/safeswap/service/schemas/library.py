@@ -70,6 +70,7 @@ class PlanAnswer(Wire):
             is_feasible=True,
             binds=["Race"],
             sentence="1,221 pairs asked for, at most 7,080 feasible; Race binds",
+            details={},
             relaxations=[],
         )
     )
@@ -82,6 +83,9 @@ class PlanAnswer(Wire):
     is_feasible: bool
     binds: tuple[str, ...]
     sentence: str
+    details: dict[str, Any] = Field(
+        description="What only this method's plan states, e.g. `moved`: households expected to move, partners included."
+    )
     relaxations: tuple[RelaxationAnswer, ...]
 
 
