@@ -158,8 +158,8 @@ class StudySpec(Strict):
     pairing: Annotated[
         Literal["repaired", "uniform"],
         Field(
-            description="repaired: go on until the asked-for number or the true maximum; uniform: pair consecutive "
-            "records of one random order, and drop the pairs that may not be made"
+            description="repaired: reach the requested number of pairs, or the maximum; uniform: pair consecutive "
+            "records of one random order, and drop invalid pairs"
         ),
     ] = "repaired"
     replicates: Annotated[int, Field(ge=1, le=1_000_000, description="keyed draws per specification")] = 1

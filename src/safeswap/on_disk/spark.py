@@ -165,7 +165,7 @@ def load_records(session: Any, files: ParquetFiles, schema: Schema) -> SparkReco
         raise InputError(
             "Spark reads other columns from the files than they declare",
             code="files-differ",
-            hint="write the files anew without duplicated or nested columns",
+            hint="rewrite the files without duplicated or nested columns",
             file=str(files.root),
         )
     internal = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))

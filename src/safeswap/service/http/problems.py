@@ -190,7 +190,7 @@ def incident_response() -> tuple[str, Response]:
         type="urn:safeswap:problem:internal",
         title=HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
         status=500,
-        detail="something went wrong that nobody foresaw",
+        detail="unexpected error in the service",
         code="internal",
         hint="tell the administrator the incident number",
         fields={"incident": incident},

@@ -35,7 +35,7 @@ def unpack(archive: Path, folder: Path, *, most_bytes: int) -> None:
         raise InputError(
             "the archive cannot be read",
             code="bad-archive",
-            hint="export the project anew, or pack its files into a zip archive",
+            hint="export the project again, or pack its files into a zip archive",
             reason=type(error).__name__,
         ) from None
 
@@ -69,7 +69,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError):
         facts = None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT or _is_deep(facts):
-        raise InputError(f"{PROJECT} is not that of a project", code="bad-archive", hint="export the project anew")
+        raise InputError(f"{PROJECT} is not that of a project", code="bad-archive", hint="export the project again")
     return facts
 
 

@@ -42,7 +42,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
     facts = read_facts(folder / PROJECT)
     if not (folder / DATA).is_file() or not (folder / SCHEMA).is_file():
-        raise InputError("the archive holds no data", code="bad-archive", hint="export the project anew")
+        raise InputError("the archive holds no data", code="bad-archive", hint="export the project again")
     try:
         schema = Schema.model_validate_json((folder / SCHEMA).read_text(encoding="utf-8"))
     except ValueError:

@@ -103,7 +103,7 @@ def _wrap(error: Exception, kind: str) -> SafeswapError:
             hint="ask the administrator to make room",
         )
     return InternalError(
-        "the job broke in a way that nobody foresaw",
+        "unexpected error in the job",
         code="job-broke",
         hint="please report it, with the kind of the job and the name of the error",
         kind=kind,
