@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ValidationError
 
 from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
-from safeswap.model.spec import spec_error
+from safeswap.model.spec import Strict, spec_error
 
 ONLY_NUMBERS = "masking changed numeric attributes only"
 
@@ -144,7 +144,7 @@ AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), After
 """Attribute names; as text they are joined by ``+``."""
 
 
-class ParametricMeasure(BaseModel):
+class ParametricMeasure(Strict):
     """The base of all measures: frozen parameters, errors as :class:`SpecError`, and the text form.
 
     ==========================  ====================================================================================
@@ -155,8 +155,6 @@ class ParametricMeasure(BaseModel):
     ==========================  ====================================================================================
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: ClassVar[str]
     title: ClassVar[str]
     axis: ClassVar[Axis]
@@ -166,6 +164,7 @@ class ParametricMeasure(BaseModel):
     signed: ClassVar[bool] = False
     blind_to_recoding: ClassVar[bool] = False
     default_for: ClassVar[frozenset[Situation]] = frozenset()
+    takes_text: ClassVar[bool] = True  # `n_rule:n=5` gives its parameters as text
 
     def __init__(self, **values: Any) -> None:
         try:

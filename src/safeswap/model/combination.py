@@ -8,12 +8,12 @@ from itertools import combinations as choices
 from math import comb
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import spec_error
+from safeswap.model.spec import Strict, spec_error
 from safeswap.model.text import several
 
 MOST_COMBINATIONS = 20_000
@@ -30,14 +30,12 @@ counts for all records that it could be.
 """
 
 
-class KeyCombination(BaseModel):
+class KeyCombination(Strict):
     """Keys whose values together must not single out too few records.
 
     >>> KeyCombination(keys=("Age", "Sex"), tolerance=5).keys
     ('Age', 'Sex')
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     keys: Annotated[Names, Field(min_length=1)]
     tolerance: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
@@ -58,10 +56,8 @@ def _as_combinations(value: Any) -> Any:
     return [_as_combination(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-class CombinationFields(BaseModel):
+class CombinationFields(Strict):
     """The fields that state what to protect, shared by the specifications that need them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     combinations: Annotated[
         tuple[KeyCombination, ...],

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from safeswap.errors import SpecError
 from safeswap.model.checked import checked
-from safeswap.model.spec import spec_error
+from safeswap.model.spec import Strict, spec_error
 
 
 def level_texts(levels: pa.Array) -> list[str]:
@@ -66,7 +66,7 @@ class Kind(StrEnum):
         return self in (Kind.NUMERIC, Kind.WEIGHT)
 
 
-class Attribute(BaseModel):
+class Attribute(Strict):
     """The description of one column.
 
     ``levels`` are the values as text, in order if the attribute is ordinal; empty means "those that occur". ``missing``
@@ -75,8 +75,6 @@ class Attribute(BaseModel):
     ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a kind that was guessed
     from the data and not yet confirmed.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(min_length=1)]
     kind: Kind = Kind.NOMINAL
@@ -103,15 +101,13 @@ class Attribute(BaseModel):
         return self
 
 
-class Schema(BaseModel):
+class Schema(Strict):
     """The attributes of a file, in column order, the name of the data set and the label of a Stata or SPSS file.
 
     >>> schema = Schema(name="toy", attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
     >>> schema.names, schema.identifier.name, schema["Sex"].kind.value
     (('id', 'Sex'), 'id', 'nominal')
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
     label: str = ""

@@ -11,11 +11,11 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     ValidationError,
-    ValidatorFunctionWrapHandler,
-    field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
@@ -32,16 +32,32 @@ class Role(StrEnum):
 
 
 class Strict(BaseModel):
-    """A frozen model without unknown fields that converts neither booleans nor text to numbers, nor the reverse."""
+    """A frozen model without unknown fields that converts neither booleans nor text to numbers, nor the reverse.
+
+    A model whose values are written as text (``takes_text``) reads numbers and truth values from it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    @field_validator("*", mode="wrap")
+    takes_text: ClassVar[bool] = False
+
+    # For the whole model: pydantic allows no such validator on the field by which members of a union are told apart.
+    @model_validator(mode="wrap")
     @classmethod
-    def _keeps_its_type(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-        result = validate(value)
-        refuse_other_type(value, result)
-        return result
+    def _keeps_types(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        made = validate(values)
+        wrong: list[InitErrorDetails] = []
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if cls.takes_text and isinstance(value, str):
+                continue
+            try:
+                refuse_other_type(value, getattr(made, name))
+            except ValueError as error:
+                kind = PydanticCustomError("other_type", "{problem}", {"problem": str(error)})
+                wrong.append({"type": kind, "loc": (name,), "input": value})
+        if wrong:
+            raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return made
 
 
 def refuse_other_type(given: Any, taken: Any) -> None:
@@ -158,8 +174,8 @@ class SwapSpec(MaskSpec):
     pairing: Annotated[
         Literal["repaired", "uniform"],
         Field(
-            description="repaired: go on until the asked-for number or the true maximum; uniform: pair consecutive "
-            "records of one random order, and drop the pairs that may not be made"
+            description="repaired: reach the requested number of pairs, or the maximum; uniform: pair consecutive "
+            "records of one random order, and drop invalid pairs"
         ),
     ] = "repaired"
     mode: Annotated[

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel, ValidationError
 from tests.conformance.strategies import CASES
 
 import safeswap as ss
-from safeswap import datasets
+from safeswap import datasets, registry
 from safeswap.errors import SpecError
-from safeswap.model.spec import SwapSpec, Targeting, refuse_other_type
+from safeswap.measures.base import ParametricMeasure
+from safeswap.methods.recode.steps import ByHierarchy, Ranges, Round
+from safeswap.model.combination import Combinations, KeyCombination
+from safeswap.model.schema import Attribute
+from safeswap.model.spec import Strict, SwapSpec, Targeting, refuse_other_type
 from safeswap.model.study import StudySpec
 
 
@@ -76,6 +83,59 @@ def test_what_lies_inside_is_looked_at_too() -> None:
 @pytest.mark.parametrize("spec", [{"swap": ["Race"], "rate": 1}, {"swap": ["Race"], "pairs": 3.0}])
 def test_a_whole_number_may_come_as_either_kind_of_number(spec: dict[str, Any]) -> None:
     assert SwapSpec(**spec) == SwapSpec(**spec)
+
+
+COERCING = {
+    "safeswap.service.settings": "values of environment variables are text",
+    "safeswap.service.http.problems": "an answer, which the service makes",
+    "safeswap.service.http.paging": "an answer, which the service makes",
+    "safeswap.service.routes.health": "an answer, which the service makes",
+}
+"""Modules whose pydantic models may convert what they are given, and why."""
+
+
+def test_every_model_of_the_package_is_strict() -> None:
+    for found in pkgutil.walk_packages(ss.__path__, "safeswap."):
+        if "migrations" not in found.name and not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    models = {model for model in descendants(BaseModel) if model.__module__.startswith("safeswap.")}
+    assert {"Step", "Span", "KeyCombination", "Attribute", "SwapSpec"} <= {model.__name__ for model in models}
+    models = {m for m in models if m.__pydantic_generic_metadata__["origin"] is None}  # Page, but not Page[Job]
+    loose = {model for model in models if not issubclass(model, Strict)}
+    assert {model.__module__ for model in loose} == set(COERCING)
+    for model in models - loose:
+        assert model.model_config["frozen"], model
+        assert model.model_config["extra"] == "forbid", model
+    text = {model for model in models - loose if model.takes_text}
+    assert text == {model for model in models if issubclass(model, ParametricMeasure)}
+
+
+def descendants(model: type) -> set[type]:
+    return {model}.union(*map(descendants, model.__subclasses__()))
+
+
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        (ByHierarchy, {"attribute": "x", "parents": {"a": "b"}, "level": True}),
+        (Ranges, {"attribute": "x", "breaks": [1, "2"]}),
+        (Round, {"attribute": "x", "base": "5"}),
+        (KeyCombination, {"keys": ["x"], "tolerance": True}),
+        (Combinations, {"keys": ["x"], "up_to": True}),
+        (Combinations, {"keys": ["x"], "up_to": 1, "exactly": 1}),
+        (Attribute, {"name": "x", "geography_level": "1"}),
+        (Attribute, {"name": "x", "inferred": 1}),
+    ],
+)
+def test_no_model_takes_another_type(model: Any, values: dict[str, Any]) -> None:
+    with pytest.raises((SpecError, ValidationError)):
+        model(**values)
+
+
+def test_measures_read_their_parameters_from_text_but_not_from_truth_values() -> None:
+    assert registry.measure("n_rule:n=5") == registry.measure("n_rule", n=5)
+    with pytest.raises(SpecError, match="a number is needed"):
+        registry.measure("suda2", sampling_fraction=True)
 
 
 @pytest.mark.parametrize("wrong", ["a", -1, True, 1.5, None])

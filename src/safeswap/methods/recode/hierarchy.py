@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from safeswap.errors import SpecError
-from safeswap.model.spec import spec_error
+from safeswap.model.spec import Strict, spec_error
 
 _Parents = dict[str, str]
 
 
-class Hierarchy(BaseModel):
+class Hierarchy(Strict):
     """A tree of codes as maps from fine to coarse; codes that a map does not name are unchanged.
 
     >>> tree = Hierarchy.from_parents({"Delft": "South", "Leiden": "South", "South": "Holland", "North": "Holland"})
@@ -21,7 +21,7 @@ class Hierarchy(BaseModel):
     (2, 'South', 'Holland', 'North')
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     steps: tuple[_Parents, ...] = Field(min_length=1, description="from fine to coarse, the parent of each code")
 

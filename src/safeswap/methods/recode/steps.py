@@ -24,12 +24,12 @@ from itertools import pairwise
 from math import inf
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.recode.hierarchy import Hierarchy
-from safeswap.model.spec import spec_error
+from safeswap.model.spec import Strict, spec_error
 from safeswap.model.text import several
 
 Otherwise = Annotated[
@@ -43,10 +43,10 @@ Value = Annotated[str, Field(json_schema_extra={"format": "value"})]
 AttributeName = Annotated[str, Field(min_length=1, description="the attribute to change")]
 
 
-class Step(BaseModel):
+class Step(Strict):
     """The base of all steps: its name, its description in plain words, and errors as :class:`SpecError`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     step: str
 
@@ -121,10 +121,10 @@ class Recode(Step):
         return f"recode {self.attribute}: {become} {len(news):,}{rest}"
 
 
-class Span(BaseModel):
+class Span(Strict):
     """Codes from ``low`` to ``high``, both included; an end that is left out is open."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     to: Value
     low: Value | None = None

@@ -6,8 +6,9 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
+from safeswap.model.spec import Strict
 from safeswap.service.http.problems import Problem, problem_of
 
 if TYPE_CHECKING:
@@ -36,10 +37,8 @@ AttributeName = Annotated[str, Field(min_length=1, max_length=200)]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
 
 
-class Wire(BaseModel):
+class Wire(Strict):
     """Base of API models: frozen, and unknown fields are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def moment(seconds: float | None) -> datetime | None:
