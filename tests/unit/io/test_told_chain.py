@@ -141,6 +141,21 @@ def test_an_insecure_step_anywhere_stops_the_release(tmp_path: Path) -> None:
 NOTHING = {
     "no pairs": {"method": "swap", "swap": ["civil"], "pairs": 0},
     "a rate too small": {"method": "swap", "swap": ["civil"], "rate": 0.0001},
+    "no pair feasible": {
+        "method": "swap",
+        "swap": ["civil"],
+        "fixed": ["age", "sex", "job", "income"],
+        "rate": 0.5,
+        "on_shortfall": "take",
+    },
+    "an edit at rate 0": {
+        "method": "edit_1990",
+        "keys": ["sex"],
+        "geography": ["civil", "job"],
+        "geography_codes": "local",
+        "rate": 0.0,
+    },
+    "an edit of nothing rare": {"method": "edit_targeted", "keys": ["sex"], "geography": ["civil"], "tolerance": 3},
     "no steps": {"method": "recode", "steps": []},
     "nothing unsafe": {"method": "suppress", "combinations": [["sex"]], "tolerance": 3},
 }
@@ -155,6 +170,14 @@ def test_a_release_in_which_nothing_was_masked_is_refused_unless_stated(name: st
     assert not list(tmp_path.iterdir())
     told = facts(tmp_path, masked, unmasked=True)
     assert told["method"] == "Nothing was masked: every released value is as it was in the original file."
+
+
+def test_a_pipeline_that_changed_nothing_is_refused(tmp_path: Path) -> None:
+    chain = ss.mask(read(), NOTHING["nothing unsafe"], key=KEY)
+    chain = ss.mask(chain.data, NOTHING["no pairs"], key=KEY)
+    with pytest.raises(UnsafeRelease) as caught:
+        facts(tmp_path, chain)
+    assert caught.value.code == "nothing-masked"
 
 
 def test_what_was_masked_and_left_out_is_not_told(tmp_path: Path) -> None:

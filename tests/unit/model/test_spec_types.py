@@ -69,6 +69,11 @@ def test_a_swap_of_true_pairs_is_refused(wrong: dict[str, Any]) -> None:
     assert "a number is needed" in str(refused.value)
 
 
+def test_a_weight_of_targeting_is_bounded() -> None:
+    with pytest.raises(SpecError, match=r"targeting\.weight"):
+        SwapSpec(swap=["Race"], rate=0.1, targeting={"weight": 1e9})
+
+
 def test_what_lies_inside_is_looked_at_too() -> None:
     with pytest.raises(SpecError):
         SwapSpec(swap=["Race"], rate=0.1, targeting={"n": True})
