@@ -16,6 +16,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.methods.edit_targeted.classes import Walked
@@ -75,8 +76,9 @@ class Replay(ParametricMeasure):
         detail = pa.Table.from_pylist([*rows, {"way": "chance alone", "rate": chance}])
         value = max(float(row["rate"]) for row in rows)
         sentence = (
-            f"Doing the edit once more on the release gives back {value:.2%} of the {np.count_nonzero(changed):,} "
-            f"records that were changed; guessing values alone would give {chance:.2%}."
+            f"Doing the edit once more on the release gives back {value:.2%} of the "
+            f"{several(int(np.count_nonzero(changed)), 'changed record')}; guessing values alone would give "
+            f"{chance:.2%}."
         )
         return self._score(value, sentence, names, detail)
 

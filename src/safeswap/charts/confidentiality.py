@@ -193,7 +193,7 @@ def _totals(plot: ConfidentialityPlot) -> list[list[str]]:
         "shared_links": "… which it shares with others equally near",
         "links_within_neighbourhoods": "records with the true one in their neighbourhood",
         "empty_neighbourhoods": "records without a neighbour",
-        "rank_links": f"of the {totals.get('rank_units', 0)} largest units found by rank",
+        "rank_links": f"of the largest {several(totals.get('rank_units', 0), 'unit')} found by rank",
     }
     return [
         [word, theme.number_text(totals[name]) if isinstance(totals[name], float) else f"{totals[name]:,}"]
@@ -404,7 +404,8 @@ def public_sentence(plot: ConfidentialityPlot) -> str:
     links = (
         "" if plot.kind == "categorical" else f" Linkage to the nearest finds {plot.correct_link_share:.1%} of them."
     )
-    return f"{plot.unsafe_share:.1%} of {len(plot):,} records are unsafe.{links} {plot.policy.sentence}"
+    records = several(len(plot), "record is", "records are")
+    return f"{plot.unsafe_share:.1%} of {records} unsafe.{links} {plot.policy.sentence}"
 
 
 def _public_part(plot: ConfidentialityPlot, second: Policy | None) -> str:

@@ -19,6 +19,7 @@ from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload
 from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, shorten, svg_of
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -397,8 +398,8 @@ def study_sentence(study: StudyLike) -> str:
     draws = f", {study.spec.replicates:,} draws of each" if study.spec.replicates > 1 else ""
     some = f"; {rejected:,} could not be made" if rejected else ""
     return (
-        f"{len(study.specs):,} specifications{draws}: {study.table.num_rows:,} candidates on "
-        f"{study.facts['records']:,} records{some}."
+        f"{several(len(study.specs), 'specification')}{draws}: {several(study.table.num_rows, 'candidate')} on "
+        f"{several(study.facts['records'], 'record')}{some}."
     )
 
 

@@ -13,6 +13,7 @@ from safeswap.cli.console import Console
 from safeswap.cli.options import command
 from safeswap.cli.serve import MasterKey, SettingsFile, StoreFolder
 from safeswap.errors import SpecError
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.service.settings import Settings
@@ -187,7 +188,7 @@ def back_up(
     from safeswap.service.keeping.backup import back_up as copy_service
 
     copied = copy_service(_settings(settings, store, master_key), folder)
-    console.say(f"Copied {copied['files']:,} files to {folder}.")
+    console.say(f"Copied {several(copied['files'], 'file')} to {folder}.")
     if not copied["database"]:
         console.warn("The PostgreSQL database is not in the backup: it must have been saved with pg_dump before.")
     console.result({"command": "back-up", **copied})
@@ -206,7 +207,7 @@ def restore(
     from safeswap.service.keeping.backup import restore as copy_back
 
     files = copy_back(_settings(settings, store, master_key), folder)
-    console.say(f"Restored {files:,} files. The service needs the master key that it was created with.")
+    console.say(f"Restored {several(files, 'file')}. The service needs the master key that it was created with.")
     console.result({"command": "restore", "files": files})
 
 

@@ -12,6 +12,7 @@ from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_
 from safeswap.cli.recode import RecipeFile
 from safeswap.errors import InfeasibleError
 from safeswap.model.combination import Combinations
+from safeswap.model.text import several
 
 _WHOLE_NUMBERS_FROM = 100
 
@@ -58,7 +59,7 @@ def advice(
                 hint="nothing was written",
             )
         workflow.write_recipe(made + found[0].step, take, force=force)
-    console.say(f"{found.unsafe:,} unsafe combinations of values; {found.tried:,} recodes tried.")
+    console.say(f"{several(found.unsafe, 'unsafe combination')} of values; {several(found.tried, 'recode')} tried.")
     rows = [
         [
             visible(each.step.sentence),

@@ -11,6 +11,7 @@ from safeswap.cli.assess import read_masked
 from safeswap.cli.console import Console, table
 from safeswap.cli.options import OUTPUT, Force, KeyFile, check_outputs, command, names, reading_options
 from safeswap.errors import SpecError
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot
@@ -155,7 +156,9 @@ def _describe(plot: ConfidentialityPlot) -> str:
         error = "" if plot.threshold_error is None else f", standard error {plot.threshold_error:.2g}"
         lines.append(f"Records within δ = {plot.threshold:.4g}{error} are neighbours.")
     if "rank_units" in totals:
-        lines.append(f"Of the {totals['rank_units']} largest units, {totals['rank_links']} can be identified by rank.")
+        lines.append(
+            f"Of the largest {several(totals['rank_units'], 'unit')}, {totals['rank_links']} can be identified by rank."
+        )
     return "\n".join([*lines, *plot.notes])
 
 

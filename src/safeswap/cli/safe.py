@@ -12,6 +12,7 @@ from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, ReportFile, mask_
 from safeswap.cli.options import OUTPUT, Force, check_outputs, command, names, reading_options, spec_options
 from safeswap.errors import SpecError
 from safeswap.methods.safe.spec import SafeSpec
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,7 +116,8 @@ def table_command(
     console.say("")
     console.say(_change_table(found))
     if found.violations:
-        console.warn(f"{len(found.violations):,} figures to be kept are not exact; see the report or --json.")
+        inexact = several(len(found.violations), "figure to be kept is", "figures to be kept are")
+        console.warn(f"{inexact} not exact; see the report or --json.")
     for path in outputs:
         console.say(f"\nWrote {visible(str(path))}.")
     if report is not None:

@@ -28,6 +28,7 @@ from safeswap.cli.options import (
 )
 from safeswap.cli.scores import figure
 from safeswap.errors import InfeasibleError, OutputError
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -105,22 +106,23 @@ def frontier_rows(study: Study) -> list[dict[str, Any]]:
 def frontier_table(study: Study, choice: Choice | None) -> Table:
     """Make a table of the frontier, from least to most distortion, with the chosen one marked."""
     rows = frontier_rows(study)
-    several = study.spec.replicates > 1
+    replicated = study.spec.replicates > 1
     constrained = any(row["constraint"] for row in rows)
     columns = ["swapped", *(["constraints"] if constrained else []), "rate", "risk", "distortion"]
-    columns += ["on the frontier", ""] if several else [""]
-    title = f"Frontier: {len(rows):,} of {len(study.specs):,} specifications"
-    title += ", by the mean over replicates (± standard deviation)" if several else ""
+    columns += ["on the frontier", ""] if replicated else [""]
+    title = f"Frontier: {len(rows):,} of {several(len(study.specs), 'specification')}"
+    title += ", by the mean over replicates (± standard deviation)" if replicated else ""
     shown = [
-        _frontier_row(study, row, several=several, constrained=constrained, choice=choice) for row in rows[:MOST_ROWS]
+        _frontier_row(study, row, replicated=replicated, constrained=constrained, choice=choice)
+        for row in rows[:MOST_ROWS]
     ]
     more = f"; the first {MOST_ROWS} are shown" if len(rows) > MOST_ROWS else ""
-    right = "l" + ("l" if constrained else "") + "rrr" + ("rl" if several else "l")
+    right = "l" + ("l" if constrained else "") + "rrr" + ("rl" if replicated else "l")
     return table(columns, shown, title=title + more, right=right)
 
 
 def _frontier_row(
-    study: Study, row: dict[str, Any], *, several: bool, constrained: bool, choice: Choice | None
+    study: Study, row: dict[str, Any], *, replicated: bool, constrained: bool, choice: Choice | None
 ) -> list[str]:
     number = row["specification"]
     cells = [", ".join(study.table.column("swap")[number].as_py()) or row["label"]]
@@ -129,7 +131,7 @@ def _frontier_row(
     for axis in ("risk", "distortion"):
         spread = row[f"{axis}_sd"]
         cells.append(figure(row[f"{axis}_mean"]) + (f" ± {spread:.1g}" if spread is not None else ""))
-    cells += [f"{row['on_frontier']:.0%} of draws"] if several else []
+    cells += [f"{row['on_frontier']:.0%} of draws"] if replicated else []
     chosen = choice is not None and choice.candidate % len(study.specs) == number
     return [*cells, "← chosen" if chosen else ""]
 
@@ -139,7 +141,7 @@ def rejected_lines(study: Study) -> list[str]:
     counts = _count_rejected(study)
     if not counts:
         return []
-    lines = [f"{sum(counts.values()):,} of {len(study):,} candidates could not be made:"]
+    lines = [f"{sum(counts.values()):,} of {several(len(study), 'candidate')} could not be made:"]
     for (label, constraint, rate, reason), times in list(counts.items())[:10]:
         where = "".join([f" at rate {rate:g}" if rate is not None else "", f" ({constraint})" if constraint else ""])
         lines.append(f"  {label}{where}: {reason}" + (f" ({times:,} draws)" if times > 1 else ""))
@@ -420,10 +422,10 @@ def _check_output(output: Path | None, inputs: Sequence[Path], *, force: bool) -
 
 
 def _describe_size(spec: StudySpec, total: int, search: int | None) -> str:
-    draws = f" ({total // spec.replicates:,} specifications × {spec.replicates:,} replicates)"
-    text = f"{total:,} candidates" + (draws if spec.replicates > 1 else "")
+    draws = f" ({several(total // spec.replicates, 'specification')} × {several(spec.replicates, 'replicate')})"
+    text = several(total, "candidate") + (draws if spec.replicates > 1 else "")
     if search is not None:
-        return f"{text}; the search evaluates {min(search, total // spec.replicates):,} specifications."
+        return f"{text}; the search evaluates {several(min(search, total // spec.replicates), 'specification')}."
     return f"{text}; a search (--search BUDGET) would evaluate fewer." if total > LARGE else f"{text}."
 
 
@@ -463,7 +465,7 @@ def _run(console: Console, data: Microdata, spec: StudySpec, *, checkpoint: Chec
             return verb(data, spec, checkpoint=checkpoint, progress=bar, **how)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"stopped after {bar.done:,} of {bar.total:,} candidates, which are kept in {checkpoint.path.name!r}",
+                f"stopped after {bar.done:,} of {several(bar.total, 'candidate')}, kept in {checkpoint.path.name!r}",
                 code="interrupted",
                 hint="repeat the command with --resume to continue",
                 done=bar.done,

@@ -47,7 +47,7 @@ def _limit_error(file: str, found: int, limit: int, what: str) -> InputError:
     words = {
         "columns": f"the file has {several(found, 'column')}; the limit is {limit:,}",
         "records": f"the file holds {several(found, 'record')}; the limit is {limit:,}",
-        "decoded_bytes": f"the file would take {found:,} bytes of memory or more; the limit is {limit:,}",
+        "decoded_bytes": f"the file would take {several(found, 'byte')} of memory or more; the limit is {limit:,}",
     }
     code = {"columns": "too-many-columns", "records": "too-many-records", "decoded_bytes": "too-large"}
     return InputError(

@@ -18,6 +18,7 @@ from safeswap.model.columns import aligned_columns, coarsening, different, same_
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Kind, level_texts
 from safeswap.model.score import Axis, Comparison
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
@@ -115,7 +116,7 @@ def require_same_records(comparison: Comparison) -> None:
     """Refuse files of different length, for measures that compare record by record."""
     if len(comparison.before) != len(comparison.after):
         raise SpecError(
-            f"the files have {len(comparison.before):,} and {len(comparison.after):,} records and cannot be "
+            f"the files have {len(comparison.before):,} and {several(len(comparison.after), 'record')} and cannot be "
             "compared record by record",
             code="different-length",
             hint="use measures of cell counts, such as hellinger or total_variation",

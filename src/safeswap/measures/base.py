@@ -14,6 +14,7 @@ from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.spec import Strict, spec_error
+from safeswap.model.text import several
 
 ONLY_NUMBERS = "masking changed numeric attributes only"
 
@@ -248,7 +249,7 @@ def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, lea
     if not names:
         return "there is no categorical attribute"
     if len(names) < least:
-        return f"it needs {least} categorical attributes"
+        return f"it needs {several(least, 'categorical attribute')}"
     changed = changed_names(comparison)
     only_numbers = comparison.only_numbers
     if only_numbers is None:

@@ -21,6 +21,7 @@ from safeswap.measures.utility.dissimilarity import Dissimilarity
 from safeswap.model.geography import geography_levels
 from safeswap.model.masked import Masked
 from safeswap.model.score import Comparison
+from safeswap.model.text import several
 
 Level = str | tuple[str, ...]
 
@@ -47,7 +48,7 @@ class GeographyReport:
         moved = (
             f"In the areas of {d['level']}, {d['mean']:.2%} of the records are in another category of "
             f"{d['distribution']} on average, {d['largest']:.0%} where it is most; {d['areas_changed']:,} of "
-            f"{d['areas']:,} areas changed."
+            f"{several(d['areas'], 'area')} changed."
             for d in self.dissimilarity.to_pylist()
         )
         lying = (

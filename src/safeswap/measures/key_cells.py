@@ -101,7 +101,8 @@ class KeyCells:
 
     def __repr__(self) -> str:
         # A repr ends up in notebooks and logs: never show codes of records.
-        return f"<KeyCells: {self.records:,} records in {len(self.classes):,} cells of {len(self.names)} keys>"
+        cells, keys = several(len(self.classes), "cell"), several(len(self.names), "key")
+        return f"<KeyCells: {several(self.records, 'record')} in {cells} of {keys}>"
 
     def sums(self, sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sum a total per cell, e.g. of weights, over the cells that match each cell."""

@@ -21,6 +21,7 @@ from safeswap.measures.aligned import align, joint_counts
 from safeswap.measures.base import chosen_attributes
 from safeswap.model.schema import Attribute, Kind, level_texts
 from safeswap.model.score import Comparison
+from safeswap.model.text import several
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -239,7 +240,7 @@ def _check_request(ways: int, measures: Sequence[str], names: tuple[str, ...]) -
         )
     if not 1 <= ways <= 3 or ways > len(names):
         raise SpecError(
-            f"tables of {ways} attributes cannot be made from {len(names)}",
+            f"tables of {several(ways, 'attribute')} cannot be made from {len(names)}",
             code="bad-ways",
             hint="tables have one, two or three attributes, and no more than there are",
         )

@@ -32,6 +32,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.spec import SwapSpec
+from safeswap.model.text import several
 
 Change = tuple[str, str, matching.Total]
 """The change, the attribute that it frees, and the pairs then feasible."""
@@ -235,7 +236,10 @@ def relaxations(data: Records, spec: SwapSpec, *, total: matching.Total, asked: 
     feasible = total.found
     # Round down: the proposed rate must not ask for one pair too many.
     rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(data), 1))
-    return [*found, (f"ask for at most {feasible:,} pairs (rate {rate:f} of {len(data):,} records)", "", total)]
+    return [
+        *found,
+        (f"ask for at most {several(feasible, 'pair')} (rate {rate:f} of {several(len(data), 'record')})", "", total),
+    ]
 
 
 def _relax(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
@@ -285,16 +289,16 @@ def draw_shortfall(plan: Plan, made: int, *, pairing: str) -> InfeasibleError:
     """Return the error for a draw that found fewer pairs than exist: one random pass, or a truncated search."""
     if pairing == "repaired":
         return InfeasibleError(
-            f"{plan.asked:,} pairs asked for and feasible, but the search for them ended with {made:,}",
+            f"{several(plan.asked, 'pair')} asked for and feasible, but the search for them ended with {made:,}",
             code="search-shortfall",
-            hint=f"ask for at most {made:,} pairs; or hold an attribute fixed, which divides the file into smaller "
-            'strata; or on_shortfall="take" to make as many as were found',
+            hint=f"ask for at most {several(made, 'pair')}; or hold an attribute fixed, which divides the file into "
+            'smaller strata; or on_shortfall="take" to make as many as were found',
             asked=plan.asked,
             feasible=made,
             maximum=plan.feasible,
         )
     return InfeasibleError(
-        f"{plan.asked:,} pairs asked for, one uniform pass gave {made:,}",
+        f"{several(plan.asked, 'pair')} asked for, one uniform pass gave {made:,}",
         code="uniform-shortfall",
         hint='pairing="repaired" continues until the requested number or the maximum is reached; or lower the rate; '
         'or on_shortfall="take" to make as many as there are',

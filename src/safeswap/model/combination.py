@@ -101,7 +101,7 @@ class CombinationFields(Strict):
         if len(set(self.keys)) != len(self.keys):
             raise ValueError("keys names an attribute twice")
         if self.up_to is not None and self.up_to > len(self.keys):
-            raise ValueError(f"up_to is {self.up_to}, but there are {len(self.keys)} keys")
+            raise ValueError(f"up_to is {self.up_to}, but the number of keys is {len(self.keys)}")
         if self.exactly and self.up_to is None:
             raise ValueError("exactly needs up_to")
         if self.threshold is not None and "tolerance" in self.model_fields_set:
@@ -141,7 +141,7 @@ class CombinationFields(Strict):
         if self.combinations:
             parts.append(several(len(self.combinations), "stated combination"))
         if self.levels:
-            parts.append(f"the combinations of {len(self.levels)} attributes by identification level")
+            parts.append(f"the combinations of {several(len(self.levels), 'attribute')} by identification level")
         return ", ".join(parts)
 
     def _describe_keys(self) -> str:
@@ -150,7 +150,7 @@ class CombinationFields(Strict):
             return f"every combination of exactly {most} of {several(number, 'key')}"
         if most == number:
             return f"every combination of up to all {number} keys" if number > 1 else "1 key"
-        text = f"every combination of up to {most} of {number} keys"
+        text = f"every combination of up to {most} of {several(number, 'key')}"
         return text if self.up_to is not None else f"{text}, the most that {MOST_COMBINATIONS:,} combinations allow"
 
     def _combine_keys(self) -> Iterable[Names]:

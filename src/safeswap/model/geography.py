@@ -7,6 +7,7 @@ from itertools import pairwise
 from safeswap.errors import SpecError
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
+from safeswap.model.text import several
 
 
 def geography_levels(data: Microdata) -> tuple[str, ...]:
@@ -39,8 +40,9 @@ def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
 
 def not_nested(coarse: str, fine: str, areas: int) -> SpecError:
     """Return the error for two levels that do not nest: ``areas`` of the finer one straddle."""
+    found = several(areas, f"area of {fine!r} lies", f"areas of {fine!r} lie")
     return SpecError(
-        f"{areas:,} areas of {fine!r} lie in more than one area of {coarse!r}: the levels do not nest",
+        f"{found} in more than one area of {coarse!r}: the levels do not nest",
         code="geography-not-nested",
         hint="name the levels from coarse to fine; if codes restart in each coarser area, "
         'use geography_codes="local" or prefix the coarser code',

@@ -286,7 +286,9 @@ class KeptMargin(Invariant):
         sign = np.repeat(np.array([1, -1], dtype=np.int8), len(evidence.rows))
         counts = pa.table({**columns, "sign": sign}).group_by(list(columns)).aggregate([("sign", "sum")])
         moved = pc.sum(pc.not_equal(counts["sign_sum"], 0)).as_py() or 0
-        return f"{moved:,} cells by {_join_names(self.attributes)} have another count than before" if moved else ""
+        by = _join_names(self.attributes)
+        found = several(moved, f"cell by {by} has", f"cells by {by} have")
+        return f"{found} another count than before" if moved else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """Return the margin over the released attributes, which is kept if the finer one is."""
@@ -310,9 +312,8 @@ class DisjointPairs(Invariant):
             seen[exchange.pairs.ravel()] = True
             excess = exchange.pairs.size - int(np.count_nonzero(seen))
             if excess:
-                return (
-                    f"{excess:,} records are in more than one place of the pairs of {_join_names(exchange.attributes)}"
-                )
+                places = f"more than one place of the pairs of {_join_names(exchange.attributes)}"
+                return f"{several(excess, 'record is', 'records are')} in {places}"
         return ""
 
 
@@ -334,7 +335,9 @@ class PairsAgree(Invariant):
             pairs = evidence.pairs(exchange)
             agree = np.all([_agree_within_pairs(state[name], pairs) for name in self.attributes], axis=0)
             bad += int(np.count_nonzero(~agree))
-        return f"{bad:,} pairs do not have the same {_join_names(self.attributes)}" if bad else ""
+        return (
+            f"{several(bad, 'pair does', 'pairs do')} not have the same {_join_names(self.attributes)}" if bad else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -364,7 +367,11 @@ class PairsDiffer(Invariant):
             if counted:
                 differ = needed([~_agree_within_pairs(state[name], pairs) for name in counted], axis=0)
                 bad += int(np.count_nonzero(~differ))
-        return f"{bad:,} pairs do not differ in {_join_names(self.attributes)} as they should" if bad else ""
+        return (
+            f"{several(bad, 'pair does', 'pairs do')} not differ in {_join_names(self.attributes)} as they should"
+            if bad
+            else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -382,8 +389,8 @@ class ChangedRecords(Invariant):
             changed = int(np.count_nonzero(_find_changed(exchange, evidence)))
             if changed != exchange.pairs.size:
                 return (
-                    f"{changed:,} records have another {_join_names(exchange.attributes)} than before, "
-                    f"{exchange.pairs.size:,} should"
+                    f"{several(changed, 'record has', 'records have')} another {_join_names(exchange.attributes)} "
+                    f"than before, {exchange.pairs.size:,} should"
                 )
         return ""
 

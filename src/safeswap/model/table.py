@@ -146,7 +146,7 @@ def _check_link(one: CountTable, other: CountTable, shared: Names) -> None:
     if differ:
         raise InputError(
             f"the margins that {' × '.join(one.names)} and {' × '.join(other.names)} share do not agree: {differ:,} of "
-            f"{margin.size:,} figures by {', '.join(shared) or 'total'} differ",
+            f"{several(margin.size, 'figure')} by {', '.join(shared) or 'total'} differ",
             code="margins-disagree",
             hint="tabulate all tables of a programme from one file, or correct the counts",
             shared=list(shared),

@@ -27,6 +27,7 @@ from safeswap.model.columns import aligned_columns, different
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Schema
 from safeswap.model.score import Comparison, CountedCells, only_numbers_changed
+from safeswap.model.text import several
 from safeswap.on_disk.counted_cells import ChangingColumn, cell_attributes, counted_cells
 from safeswap.on_disk.memory import part_of
 
@@ -72,7 +73,9 @@ def compare_files(
 def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
     """Refuse files with different numbers of records, or different columns."""
     if len(first) != len(second) or not first.schema.equals(second.schema):
-        raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
+        raise files_differ(
+            f"the two files do not fit: {several(len(first), 'record')} and {len(second):,}, or other columns"
+        )
 
 
 def files_differ(message: str) -> InputError:
@@ -311,4 +314,6 @@ class _Seen:
 def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
     """Compare names and numbers of records only: Spark writes its own types."""
     if len(first) != len(second) or first.schema.names != second.schema.names:
-        raise files_differ(f"the two files do not fit: {len(first):,} records and {len(second):,}, or other columns")
+        raise files_differ(
+            f"the two files do not fit: {several(len(first), 'record')} and {len(second):,}, or other columns"
+        )

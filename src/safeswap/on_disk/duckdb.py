@@ -33,6 +33,7 @@ from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import SwapSpec
+from safeswap.model.text import several
 from safeswap.on_disk.cells import zip_batches
 from safeswap.on_disk.held_exchanges import part_of
 from safeswap.on_disk.memory import needed_columns, read_columns
@@ -217,7 +218,7 @@ class StoredExchanges(ABC):
         shared, first = find_repeated(store, table)
         store.drop(table)
         if shared:
-            message = f"{shared:,} records share their identifier {name!r} with another"
+            message = f"{several(shared, 'record shares', 'records share')} an identifier {name!r} with another"
             raise _bad_identifier("duplicate-identifier", message, name, first)
 
 

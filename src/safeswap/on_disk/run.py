@@ -28,6 +28,7 @@ from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec, SwapSpec
+from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT, PAIRS, write_audit_json
 from safeswap.on_disk.capabilities import check_supported
 from safeswap.on_disk.masking import both_or_neither, digest_of
@@ -207,7 +208,9 @@ def _verify(
         invariant="CopiedColumns",
         sentence="Every column in which nothing was exchanged is in the new file as in the old one.",
         ok=not wrong,
-        problem=f"{len(wrong)} columns are not as they were: {', '.join(wrong[:5])}" if wrong else "",
+        problem=f"{several(len(wrong), 'column is', 'columns are')} not as before: {', '.join(wrong[:5])}"
+        if wrong
+        else "",
     )
     findings = (copied, *swap.findings(result)) if copied.ok else (copied,)
     broken = [finding for finding in findings if not finding.ok]

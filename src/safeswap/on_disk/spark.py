@@ -31,6 +31,7 @@ from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.spec import SwapSpec
+from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT, software_versions
 from safeswap.on_disk.capabilities import check_supported
 from safeswap.on_disk.masking import both_or_neither
@@ -190,7 +191,7 @@ def _check_identifier(data: SparkRecords) -> None:
     bad = column.isNull() | (text == "") | text.isin([*own.missing, "NaN"])
     if absent := data.frame.where(bad).count():
         raise InputError(
-            f"{absent:,} records have no identifier {own.name!r}",
+            f"{several(absent, 'record has', 'records have')} no identifier {own.name!r}",
             code="missing-identifier",
             hint="give every record an identifier",
             column=own.name,
@@ -198,7 +199,7 @@ def _check_identifier(data: SparkRecords) -> None:
     shared = data.frame.groupBy(data.column(own.name)).count().where("count > 1")
     if number := shared.agg(f.sum("count")).head()[0]:
         raise InputError(
-            f"{number:,} records share their identifier {own.name!r} with another",
+            f"{several(number, 'record shares', 'records share')} an identifier {own.name!r} with another",
             code="duplicate-identifier",
             hint="an identifier must be unique; name another column",
             column=own.name,

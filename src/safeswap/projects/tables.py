@@ -19,6 +19,7 @@ from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import level_texts
 from safeswap.model.table import MISSING, MOST_CELLS, CountTable, Programme, long_table, tabulate, whole_counts
+from safeswap.model.text import several
 
 COUNT = "count"
 
@@ -61,7 +62,7 @@ def long_counts(source: Any, *, count: str = COUNT, **options: Any) -> LongCount
     sizes = [each.cardinality for each in coded]
     if prod(sizes) > MOST_CELLS:
         raise InputError(
-            f"the table would have {prod(sizes):,} cells, at most {MOST_CELLS:,} are possible",
+            f"the table would have {several(prod(sizes), 'cell')}, at most {MOST_CELLS:,} are possible",
             code="too-many-cells",
             hint="merge levels, or leave out a variable",
         )
@@ -159,7 +160,7 @@ def _refuse_repeated(cells: Rows, names: tuple[str, ...]) -> None:
     repeated = len(cells) - len(np.unique(cells))
     if repeated:
         raise InputError(
-            f"{repeated:,} rows repeat a cell by {', '.join(names)}",
+            f"{several(repeated, 'row repeats', 'rows repeat')} a cell by {', '.join(names)}",
             code="repeated-cell",
             hint="give each cell one row; leave totals out, they follow from the cells",
             rows=repeated,

@@ -36,6 +36,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import Role, SwapSpec
+from safeswap.model.text import several
 
 FILES = ("data", "description", "specification", "log", "output")
 _SETTING = re.compile(r"([a-z][a-z-]*)\s*=\s*(\S.*)", re.ASCII)
@@ -236,7 +237,9 @@ class Project:
         if data.attributes != tuple(a.name for a in self.attributes):
             raise _disagree(self, "the data hold the attributes in another order than the description")
         if len(data) != self.records:
-            raise _disagree(self, f"the data hold {len(data):,} records, the specification says {self.records:,}")
+            raise _disagree(
+                self, f"the data hold {several(len(data), 'record')}, the specification says {self.records:,}"
+            )
         return data
 
     def save(self, *, force: bool = False) -> None:

@@ -211,7 +211,7 @@ class Linkage:
                 continue
             most = "unchanged in most records" if name in self.changed else "unchanged"
             every = "every record" if distinct == self._records else "nearly every record"
-            message = f"{name!r}: {distinct:,} distinct values, {most}: {every} can be joined on it"
+            message = f"{name!r}: {several(distinct, 'distinct value')}, {most}: {every} can be joined on it"
             yield warning("joinable", message, column=name)
 
     def _mostly_unchanged(self) -> Sequence[str]:

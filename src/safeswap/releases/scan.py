@@ -20,6 +20,7 @@ import pyarrow as pa
 from safeswap.files.labelled import Labelled
 from safeswap.files.manifest import Manifest, check_files, damaged, read_manifest
 from safeswap.model.release import Release
+from safeswap.model.text import several
 from safeswap.releases.public_data import Stored, as_stored
 from safeswap.releases.scan_data import (
     Remark,
@@ -100,7 +101,7 @@ def _dictionary_remarks(dictionary: Mapping[str, Any], seen: Seen) -> Iterable[R
     for name, values in listed_values(dictionary).items():
         foreign = set(values) - seen.columns[name].texts
         if foreign:
-            message = f"the dictionary lists {len(foreign):,} values of {name!r} that no record has"
+            message = f"the dictionary lists {several(len(foreign), 'value')} of {name!r} that no record has"
             yield refusal("unused-category", message, column=name, file=file)
 
 
@@ -117,7 +118,7 @@ def _label_remarks(dictionary: Mapping[str, Any]) -> Iterable[Remark]:
         texts = [column.get("label", ""), *(v.get("label", "") for v in column.get("values", ()))]
         number = sum(is_formula(text) for text in texts)
         if number:
-            message = f"a spreadsheet would run {number:,} labels of {column['name']!r} as formulas"
+            message = f"a spreadsheet would run {several(number, 'label')} of {column['name']!r} as formulas"
             yield warning("formula-cells", message, column=column["name"], file="dictionary.csv")
 
 

@@ -17,6 +17,7 @@ from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import damaged
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.schema import level_texts
+from safeswap.model.text import several
 from safeswap.releases.public_data import Stored
 
 # What a spreadsheet takes for the start of a formula, including full-width forms.
@@ -222,10 +223,11 @@ class SeenColumn:
         """Return all remarks on the column."""
         remarks = list(dict.fromkeys(self.remarks))
         if self.changed:
-            message = f"{self.changed:,} values of column {self.name!r} are not the released ones"
+            values = several(self.changed, f"value of column {self.name!r} is", f"values of column {self.name!r} are")
+            message = f"{values} not as released"
             remarks.append(refusal("foreign-value", message, column=self.name, file=file))
         if self.formulas:
-            message = f"a spreadsheet would run {self.formulas:,} cells of column {self.name!r} as formulas"
+            message = f"a spreadsheet would run {several(self.formulas, 'cell')} of column {self.name!r} as formulas"
             remarks.append(warning("formula-cells", message, column=self.name, file=file))
         return remarks
 
@@ -262,7 +264,7 @@ def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | Non
             slices = [None] * len(columns) if released is None else released.columns
             list(threads.map(SeenColumn.note, columns.values(), piece.columns, slices))
     if expected is not None and records != len(expected):
-        message = f"the file does not have the {len(expected):,} released records"
+        message = f"the file does not have the {several(len(expected), 'released record')}"
         remarks.append(refusal("record-count", message, file=stored.path.name))
     remarks += [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
     tells_missing = stored.data_format in ("csv", "parquet")

@@ -16,6 +16,7 @@ from safeswap.charts.theme import css_variables
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.methods.safe.spec import ChangedTable, SafeSpec, SafeTables
 from safeswap.model.table import CountTable, tabulate
+from safeswap.model.text import several
 from safeswap.reports.study import SCRIPTLESS, template
 
 if TYPE_CHECKING:
@@ -166,7 +167,9 @@ def _margin_changes(masked: Masked) -> Section:
 def _table(masked: Masked, names: Names) -> Section:
     sizes = [masked.original.coded(name).cardinality for name in names]
     if prod(sizes) > _MOST_CELLS:
-        return Section(title=f"The table by {_by(names)}", text=(f"It has {prod(sizes):,} cells and is not shown.",))
+        return Section(
+            title=f"The table by {_by(names)}", text=(f"It has {several(prod(sizes), 'cell')} and is not shown.",)
+        )
     before, after = tabulate(masked.original, names), tabulate(masked.data, names)
     changed = ChangedTable(before=before, after=_align(after, before), keep=())
     return grid(changed, int(masked.spec.tolerance))  # type: ignore[attr-defined]
@@ -195,7 +198,7 @@ def _violations(result: SafeTables) -> tuple[Section, ...]:
     return (
         Section(
             title="Kept figures that are off",
-            text=(f"No safe table is off by fewer than {result.violation_bound:,} units together.",),
+            text=(f"No safe table is off by fewer than {several(result.violation_bound, 'unit')} together.",),
             columns=("margin", "figure", "before", "after"),
             rows=tuple(rows[:_MOST_ROWS]),
             numeric=(2, 3),

@@ -13,6 +13,7 @@ from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats
 from safeswap.errors import InfeasibleError
 from safeswap.model.spec import MaskSpec
+from safeswap.model.text import several
 from safeswap.studies.objective import Objective
 from safeswap.studies.study import Study
 
@@ -149,8 +150,8 @@ def _sentence(
     )
     return (
         f"Chosen: {record['label']}{rate}{constraint}, candidate {row:,}: risk {figures[0]:.5f}, "
-        f"distortion {figures[1]:.5f} ({rule}). It is no worse in both than {dominated:,} of the "
-        f"{len(study.specs) - 1:,} other specifications.{sure}"
+        f"distortion {figures[1]:.5f} ({rule}). It is no worse in both than {dominated:,} of "
+        f"{several(len(study.specs) - 1, 'other specification')}.{sure}"
     )
 
 

@@ -22,6 +22,7 @@ from safeswap.measures.base import compared
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
+from safeswap.model.text import several
 from safeswap.studies.evaluate import Evaluator, Group
 from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
 from safeswap.studies.run import Checkpoint, Progress, cut_blocks, evaluate_blocks, run_study, study_digest
@@ -310,7 +311,8 @@ def _check_budget(budget: int, study: StudySpec) -> None:
     least = len(study.others) + 20
     if budget < least or budget * study.replicates > MOST_CANDIDATES:
         raise SpecError(
-            f"a search cannot have a budget of {budget:,} specifications × {study.replicates:,} replicates",
+            f"a search cannot have a budget of {several(budget, 'specification')} × "
+            f"{several(study.replicates, 'replicate')}",
             code="bad-budget",
-            hint=f"at least {least:,} specifications, and at most {MOST_CANDIDATES:,} candidates in all",
+            hint=f"at least {several(least, 'specification')}, and at most {MOST_CANDIDATES:,} candidates in all",
         )

@@ -19,6 +19,7 @@ from safeswap.measures.base import compared
 from safeswap.model.checked import checked
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
+from safeswap.model.text import several
 from safeswap.studies.objective import Objective, as_objective
 
 if TYPE_CHECKING:
@@ -187,8 +188,8 @@ class Study:
     def __repr__(self) -> str:
         rejected, frontier = self.rejected().num_rows, len(self.frontier())
         return (
-            f"<Study of {len(self.specs):,} specifications × {self.spec.replicates:,} replicates: "
-            f"{len(self):,} candidates, {rejected:,} rejected, {frontier:,} on the frontier>"
+            f"<Study of {several(len(self.specs), 'specification')} × {several(self.spec.replicates, 'replicate')}: "
+            f"{several(len(self), 'candidate')}, {rejected:,} rejected, {frontier:,} on the frontier>"
         )
 
     def _repr_html_(self) -> str:

@@ -293,7 +293,7 @@ def _record_of(data: Microdata, audit: str | PathLike[str]) -> AuditRecord:
     record = read_audit_record(Path(audit))
     if len(record.row_order) != len(data):
         raise InputError(
-            f"the audit record is of a file of {len(record.row_order):,} records, this one has {len(data):,}",
+            f"the audit record is of a file of {several(len(record.row_order), 'record')}, this one has {len(data):,}",
             code="audit-mismatch",
             hint="give the released file that this audit record belongs to",
         )

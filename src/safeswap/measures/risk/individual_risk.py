@@ -100,7 +100,7 @@ class RecordRisks:
         return int(self.cells.members[short].sum())
 
     def __repr__(self) -> str:
-        return f"<RecordRisks: {self.expected:,.4g} of {self.cells.records:,} records expected to be found>"
+        return f"<RecordRisks: {self.expected:,.4g} of {several(self.cells.records, 'record')} expected to be found>"
 
     def above(self, threshold: float) -> int:
         """Count the records with a risk above the threshold."""
@@ -228,9 +228,10 @@ class IndividualRisk(KeyMeasure):
             }
         )
         sentence = (
-            f"{found.expected:,.4g} of {records:,} records ({value:.3%}) are expected to be found by "
-            f"{name_keys(names)}; the highest risk is {found.highest:.3g}, "
-            f"{several(above, 'record is', 'records are')} above {self.threshold:g}."
+            f"{found.expected:,.4g} of {several(records, 'record')} ({value:.3%}) "
+            f"{'is' if records == 1 else 'are'} expected to be found by {name_keys(names)}; "
+            f"the highest risk is {found.highest:.3g}, {several(above, 'record is', 'records are')} above "
+            f"{self.threshold:g}."
         )
         if found.below_sample:
             sentence += (

@@ -189,10 +189,10 @@ class Risky:
         lists = several(len(self.combinations), "combination of keys", "combinations of keys")
         lists += f" ({self.asked.protected})" if self.asked.keys else ""
         if not self.unsafe:
-            return f"no combination of values is unsafe, in {lists} over {self.records:,} records"
+            return f"no combination of values is unsafe, in {lists} over {several(self.records, 'record')}"
         return (
             f"{several(self.unsafe, 'combination')} of values unsafe, in {lists}; "
-            f"{self.unsafe_records:,} of {self.records:,} records ({share:.2%}) are in one"
+            f"{self.unsafe_records:,} of {several(self.records, 'record')} ({share:.2%}) are in one"
         )
 
     def listed(self, *, most: int | None = None) -> pa.Table:
@@ -281,7 +281,10 @@ class Risky:
         worst = sorted((each for each in self.keys if each.records), key=lambda each: -each.records)
         lines = [f"<Risky: {self.sentence}"]
         lines += [f"  by number of keys: {by_size}"] if len(self.by_dimension) > 1 else []
-        lines += [f"  {each.key}: {each.records:,} records, {each.alone:,} safe without it" for each in worst[:_SHOWN]]
+        lines += [
+            f"  {each.key}: {several(each.records, 'record')}, {each.alone:,} safe without it"
+            for each in worst[:_SHOWN]
+        ]
         return "\n".join(lines) + ">"
 
 

@@ -23,7 +23,7 @@ from safeswap.measures.risk.key_measure import KeyMeasure
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.text import Scoring
+from safeswap.model.text import Scoring, several
 
 # Minimal sample uniques: the smallest sets of keys in which a record is unique.
 #
@@ -311,7 +311,7 @@ class SpecialUniques:
         return int(np.unique(self.unique.classes).size)
 
     def __repr__(self) -> str:
-        return f"<SpecialUniques: {self.special:,} of {self.cells.records:,} records are one>"
+        return f"<SpecialUniques: {self.special:,} of {several(self.cells.records, 'record')}>"
 
     @property
     def by_size(self) -> pa.Table:
@@ -497,7 +497,8 @@ class Suda2(KeyMeasure):
         value = total / records if records else 0.0
         most = min(self.max_size, len(names))
         sentence = (
-            f"{found.special:,} of {records:,} records are unique in at most {most} of {len(names)} keys, "
+            f"{found.special:,} of {several(records, 'record is', 'records are')} unique in at most {most} of "
+            f"{several(len(names), 'key')}, "
             f"{found.sample_uniques:,} in all of them; the highest DIS score is {np.max(found.dis, initial=0.0):.3g}, "
             f"a unique match is correct with a chance of {found.file_dis:.3g}."
         )

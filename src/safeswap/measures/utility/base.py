@@ -24,6 +24,7 @@ from safeswap.measures.base import (
 )
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
+from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
@@ -73,7 +74,7 @@ class JointDistortion(DistortionMeasure):
         if self.ways is not None:
             detail = self._tables(comparison, names, self.ways)
             value, signed = mean_changes(detail)
-            over = f"on average over {detail.num_rows:,} {_TABLES_OF[self.ways]} tables"
+            over = f"on average over {several(detail.num_rows, f'{_TABLES_OF[self.ways]} table')}"
             meaning = self._mean_meaning(value, signed, over)
         else:
             value = self._joint(comparison, names)

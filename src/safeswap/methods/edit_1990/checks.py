@@ -21,6 +21,7 @@ from safeswap.model.columns import missing_codes
 from safeswap.model.geography import check_nesting, not_nested
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
+from safeswap.model.text import several
 
 _SPARSEST = 64  # bits per name: a bitmap should not be larger than the names themselves
 
@@ -130,8 +131,9 @@ def _refuse_single(single: int, households: int, spec: Edit1990Spec) -> None:
         return
     finer = spec.geography[spec.geography.index(spec.across_level) + 1 :]
     raise InfeasibleError(
-        f"{single:,} areas of {spec.within_level!r}, with {households:,} households, have one area of "
-        f"{spec.across_level!r} only: nobody there can have a partner in another one",
+        f"{several(single, 'area')} of {spec.within_level!r}, with {several(households, 'household')}, "
+        f"{'has' if single == 1 else 'have'} one area of {spec.across_level!r} only: nobody there can "
+        "have a partner in another one",
         code="single-area",
         hint="; or ".join(
             [
@@ -191,5 +193,5 @@ def _missing(data: Microdata, name: str) -> int:
 def _refuse_missing(missing: Callable[[str], int], names: Names, *, code: str, hint: str) -> None:
     counts = {name: count for name in names if (count := missing(name))}
     if counts:
-        listed = ", ".join(f"{name} ({count:,} records)" for name, count in counts.items())
+        listed = ", ".join(f"{name} ({several(count, 'record')})" for name, count in counts.items())
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=counts)

@@ -48,6 +48,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
+from safeswap.model.text import several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +67,12 @@ class SamplePlan(Plan):
     def sentence(self) -> str:
         """The plan in words."""
         small = f", {self.in_small_blocks:,} of them in small blocks" if self.in_small_blocks else ""
-        text = f"about {self.asked:,} of {self.records:,} households will be sampled{small}; "
+        text = f"about {self.asked:,} of {several(self.records, 'household')} will be sampled{small}; "
         text += "for each of them" if self.is_feasible else f"for about {self.feasible:,} of them"
         share = self.moved / max(self.records, 1)
         return (
             f"{text} the same key occurs in another {self.across} of the {self.within}; "
-            f"about {self.moved:,} households ({share:.2%}) will move, partners included"
+            f"about {several(self.moved, 'household')} ({share:.2%}) will move, partners included"
         )
 
 
@@ -86,7 +87,7 @@ class SampleOutcome(Plan):
     def sentence(self) -> str:
         """The outcome in words."""
         found = "all of them" if not self.unmatched else f"{self.sampled - self.unmatched:,} of them"
-        return f"{self.sampled:,} of {self.records:,} households sampled; {found} found a partner"
+        return f"{self.sampled:,} of {several(self.records, 'household')} sampled; {found} found a partner"
 
 
 class Edit1990:
@@ -235,7 +236,7 @@ def no_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleErr
     """Return the refusal of a sample in which some households stay alone, with possible remedies."""
     helpful = [f"{each.change}: {each.more:,} more" for each in changes[:3] if each.more]
     return InfeasibleError(
-        f"{alone:,} of {sampled:,} sampled households have no partner",
+        f"{alone:,} of {several(sampled, 'sampled household has', 'sampled households have')} no partner",
         code="unmatched",
         hint="; or ".join([*helpful, 'on_unmatched="report" to leave them as they are']),
         sampled=sampled,

@@ -50,6 +50,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind
 from safeswap.model.spec import MaskSpec
+from safeswap.model.text import several
 
 EXCHANGES = ("geography", "continuous", "categorical")
 """What is exchanged, in the order of Moore's (1996) three methods, numbered from 1."""
@@ -209,7 +210,7 @@ def _check_complete(data: Microdata, names: Names) -> None:
             counts[name] = int(np.count_nonzero(flags[data.coded(name).codes]))
     counts = {name: count for name, count in counts.items() if count}
     if counts:
-        listed = ", ".join(f"{name} ({count:,} records)" for name, count in counts.items())
+        listed = ", ".join(f"{name} ({several(count, 'record')})" for name, count in counts.items())
         raise InputError(
             f"key variables have missing values: {listed}",
             code="missing-keys",
@@ -229,7 +230,8 @@ class EditPlan(Plan):
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        text = f"{self.below:,} of {self.classes:,} combinations of the keys have fewer than {self.tolerance} records"
+        some = several(self.classes, "combination of the keys has", "combinations of the keys have")
+        text = f"{self.below:,} of {some} fewer than {several(self.tolerance, 'record')}"
         text += f"; {self.asked:,} of them are to be treated" if self.asked < self.below else ""
         if self.is_feasible:
             return text

@@ -13,6 +13,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Integers
 from safeswap.model.columns import bitwise, means_bits
 from safeswap.model.invariant import Evidence, Invariant
+from safeswap.model.text import several
 
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
@@ -37,8 +38,8 @@ class TreatedClasses(Invariant):
     def sentence(self) -> str:
         """The promise in words."""
         return (
-            f"Every combination of {', '.join(self.keys)} with fewer than {self.tolerance:,} records has a record that "
-            "was changed, or is counted as left in the audit record."
+            f"Every combination of {', '.join(self.keys)} with fewer than {several(self.tolerance, 'record')} "
+            "has a record that was changed, or is counted as left in the audit record."
         )
 
     def problem(self, evidence: Evidence) -> str:
@@ -47,7 +48,8 @@ class TreatedClasses(Invariant):
         stated = evidence.audit.facts.get(LEFT)
         if left == stated:
             return ""
-        return f"{left:,} combinations below tolerance have no changed record, the audit record counts {stated}"
+        found = several(left, "combination below tolerance has", "combinations below tolerance have")
+        return f"{found} no changed record, the audit record counts {stated}"
 
     def _left(self, evidence: Evidence) -> int:
         changed = np.zeros(len(evidence.before), dtype=np.bool_)

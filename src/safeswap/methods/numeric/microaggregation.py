@@ -250,7 +250,8 @@ class Microaggregation:
         sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
         if min(sizes) < spec.k:
             raise InfeasibleError(
-                f"groups of {spec.k:,} records are asked for, and {min(sizes):,} have all the values",
+                f"groups of {several(spec.k, 'record')} are asked for, and "
+                f"{several(min(sizes), 'record has', 'records have')} all the values",
                 code="too-few-records",
                 hint="ask for smaller groups, or group fewer attributes together",
                 asked=spec.k,

@@ -29,6 +29,7 @@ from safeswap.model.columns import different
 from safeswap.model.invariant import Evidence, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
+from safeswap.model.text import several
 
 CHANCE = 1e-12
 """Probability with which chance alone may break a promise that holds in expectation."""
@@ -56,7 +57,7 @@ class RanksNear(Invariant):
                 ends = np.sort(values[exchange.pairs], axis=1)
                 apart = np.searchsorted(ordered, ends[:, 1]) - (np.searchsorted(ordered, ends[:, 0], side="right") - 1)
                 far += int(np.count_nonzero(~(apart <= self.ranks)))
-        return f"{far:,} pairs are further apart in the ranks of {self.attribute}" if far else ""
+        return f"{several(far, 'pair is', 'pairs are')} further apart in the ranks of {self.attribute}" if far else ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class GroupsOfAtLeast(Invariant):
     def sentence(self) -> str:
         """The promise in plain words."""
         names = " and ".join(self.attributes)
-        return f"Every value of {names} that occurs in the file occurs in at least {self.k:,} records."
+        return f"Every value of {names} that occurs in the file occurs in at least {several(self.k, 'record')}."
 
     def problem(self, evidence: Evidence) -> str:
         """Report the number of groups that are too small, without records with a missing value."""
@@ -133,9 +134,9 @@ class GroupsOfAtLeast(Invariant):
         table = pa.table({f"c{i}": evidence.after.table.column(name) for i, name in enumerate(self.attributes)})
         counts = table.filter(pa.array(complete)).group_by(table.column_names).aggregate([([], "count_all")])
         small = int(np.count_nonzero(counts["count_all"].to_numpy() < self.k))
-        return (
-            f"{small:,} groups by {' and '.join(self.attributes)} have fewer than {self.k:,} records" if small else ""
-        )
+        by = " and ".join(self.attributes)
+        found = several(small, f"group by {by} has", f"groups by {by} have")
+        return f"{found} fewer than {several(self.k, 'record')}" if small else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """Return the promise for the released attributes: a coarser grouping has larger groups."""
@@ -188,10 +189,11 @@ class WithinBounds(Invariant):
         least, most = min(self.low, self.limits[0]), max(self.high, self.limits[1])
         beyond = int(np.count_nonzero((after < least) | (after > most)))
         if beyond:
-            return f"{beyond:,} records lie beyond the bounds of {self.attribute}"
+            return f"{several(beyond, 'record lies', 'records lie')} beyond the bounds of {self.attribute}"
         within = (before >= self.low) & (before <= self.high)
         moved = int(np.count_nonzero(within & (after != before)))
-        return f"{moved:,} records within the bounds of {self.attribute} have changed" if moved else ""
+        inside = f"within the bounds of {self.attribute}"
+        return several(moved, f"record {inside} has changed", f"records {inside} have changed") if moved else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """Return the promise if the attribute is released."""
@@ -220,7 +222,9 @@ class ExpectedMargin(Invariant):
         bound = t / 3.0 + np.sqrt((t / 3.0) ** 2 + 2.0 * t * variance)
         moved = int(np.count_nonzero(np.abs(after - before) > bound))
         return (
-            f"{moved:,} cells by {' and '.join(self.attributes)} moved by more than chance moves them" if moved else ""
+            f"{several(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance moves them"
+            if moved
+            else ""
         )
 
     def for_users_of(self, names: Names) -> Invariant | None:

@@ -117,11 +117,12 @@ class Recoded(Invariant):
     def problem(self, evidence: Evidence) -> str:
         """Report values that became more than one value, or a wrong one."""
         pairs = _pairs(evidence, self.attribute)
-        several = len(pairs) - len({old for old, _ in pairs})
-        if several:
-            return f"{several:,} values of {self.attribute} became more than one value"
+        split = len(pairs) - len({old for old, _ in pairs})
+        if split:
+            return f"{several(split, 'value')} of {self.attribute} became more than one value"
         wrong = sum(new != self._expected(old) for old, new in pairs)
-        return f"{wrong:,} values of {self.attribute} are not what the recoding says" if wrong else ""
+        found = several(wrong, f"value of {self.attribute} is", f"values of {self.attribute} are")
+        return f"{found} not what the recoding says" if wrong else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """Return the promise if the attribute is released."""

@@ -26,6 +26,7 @@ from safeswap.methods.recode.steps import (
     Truncate,
 )
 from safeswap.model.schema import Attribute, Kind
+from safeswap.model.text import several
 
 # Breaks derived from the data are round numbers between two values, never values: a label must not disclose one.
 
@@ -253,7 +254,8 @@ def pin_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[n
             )
     if step.labels and len(step.labels) != len(breaks) + 1:
         raise InfeasibleError(
-            f"the values of {step.attribute!r} make {len(breaks) + 1} ranges, {len(step.labels)} labels are stated",
+            f"the values of {step.attribute!r} make {several(len(breaks) + 1, 'range')}, "
+            f"{several(len(step.labels), 'label is', 'labels are')} stated",
             code="labels-and-ranges",
             hint="state breaks, or leave the labels out",
             attribute=step.attribute,
@@ -310,7 +312,7 @@ def _hierarchy(step: ByHierarchy, values: Values) -> Targets:
     tree = step.tree or schema_tree(values.attribute)
     if step.level > tree.depth:
         raise SpecError(
-            f"the hierarchy of {step.attribute!r} has {tree.depth} levels, {step.level} are asked for",
+            f"the hierarchy of {step.attribute!r} has {several(tree.depth, 'level')}, {step.level} are asked for",
             code="hierarchy-too-shallow",
             hint=f"state a level of at most {tree.depth}",
             attribute=step.attribute,

@@ -180,7 +180,8 @@ class GlobalRecode(Step):
     def sentence(self) -> str:
         """The step in plain words."""
         to = len({span.to for span in self.spans})
-        return f"recode {self.attribute}: {len(self.spans):,} spans of codes become {to:,}"
+        become = several(len(self.spans), "span of codes becomes", "spans of codes become")
+        return f"recode {self.attribute}: {become} {to:,}"
 
 
 class Ranges(Step):
@@ -212,7 +213,7 @@ class Ranges(Step):
         if any(low >= high for low, high in pairwise(self.breaks)):
             raise ValueError("the breaks are not in ascending order")
         if self.labels and len(self.labels) != self.number:
-            raise ValueError(f"there are {len(self.labels)} labels for {self.number} ranges")
+            raise ValueError(f"there are {several(len(self.labels), 'label')} for {several(self.number, 'range')}")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("two ranges have the same label")
         return self
@@ -226,7 +227,7 @@ class Ranges(Step):
     def sentence(self) -> str:
         """The step in plain words."""
         how = " of equal width" if self.equal_width else " of equal count" if self.equal_count else ""
-        return f"{self.attribute} to {self.number:,} ranges{how}"
+        return f"{self.attribute} to {several(self.number, 'range')}{how}"
 
 
 class ByHierarchy(Step):

@@ -20,6 +20,7 @@ from safeswap.methods.safe.problem import UNLIMITED, TableProblem
 from safeswap.methods.safe.spec import SafeTables, Status
 from safeswap.methods.safe.table import MOST_EXACT, Found, Terms, cell_model, check_result, refusal, safe_one
 from safeswap.model.table import CountTable, Programme
+from safeswap.model.text import several
 
 # Soft margins: first minimise the total violation of the kept margins; then, at that violation, the change.
 
@@ -34,7 +35,7 @@ def least_violation(
         return _prove_least(tables, problems, model, terms)
     if len(problems) > 1:
         raise SpecError(
-            f"linked tables of {model.counts.size:,} cells together are too many for soft=True",
+            f"linked tables of {several(model.counts.size, 'cell')} together are too many for soft=True",
             code="too-many-cells",
             hint=f'at most {MOST_EXACT:,} cells, or solver="exact" with a long time limit; or one table at a time',
         )
@@ -97,7 +98,7 @@ def _refuse_impossible(model: CellModel) -> None:
     bad = int(np.count_nonzero((model.low > model.high) & ~model.zero_ok))
     if bad:
         raise InfeasibleError(
-            f"{bad:,} cells may neither be 0 nor, within their bounds, reach the tolerance",
+            f"{several(bad, 'cell')} may neither be 0 nor, within their bounds, reach the tolerance",
             code="no-safe-table",
             hint="widen their bounds",
             cells=bad,

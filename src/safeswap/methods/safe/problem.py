@@ -15,6 +15,7 @@ from safeswap.arrays.table_lines import Axes, all_but_one, largest_only, line_id
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.errors import InputError, SpecError
 from safeswap.model.table import CountTable, check_tolerance
+from safeswap.model.text import several
 
 UNLIMITED = 1 << 40
 
@@ -179,7 +180,7 @@ def _list_per_table(name: str, stated: Any, tables: int) -> Sequence[Any]:
         return [stated] * tables
     if not isinstance(stated, (list, tuple)) or len(stated) != tables:
         raise SpecError(
-            f"{name} of {tables:,} tables are a list with one entry for each table",
+            f"{name} of {several(tables, 'table')} are a list with one entry for each table",
             code="bad-spec",
             hint=f"give {name} as a list in the order of the tables, None for a table without",
         )
@@ -206,8 +207,8 @@ def _check_stated(table: CountTable, names: Names, stated: npt.NDArray[Any]) -> 
     if stated.shape != found.shape or (stated != found).any():
         wrong = int(np.count_nonzero(stated != found)) if stated.shape == found.shape else found.size
         raise InputError(
-            f"the margin by {', '.join(names) or 'total'} does not add up: {wrong:,} of {found.size:,} figures are not "
-            "the sums of the cells",
+            f"the margin by {', '.join(names) or 'total'} does not add up: {wrong:,} of "
+            f"{several(found.size, 'figure is not the sum', 'figures are not the sums')} of the cells",
             code="margins-do-not-add-up",
             hint="correct the counts or the margin; a kept margin is always that of the table itself",
             margin=list(names),
@@ -240,7 +241,8 @@ def _flag_structural_zeros(table: CountTable, stated: Any) -> Flags:
     counted = int(np.count_nonzero(counts[mask]))
     if counted:
         raise InputError(
-            f"{counted:,} cells are called structural zeros and have a count",
+            several(counted, "cell is called a structural zero and has", "cells are called structural zeros and have")
+            + " a count",
             code="structural-zero-counted",
             hint="a structural zero cannot occur: correct the list or the counts",
             cells=counted,

@@ -164,7 +164,7 @@ class OnlyBlanks(Invariant):
                 continue
             wrong = int(np.count_nonzero(flags & evidence.after.table.column(name).is_valid().to_numpy()))
             if wrong:
-                return f"{wrong:,} values of {name} have become other values"
+                return several(wrong, f"value of {name} has become another", f"values of {name} have become others")
         return ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
@@ -199,7 +199,8 @@ class NothingUnsafe(Invariant):
         if not unsafe:
             return ""
         first = " × ".join(next(iter(unsafe)))
-        return f"{sum(unsafe.values()):,} combinations of values are unsafe, for instance some of {first}"
+        found = several(sum(unsafe.values()), "combination of values is", "combinations of values are")
+        return f"{found} unsafe, for instance some of {first}"
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """Restrict the promise to combinations whose keys are all released."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, exists, select, update
 
 from safeswap.errors import OutputError, SpecError
+from safeswap.model.text import several
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.erase import erase
 from safeswap.service.keeping.tables import jobs, projects, releases, results
@@ -108,7 +109,7 @@ class Store:
         used, quota = self.used(project_id), self._limits.project_bytes
         if used + wanted > quota:
             raise OutputError(
-                f"the project would take {used + wanted:,} bytes; it may take {quota:,}",
+                f"the project would take {several(used + wanted, 'byte')}; it may take {quota:,}",
                 code="over-quota",
                 hint="delete results that are no longer needed, or ask the administrator for more",
                 found=used + wanted,

@@ -10,6 +10,7 @@ from fastapi.responses import FileResponse
 
 from safeswap import workflow
 from safeswap.model.microdata import Microdata
+from safeswap.model.text import several
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.people.roles import ProjectAccess, project
@@ -74,7 +75,7 @@ def _refuse_large(data: Microdata, body: TablesRequest) -> None:
     cells = sum(math.prod(data.coded(name).cardinality for name in names) for names in body.tables)
     if cells > MOST_CELLS_AT_ONCE:
         raise Unprocessable(
-            f"the tables have {cells:,} cells, at most {MOST_CELLS_AT_ONCE:,} are checked while you wait",
+            f"the tables have {several(cells, 'cell')}, at most {MOST_CELLS_AT_ONCE:,} are checked while you wait",
             code="too-large",
             hint="check fewer tables, or tables of fewer attributes, at once",
             cells=cells,

@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from safeswap import workflow
 from safeswap.errors import InputError, InternalError
 from safeswap.model.schema import Schema
+from safeswap.model.text import several
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.erase import erase, sync_folder
 from safeswap.service.keeping.store import attempt_name, open_in
@@ -90,7 +91,7 @@ def _find_source(context: Context, payload: Mapping[str, Any]) -> Path:
     size, limit = source.stat().st_size, context.settings.limits.upload_bytes
     if size > limit:
         raise InputError(
-            f"the file has {size:,} bytes; at most {limit:,} are allowed",
+            f"the file has {several(size, 'byte')}; at most {limit:,} are allowed",
             code="too-large",
             hint="ask the administrator to raise the limit",
             found=size,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from safeswap import workflow
 from safeswap.errors import InfeasibleError, InputError
 from safeswap.model.study import StudySpec
+from safeswap.model.text import several
 from safeswap.service.tasks.context import Context, Task
 from safeswap.service.work.rare import rare_texts
 
@@ -184,7 +185,7 @@ def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     spec = StudySpec(**payload["spec"])
 
     def report(finished: int, total: int) -> None:
-        context.progress(0.05 + 0.85 * finished / max(total, 1), f"{finished:,} of {total:,} candidates")
+        context.progress(0.05 + 0.85 * finished / max(total, 1), f"{finished:,} of {several(total, 'candidate')}")
 
     found = workflow.study(data, spec, key=context.key(), progress=report, checkpoint=context.checkpoint)
     context.progress(0.92, "choosing, and writing the report")

@@ -45,7 +45,8 @@ class SafePlan(Plan):
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        text = f"{self.asked:,} of {self.cells:,} occupied cells have fewer than {self.tolerance} records"
+        cells = several(self.cells, "occupied cell has", "occupied cells have")
+        text = f"{self.asked:,} of {cells} fewer than {several(self.tolerance, 'record')}"
         if not self.is_feasible:
             return f"{text}; the margin by {', '.join(self.binds)} keeps {self.asked - self.feasible:,} of them so"
         return text + (f"; at least {several(self.fewest_records, 'record')} must change" if self.asked else "")

@@ -28,6 +28,7 @@ from safeswap.model.keyed_order import keyed_order
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.table import check_table_names
+from safeswap.model.text import several
 
 _RUN = 1 << 20
 _TABLE = 1 << 26
@@ -293,10 +294,11 @@ def refuse_kept_small(data: Microdata, spec: SafeSpec, tables: list[TableCells])
                 continue
             small = int(count_cells(data, shared).small(spec.tolerance).size)
             if small:
+                by = ", ".join(shared)
                 raise InfeasibleError(
-                    f"{small:,} cells by {', '.join(shared)} are below the tolerance {spec.tolerance}, and the kept "
-                    f"margin by {', '.join(margin)} fixes them: the table by {', '.join(table.names)} cannot become "
-                    "safe",
+                    f"{several(small, f'cell by {by} is', f'cells by {by} are')} below the tolerance "
+                    f"{spec.tolerance}, and the kept margin by {', '.join(margin)} fixes them: "
+                    f"the table by {', '.join(table.names)} cannot become safe",
                     code="margin-below-tolerance",
                     hint="keep coarser margins, or none; or recode attributes first so that kept margins are safe",
                     margin=list(margin),

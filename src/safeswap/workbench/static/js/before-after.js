@@ -1,7 +1,7 @@
 // A table of the original and the masked data, side by side. Small counts stay hidden.
 
 import { get, Refused } from "./api.js";
-import { count, el, fill, name } from "./dom.js";
+import { count, el, fill, name, several } from "./dom.js";
 
 const WIDEST = 12;
 const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
@@ -44,7 +44,7 @@ function drawTable({ attributes, cells, tolerance }, described) {
   });
   const levels = attributes.map((_, i) => [...new Set(cells.map((cell) => cell.levels[i]))].sort(orders[i]));
   const open = cells.filter((cell) => cell.changed !== null), changed = open.filter((cell) => cell.changed).length;
-  const line = el("p", { class: "note" }, `${count(changed)} of the ${count(open.length)} cells shown changed. Of two counts, the first is the original; `
+  const line = el("p", { class: "note" }, `${count(changed)} of ${several(open.length, "cell")} shown changed. Of two counts, the first is the original; `
     + `“·” is a count below ${tolerance}, or one from which such a count could be derived.`);
   return [line, attributes.length === 2 && levels[1].length <= WIDEST ? drawCrossTable(attributes, levels, cells) : drawList(attributes, cells)];
 }

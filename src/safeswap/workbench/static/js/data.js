@@ -56,7 +56,7 @@ function cellsLine({ cells, tolerance }) {
   if (!cells.attributes.length) return "There are no categorical attributes, hence no cells.";
   const small = Object.values(cells.small).reduce((sum, number) => sum + number, 0);
   return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${several(cells.possible, "cell")}; ${several(cells.occupied, "is", "are")} occupied, `
-    + `${count(small)} of them by fewer than ${tolerance} records.`;
+    + `${count(small)} of them by fewer than ${several(tolerance, "record")}.`;
 }
 
 const guessed = () => state.description.attributes.filter((attribute) => attribute.inferred);

@@ -2,7 +2,7 @@
 
 import { call, get, guarded, post, Refused, showProblem } from "./api.js";
 import { categorical } from "./before-after.js";
-import { byId, count, el, figure, fill, name, say, several, svg } from "./dom.js";
+import { byId, count, el, fill, name, say, several, share, svg } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { followMasking, specText } from "./masking.js";
 import { at, begin, projectId, python } from "./page.js";
@@ -99,7 +99,7 @@ function drawRecipe(stages) {
   fill(byId("steps-list"), state.recipe.steps.map((step, i) => {
     const stage = stages[i + 1] ?? {};
     return el("li", state.editing === i ? { "aria-current": "step" } : {}, name(step.method ? specText(step) : stage.step ?? state.recipe.sentences[i]), el("span", { class: "note block" },
-      `${stage.unsafe_combinations === null || stage.unsafe_combinations === undefined ? "–" : count(stage.unsafe_combinations)} unsafe left · ${figure(stage.information_loss)} bits lost`),
+      `${stage.unsafe_combinations === null || stage.unsafe_combinations === undefined ? "–" : count(stage.unsafe_combinations)} unsafe left · ${share(stage.information_loss)} of the information lost`),
     state.mayWork ? el("span", {}, el("button", { type: "button", class: "small", "aria-label": `Edit step ${i + 1}`, on: { click: () => edit(i) } }, "Edit"), " ",
       el("button", { type: "button", class: "small", "aria-label": `Remove step ${i + 1}`, on: { click: () => set(state.recipe.steps.toSpliced(i, 1)) } }, "Remove")) : null);
   }));
@@ -219,7 +219,7 @@ function connect() {
 
 function showAdvice(found) {
   fill(byId("advice"), found.advice.map((each) => el("li", {}, name(each.sentence), el("span", { class: "note block" },
-    `removes ${count(each.removed)} of ${count(found.unsafe)}, loses ${figure(each.loss)} bits`),
+    `removes ${count(each.removed)} of ${count(found.unsafe)}, loses ${share(each.loss)} of the information`),
   state.mayWork ? el("button", { type: "button", class: "small", on: { click: () => set([...state.recipe.steps, each.step]) } }, "Apply") : null)));
   const hidden = found.hidden ? ` ${count(found.hidden)} more are hidden: they name levels that few records have.` : "";
   byId("advice-note").textContent = (found.advice.length ? `${several(found.tried, "recode was", "recodes were")} tried.` : "No single recode helps.") + hidden;
