@@ -146,7 +146,7 @@ BAD: tuple[tuple[dict[str, object], str], ...] = (
     ({"step": "ranges", "breaks": [5, 5]}, "not in ascending order"),
     ({"step": "ranges", "breaks": [5, float("nan")]}, "not a number"),
     ({"step": "ranges"}, "one of them"),
-    ({"step": "ranges", "breaks": [1], "labels": ["a"]}, "1 labels for 2 ranges"),
+    ({"step": "ranges", "breaks": [1], "labels": ["a"]}, "1 label is given for 2 ranges"),
     ({"step": "recode"}, "give a map"),
     ({"step": "recode", "map": {"1": "a"}, "groups": {"b": ["1"]}}, "'1' is recoded twice"),
     ({"step": "hierarchy", "parents": {"a": "b", "b": "c", "c": "a"}}, "cycle"),
