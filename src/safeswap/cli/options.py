@@ -300,13 +300,13 @@ def _group(annotation: Any, text: str) -> Any:
 
     >>> from safeswap.model.combination import KeyCombination
     >>> _group(tuple[KeyCombination, ...], "Age,Sex:5"), _group(tuple[tuple[str, ...], ...], "Age,Sex")
-    ({'keys': ('Age', 'Sex'), 'tolerance': '5'}, ('Age', 'Sex'))
+    ({'keys': ('Age', 'Sex'), 'tolerance': 5}, ('Age', 'Sex'))
     """
     if text.lstrip().startswith("{"):
         return _from_json(text)
     before, colon, behind = text.rpartition(":")
     if colon and _nested(get_args(_bare(annotation))[0]) and _is_number(behind):
-        return {"keys": names([before]), "tolerance": behind.strip()}
+        return {"keys": names([before]), "tolerance": as_number(behind)}
     return names([text])
 
 

@@ -150,7 +150,7 @@ def _sentence(
     )
     return (
         f"Chosen: {record['label']}{rate}{constraint}, candidate {row:,}: risk {figures[0]:.5f}, "
-        f"distortion {figures[1]:.5f} ({rule}). It is no worse in both than {dominated:,} of "
+        f"distortion {figures[1]:.5f} ({rule}). It is no worse in both than {dominated:,} of the "
         f"{several(len(study.specs) - 1, 'other specification')}.{sure}"
     )
 

@@ -63,7 +63,7 @@ def test_groups_of_names_stay_apart(called):
         "--tables", "A,B", "--tables", '"C, c"', "--lists", "A,B:5", "--lists", '"A:5"', "--lists", "a:b"
     )
     assert stated["tables"] == [("A", "B"), ("C, c",)]
-    assert stated["lists"] == [{"keys": ("A", "B"), "tolerance": "5"}, ("A:5",), ("a:b",)]
+    assert stated["lists"] == [{"keys": ("A", "B"), "tolerance": 5}, ("A:5",), ("a:b",)]
 
 
 def test_figures_come_by_attribute(called):

@@ -168,7 +168,7 @@ def moves_of(found: Ready) -> Moves:
 def search_failed(found: Ready, *, time_limit: float | None) -> InfeasibleError:
     """Return the refusal where no changes were found, within ``time_limit`` if that was reached; it proves nothing."""
     left, tolerance = int(_unsafe(found.state).size), int(found.state.tolerance)
-    within = "" if time_limit is None else f" within {time_limit:g} s"
+    within = "" if time_limit is None else f" within {time_limit:g} second{'' if time_limit == 1 else 's'}"
     hint = "keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels"
     return InfeasibleError(
         f"no change of records was found{within} after which all cells are 0 or at least {tolerance} and kept margins "
