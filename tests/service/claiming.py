@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from tests.service.installed import add_user, database_of
+
+from safeswap.service.work.jobs import Queue
 
 PROGRAM = Path(__file__).with_name("claimers.py")
 
@@ -49,4 +55,26 @@ def check_none_twice_none_lost(process: subprocess.Popen[str], *, number: int) -
     # What was told to have succeeded did so by the claim that was the last one.
     fences = {job: fence for job, _, fence, _ in found["jobs"]}
     assert all(fences[job] == int(fence) for job, fence in found["succeeded"])
+    return found
+
+
+def claim_all_at_once(settings: Any, *, times: int, threads: int = 6) -> list[int]:
+    """How many jobs of one person run after several workers have claimed at the same moment, time after time."""
+    database = database_of(settings)
+    queue, user, together = Queue(database, settings), add_user(database), threading.Barrier(threads)
+
+    def claim(worker: int) -> Any:
+        together.wait()
+        return queue.claim(f"worker {worker}")
+
+    found = []
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(times):
+            waiting = [queue.enqueue("claim", {}, project_id=None, created_by=user) for _ in range(threads)]
+            claims = [each for each in pool.map(claim, range(threads)) if each is not None]
+            found.append(len(claims))
+            assert all(queue.succeed(each, None) for each in claims)
+            for job in waiting:
+                queue.cancel(job)
+    database.close()
     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.service.claiming import check_none_twice_none_lost, start
+from tests.service.claiming import check_none_twice_none_lost, claim_all_at_once, start
 from tests.service.installed import database_of, settings_in
 
 MEMORY = Path("/dev/shm")
@@ -40,3 +40,7 @@ def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(memory_
     running = start(settings, memory_path, jobs=300, queue="naive", patience=3)
     with pytest.raises(AssertionError, match="handed out twice"):
         check_none_twice_none_lost(running, number=300)
+
+
+def test_claims_at_the_same_moment_leave_a_worker_for_the_others(memory_path):
+    assert claim_all_at_once(settings_in(memory_path, workers=3), times=20) == [2] * 20

@@ -11,7 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
-from tests.service.claiming import check_none_twice_none_lost, start
+from tests.service.claiming import check_none_twice_none_lost, claim_all_at_once, start
 from tests.service.installed import add_project, add_user, database_of, settings_in
 from tests.service.postgres import Cluster, programs
 
@@ -73,6 +73,10 @@ def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(setting
     running = start(settings, tmp_path, jobs=300, queue="naive", patience=3)
     with pytest.raises(AssertionError, match="handed out twice"):
         check_none_twice_none_lost(running, number=300)
+
+
+def test_claims_at_the_same_moment_leave_a_worker_for_the_others(settings):
+    assert claim_all_at_once(settings.model_copy(update={"workers": 3}), times=40) == [2] * 40
 
 
 def test_a_worker_outlives_a_crash_of_the_server_in_the_middle_of_a_job(settings, cluster, monkeypatch):

@@ -2,7 +2,7 @@
 
 A worker claims a job for the length of a lease and renews the lease by heartbeats. When the lease expires, the job goes
 to another worker. Each claim increments the job's fence, and updates are accepted only from the worker and fence of the
-last claim, so that a worker presumed dead cannot interfere. A job is claimed by a single statement.
+last claim, so that a worker presumed dead cannot interfere. Claims are made one at a time.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     update,
 )
 
@@ -48,6 +49,7 @@ Also: TypeAlias = "Callable[[Connection], Mapping[str, Any] | None]"
 OnEnd: TypeAlias = Callable[[Connection, JobRow], None]
 """Called, in the same transaction, when a job has finally failed or was cancelled."""
 
+_LOCK = 0x5AFEC1A1  # PostgreSQL advisory lock of claims
 _PAUSE = 2.0  # seconds before a retry, times the attempts so far
 _LONGEST_MESSAGE = 300
 
@@ -128,7 +130,7 @@ class Queue:
         return str(row["id"])
 
     def claim(self, worker: str, kinds: Collection[str] | None = None) -> Claim | None:
-        """Claim the next queued job, if any, in one statement: two workers never get the same one.
+        """Claim the next queued job, if any: two workers never get the same one.
 
         Scheduling is fair per person: first whoever has the fewest running jobs, then whoever has waited longest since
         their last job started. Nobody has more running than ``running_jobs`` allows.
@@ -141,7 +143,7 @@ class Queue:
         waiting = waiting.join(people, jobs.c.created_by.is_not_distinct_from(people.c.person))
         waiting = waiting.where(or_(people.c.person.is_(None), people.c.running < self._most_running))
         order = (jobs.c.priority.desc(), people.c.running, people.c.last, jobs.c.available_at, jobs.c.id)
-        # PostgreSQL skips rows locked by other claims; SQLite already holds its only lock.
+        # PostgreSQL skips rows locked by a cancellation; SQLite already holds its only lock.
         first = waiting.order_by(*order).limit(1).with_for_update(of=jobs, skip_locked=True)
         statement = (
             update(jobs)
@@ -159,6 +161,9 @@ class Queue:
             .returning(jobs)
         )
         with self._database.write() as connection:
+            if self._database.dialect == "postgresql":
+                # Claims at the same time would not see each other's job in the number of running ones.
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             row = connection.execute(statement).mappings().one_or_none()
         return None if row is None else _claim(row)
 
