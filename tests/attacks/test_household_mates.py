@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.dwellings import column
-from tests.hand_made import KEY, masked_by
+from tests.hand_made import KEY, masked_by, true_pairs
 from tests.households import persons
 
 import safeswap as ss
@@ -26,7 +26,7 @@ from safeswap.model.microdata import Microdata
 
 DATA = persons()
 GEOGRAPHY = {"method": "swap", "swap": ["region", "county"], "true_swap": "any", "rate": 0.1}
-REGION_ALONE = {"method": "swap", "swap": ["region"], "rate": 0.1}
+REGION_ALONE = {"method": "swap", "swap": ["region"], "rate": 0.1}  # refused as a spec: made by hand, to be attacked
 PRAM = {"method": "pram", "attributes": ["tenure"]}
 EDIT = {"method": "edit_targeted", "keys": ["age", "sex", "edu"], "geography": ["region", "county"], "tolerance": 3}
 SUPPRESS = {"method": "suppress", "combinations": [["county", "tenure", "sex"]], "tolerance": 3}
@@ -102,6 +102,9 @@ def joined(masked: Masked, on: str, values: tuple[str, ...]) -> Outcome:
 
 
 def made(spec: dict[str, Any]) -> Masked:
+    if spec is REGION_ALONE:
+        pairs = true_pairs(DATA, "region")[: len(DATA) // 20]
+        return masked_by(DATA, Exchange(attributes=("region",), pairs=pairs))
     return ss.mask(DATA, spec, key=KEY)
 
 

@@ -17,13 +17,14 @@ from safeswap.model.spec import SwapSpec
 KEY = Key(bytes(range(32)))
 SCHEMA = datasets.synthetic_census_schema()
 RECORDS = 2_400
+_PLACES = ["STATE", "COUNTY", "PLACE", "TRACT", "BLOCK"]
 
 SPECS: dict[str, dict[str, Any]] = {
     "one attribute": {"swap": ["TENURE"], "rate": 0.1},
     "another rate": {"swap": ["TENURE"], "rate": 0.37},
     "a number of pairs": {"swap": ["OCCUPATION"], "pairs": 17},
     "no pairs": {"swap": ["TENURE"], "pairs": 0},
-    "one pair": {"swap": ["STATE"], "pairs": 1},
+    "one pair": {"swap": _PLACES, "pairs": 1},
     "two attributes, any": {"swap": ["TENURE", "OCCUPATION"], "rate": 0.2},
     "two attributes, all": {"swap": ["TENURE", "OCCUPATION"], "rate": 0.2, "true_swap": "all"},
     "three attributes, all": {"swap": ["ADULTS", "TENURE", "OCCUPATION"], "rate": 0.15, "true_swap": "all"},
@@ -43,7 +44,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "pairing": "uniform",
         "on_shortfall": "take",
     },
-    "swapped and different": {"swap": ["STATE", "TENURE"], "differ": ["STATE"], "rate": 0.3},
+    "swapped and different": {"swap": [*_PLACES, "TENURE"], "differ": ["STATE"], "rate": 0.3},
     "repaired among many classes": {
         "swap": ["TENURE", "OCCUPATION", "FAMILIES", "WHITE"],
         "true_swap": "all",
@@ -69,7 +70,6 @@ SPECS: dict[str, dict[str, Any]] = {
     "everything": {"swap": ["OCCUPATION"], "fixed": ["ADULTS"], "rate": 1.0, "on_shortfall": "take"},
 }
 
-_PLACES = ["STATE", "COUNTY", "PLACE", "TRACT", "BLOCK"]
 EDITS: dict[str, dict[str, Any]] = {
     "edit": {"keys": ["ADULTS", "FAMILIES"], "geography": _PLACES, "rate": 0.1, "single_areas": "leave"},
     "edit, half of all": {"keys": ["ADULTS"], "geography": _PLACES, "rate": 0.5, "single_areas": "leave"},

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
 import numpy as np
 
 from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Rows
+from safeswap.engines.base import Constraint, Engine
+from safeswap.errors import SpecError
 from safeswap.model.audit import Exchange
 from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
 
 
 def compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
@@ -34,3 +42,61 @@ def _pack_cells(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
         return np.zeros(len(rows), dtype=np.uint8), 1
     columns, cardinalities = zip(*(data.codes_at(name, rows) for name in names), strict=True)
     return cells.pack(columns, cardinalities)
+
+
+@dataclass(frozen=True, eq=False)
+class Nesting:
+    """The geography of a file, as the schema states it or the records show it. Counts each pair of columns once."""
+
+    data: Any
+    engine: Engine
+    _counted: dict[tuple[Names, str], tuple[int, int, int]] = field(default_factory=dict, repr=False)
+
+    def check(self, stages: Sequence[Names], fixed: Names) -> None:
+        """Refuse to exchange a level of a geography without the others, which would reveal or contradict it.
+
+        Levels of one stage move together. A coarser level that is equal within all pairs need not move.
+        """
+        apart = [pair for pair in self._moved_apart(stages) if self._lies_in(*pair)]
+        apart = [(fine, coarse) for fine, coarse in apart if not self._follows(fixed, coarse)]
+        if not apart:
+            return
+        fine, coarse = apart[0]
+        swapped = {name for names in stages for name in names}
+        others = tuple(dict.fromkeys(name for pair in apart for name in pair if name not in swapped))
+        first = fine if fine in swapped else coarse
+        beside = ", ".join(map(repr, others or (coarse,)))
+        holds = f", or hold {coarse!r} fixed" if coarse in others else ""
+        raise SpecError(
+            f"{first!r} is swapped without {beside}: the levels of one geography move together",
+            code="geography-split",
+            hint=f"swap {beside} together with {first!r}, in one stage{holds}; or drop levels from the file",
+            attribute=first,
+            levels=list(others or (coarse,)),
+        )
+
+    def _moved_apart(self, stages: Sequence[Names]) -> Iterator[tuple[str, str]]:
+        stage = {name: number for number, names in enumerate(stages) for name in names}
+        areas = [attribute.name for attribute in self.data.schema.iter_kind(Kind.GEOGRAPHY)]
+        return (pair for pair in permutations(areas, 2) if stage.get(pair[0]) != stage.get(pair[1]))
+
+    def _lies_in(self, fine: str, coarse: str) -> bool:
+        """Return whether each area of one level lies in one of another: as stated, or else as counted."""
+        stated = [self.data.schema[name].geography_level for name in (fine, coarse)]
+        if stated[0] is not None and stated[1] is not None and stated[0] != stated[1]:
+            return stated[0] > stated[1]
+        straddling, areas, above = self._count((fine,), coarse)
+        # A single value that straddles stands for unknown areas, if the rest is finer than the level above.
+        return not straddling or (straddling == 1 and areas - 1 > above)
+
+    def _follows(self, names: Names, value: str) -> bool:
+        return self._count(names, value)[0] == 0 if names else bool(self.data.is_constant(value))
+
+    def _count(self, names: Names, value: str) -> tuple[int, int, int]:
+        """Count the combinations that occur with several values, all combinations, and the values."""
+        if (names, value) not in self._counted:
+            classes = self.engine.classes(self.data, Constraint(equal=names, unequal=((value,),)))
+            values = np.unique(classes.strata, return_counts=True)[1]
+            counts = (int((values > 1).sum()), len(values), len(np.unique(classes.coordinates)))
+            self._counted[names, value] = counts
+        return self._counted[names, value]

@@ -14,7 +14,7 @@ from safeswap.arrays import keyed, matching
 from safeswap.arrays.names import Names
 from safeswap.engines.base import Constraint, Engine, PairRequest, Records
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.methods.exchange import compensating
+from safeswap.methods.exchange import Nesting, compensating
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.invariant import (
     ChangedRecords,
@@ -52,7 +52,7 @@ class Swap:
 
     def plan(self, data: Records, spec: SwapSpec, *, engine: Engine) -> Plan:
         """Count the feasible pairs; if they are too few, find what binds and what would help."""
-        check_attributes(data, spec)
+        check_attributes(data, spec, Nesting(data, engine))
         asked = spec.pairs_for(len(data))
         total, tightest, expected = most_pairs(data, spec, engine)
         plan = Plan(
@@ -137,8 +137,8 @@ class Swap:
         return tuple(promises)
 
 
-def check_attributes(data: Records, spec: SwapSpec) -> None:
-    """Refuse unknown attributes, identifiers, constant swap attributes, and targeting without keys."""
+def check_attributes(data: Records, spec: SwapSpec, nesting: Nesting) -> None:
+    """Refuse unknown attributes, identifiers, constant swap attributes, split geography, and targeting without keys."""
     for name in (*spec.swap, *spec.fixed, *spec.differ, *(spec.targeting.keys if spec.targeting else ())):
         attribute = data.schema[name]
         if attribute is data.schema.identifier:
@@ -163,6 +163,8 @@ def check_attributes(data: Records, spec: SwapSpec) -> None:
                 hint="swap another attribute",
                 attribute=name,
             )
+    if spec.pairs_for(len(data)):
+        nesting.check(spec.stages, spec.fixed)
 
 
 def constraint_of(spec: SwapSpec, names: Names) -> Constraint:

@@ -22,7 +22,7 @@ __all__ = ["MemorySwap", "needed_columns", "part_of"]
 
 
 def needed_columns(schema: Schema, spec: SwapSpec) -> tuple[str, ...]:
-    """Return the columns needed to draw pairs: identifier, roles, keys of targeting."""
+    """Return the columns needed to draw pairs: identifier, roles, keys of targeting, all levels of a geography."""
     named = _named_columns(schema, spec)
     if schema.identifier:
         named.add(schema.identifier.name)
@@ -33,6 +33,9 @@ def needed_columns(schema: Schema, spec: SwapSpec) -> tuple[str, ...]:
 
 def _named_columns(schema: Schema, spec: SwapSpec) -> set[str]:
     named = {*spec.swap, *spec.fixed, *spec.differ}
+    areas = {attribute.name for attribute in schema.iter_kind(Kind.GEOGRAPHY)}
+    if areas & set(spec.swap):
+        named |= areas  # levels of one geography move together, which the plan checks
     return named | set(spec.targeting.keys or schema.categorical) if spec.targeting else named
 
 

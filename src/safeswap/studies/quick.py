@@ -25,6 +25,7 @@ from safeswap.engines.identity import record_identity
 from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
+from safeswap.methods.exchange import Nesting
 from safeswap.methods.swap import check_attributes, draw, draw_shortfall, shortfall, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, signed_zeros
@@ -122,6 +123,7 @@ class QuickWay:
         self.key = key
         self.keys = keys
         self.engine = MemoryEngine()
+        self._nesting = Nesting(data, self.engine)
         self.names = tuple(dict.fromkeys((*keys, *further)))
         self._plans: dict[SwapSpec, Plan] = {}
         self._measures = [as_quick(measure) for measure in measures]
@@ -177,7 +179,7 @@ class QuickWay:
         found: list[str] = []
         for spec in reversed(specs):
             try:
-                check_attributes(self.data, spec)
+                check_attributes(self.data, spec, self._nesting)
             except SafeswapError as error:
                 found.insert(0, error.message)
             else:
