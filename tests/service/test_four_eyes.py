@@ -19,7 +19,7 @@ from safeswap import workflow
 from safeswap.errors import InputError
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.ledger import ELSEWHERE
-from safeswap.service.keeping.tables import jobs, ledger, members, projects, releases, results
+from safeswap.service.keeping.tables import audit_log, jobs, ledger, members, projects, releases, results
 from safeswap.service.tasks.release import record_context
 
 
@@ -97,6 +97,20 @@ def test_an_officer_cannot_approve_what_she_asked_for_herself(case: Case) -> Non
     assert case.shown(case.olga)["may_approve"] is False
     assert case.shown(case.otto)["may_approve"] is True
     assert case.approve(case.otto).status_code == 200
+
+
+def test_consent_to_publish_the_rate_is_shown_with_the_release_and_logged(case: Case) -> None:
+    silent = case.shown(case.olga)["remarks"]
+    asked = {"title": "Survey with its rate", "publish_rate": True}
+    case.address = request_of(case.here, case.ana, case.project, case.masking, **asked)
+    shown = case.shown(case.olga)["remarks"]
+    assert [any("consents" in remark for remark in remarks) for remarks in (silent, shown)] == [False, True]
+    assert case.approve(case.olga).status_code == 200
+    with case.here.service.database.read() as connection:
+        mine = audit_log.c.subject == case.address.rsplit("/", 1)[1]
+        entries = connection.execute(select(audit_log).where(mine)).mappings().all()
+    consents = {entry["action"]: entry["actor"] for entry in entries if "publish_rate" in entry["detail"]}
+    assert consents == {"release.request": "ana", "release.approve": "olga"}
 
 
 def test_a_rejected_release_stays_rejected(case: Case) -> None:

@@ -155,7 +155,8 @@ def check_and_write(
         earlier = _read_others(book, entry)
         likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
         differencing = _refuse_second(masked, likenesses, ledger, terms)
-        remarks = (*checks, *bundle.remarks, *_unpublished_label(masked, terms), *_ledger_remarks(entry, likenesses))
+        own = (*_unpublished_label(masked, terms), *_published_rate(terms))
+        remarks = (*checks, *bundle.remarks, *own, *_ledger_remarks(entry, likenesses))
         notes = _notes(bundle, findings=findings, remarks=remarks, differencing=differencing)
         notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         _write_record(masked, record, rows, notes)
@@ -191,6 +192,12 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
 def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
     if masked.data.schema.label and masked.data.schema.label != terms.title:
         yield warning("not-kept", "the label of the original file is not published; state it as title if it may be")
+
+
+def _published_rate(terms: Terms) -> Iterator[Remark]:
+    if terms.publish_rate:
+        message = "the report states the share of records that took part; whoever releases it consents to that"
+        yield warning("rate-published", message)
 
 
 def _check_tolerance(tolerance: int) -> None:

@@ -112,13 +112,15 @@ def save_study(
 
     With ``pages`` the map is saved too and, given a ``choice``, the reports; given the ``data``, these say what the
     chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which the
-    rate can be inferred, and says so. :func:`load_study` reads the study back.
+    rate can be inferred, and says so; ``study.json`` records this consent. :func:`load_study` reads the study back.
     """
     from safeswap.arrays.two_way import MEASURES
     from safeswap.files.atomic import atomic_directory
     from safeswap.studies import files
 
-    further = {"choice": choice.as_dict()} if choice is not None else {}
+    further: dict[str, Any] = {"publish_figures": publish_figures}
+    if choice is not None:
+        further["choice"] = choice.as_dict()
     with atomic_directory(path, force=force, marker=files.FACTS) as folder:
         files.write_study(study, folder, table_measures=MEASURES, further=further)
         if pages:

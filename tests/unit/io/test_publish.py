@@ -58,9 +58,14 @@ def test_the_public_facts_say_what_is_kept_of_the_released_columns(tmp_path):
 
 def test_the_rate_is_published_only_by_decision(tmp_path):
     masked = masked_survey()
-    assert "rate" not in facts(released(masked, tmp_path))
-    told = facts(released(masked, tmp_path, public="told", audit="other", publish_rate=True, second_release="the rate"))
-    assert told["rate"] == pytest.approx(2 * masked.audit.made / 400)
+    silent = released(masked, tmp_path)
+    assert "rate" not in facts(silent)
+    told = released(masked, tmp_path, public="told", audit="other", publish_rate=True, second_release="the rate")
+    assert facts(told)["rate"] == pytest.approx(2 * masked.audit.made / 400)
+    for done, consents in ((silent, False), (told, True)):
+        assert ("rate-published" in {remark.code for remark in done.remarks}) == consents
+        record = "".join(path.read_text() for path in done.audit.glob("*.json"))
+        assert ("rate-published" in record) == consents
 
 
 def test_a_broken_promise_stops_the_release(tmp_path):

@@ -73,6 +73,7 @@ def test_the_choice_is_kept_with_the_study(made, tmp_path):
     choice = made.choose()
     save_study(made, tmp_path / "study", choice=choice, pages=False)
     document = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert document["publish_figures"] is False
     assert document["choice"]["sentence"] == choice.sentence
     assert document["choice"]["candidate"] == choice.candidate
 
@@ -129,3 +130,8 @@ def test_rows_that_are_missing_or_out_of_order_are_refused(made, saved):
     parquet.write_table(made.table.drop_columns(["n_rule"]), saved / "study.parquet")
     with pytest.raises(InputError):
         load_study(saved)
+
+
+def test_consent_to_publish_figures_is_recorded_with_the_study(made, tmp_path):
+    save_study(made, tmp_path / "study", pages=False, publish_figures=True)
+    assert json.loads((tmp_path / "study" / "study.json").read_text())["publish_figures"] is True

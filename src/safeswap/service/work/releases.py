@@ -12,7 +12,7 @@ knows half of the records or more is released again only if an officer gives a r
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,14 @@ def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms
         row = {"id": release_id, "project_id": access.id, "masking_id": masking.id, "job_id": job_id, "terms": terms}
         row |= {"state": "preparing", "requested_by": access.user.id, "requested_at": now()}
         connection.execute(insert(releases).values(**row))
-        auditlog.record(connection, access.user.name, "release.request", access.id, release_id, {"masking": masking.id})
+        detail = {"masking": masking.id, **_consent(terms)}
+        auditlog.record(connection, access.user.name, "release.request", access.id, release_id, detail)
     return release_id
+
+
+def _consent(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return for the log that the rate is published: requested by one, consented to by the officer who approves."""
+    return {"publish_rate": True} if terms.get("publish_rate") else {}
 
 
 def _refuse_old_data(access: ProjectAccess, masking: Row[Any]) -> None:
@@ -109,6 +115,7 @@ def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content
         _decide(connection, access.user, row, state="approved", reason=override_reason, single_user=alone)
         ledger.enter(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
         detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": override_reason}
+        detail |= _consent(row.terms)
         if alone:
             detail["single_user"] = True
         auditlog.record(connection, access.user.name, "release.approve", access.id, row.id, detail)
