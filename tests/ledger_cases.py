@@ -49,7 +49,9 @@ class Population:
         kind = rng.choice(CLASSES, records, p=self.classes)
         columns: Columns = {}
         for name, edges in self.levels.items():
-            codes = (rng.random(records)[:, None] > edges[kind][:, :-1]).sum(axis=1)
+            drawn, codes = rng.random(records), np.empty(records, dtype=np.int64)
+            for each in range(CLASSES):
+                codes[kind == each] = np.searchsorted(edges[each, :-1], drawn[kind == each])
             columns[name] = np.char.add(name[:2].upper(), codes.astype(str))
         columns["region"] = np.char.add("R", (np.char.lstrip(columns["town"], "TO").astype(int) // 34).astype(str))
         columns["birth"] = self.birth[kind] + np.rint(rng.normal(0, 9, records)).astype(int)
