@@ -183,11 +183,11 @@ def test_the_recipe_is_tried_kept_undone_and_redone(bench):
         kept = bench.set_recipe(steps[:number])
         assert kept.status_code == 200, kept.text
     after = bench.post("/risky", combinations=KEYS).json()
-    assert [stage["unsafe_combinations"] for stage in after["stages"]] == [
-        before["unsafe_combinations"],
-        advice["unsafe"],
-        0,
-    ]
+    shown = [stage["unsafe_combinations"] for stage in after["stages"]]
+    assert (shown[0], shown[2]) == (before["unsafe_combinations"], 0)
+    exact = workflow.risky(workflow.recode(bench.file, steps[:1]), **KEYS).unsafe
+    # With noise of standard deviation 4 in the number of each of 31 combinations, or in their sum.
+    assert (shown[1], advice["unsafe"]) == (pytest.approx(exact, abs=150), pytest.approx(exact, abs=60))
     assert len(bench.post("/recipe/undo").json()["steps"]) == 1
     assert len(bench.post("/recipe/redo").json()["steps"]) == 2
     assert bench.post("/recipe/redo").status_code == 409

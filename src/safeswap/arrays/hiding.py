@@ -23,6 +23,23 @@ from safeswap.arrays.types import Counts, Flags
 _NOT_YET = 2.0**40  # hiding another cell costs more than any count
 
 
+def perturb(count: int, spread: float, word: int) -> int:
+    """Return a count with two-sided geometric noise that follows from a 64-bit word; 0 stays 0, others stay positive.
+
+    Every positive count may be behind every positive figure, so none can be ruled out. The noise has a standard
+    deviation of about 1.4 times ``spread``.
+
+    >>> [perturb(5, 3, word << 60) for word in (0, 4, 8, 12)], perturb(0, 3, 1 << 60)
+    ([1, 3, 5, 7], 0)
+    """
+    if not count:
+        return 0
+    share = (word + 0.5) / 2.0**64
+    tail = 2 * min(share, 1 - share)
+    size = int(-spread * np.log(tail))
+    return max(1, count + (size if share > 0.5 else -size))
+
+
 def hide_levels(counts: Counts, tolerance: int) -> tuple[Flags, Flags]:
     """Return the rare levels, and the levels whose counts are hidden with them; a level without records is neither.
 

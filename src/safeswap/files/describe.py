@@ -42,17 +42,18 @@ class AttributeSummary:
 
     ``levels`` has no level with fewer records than the tolerance: those are counted in ``levels_below``. If there are
     any, another level is listed without its count, so that theirs cannot be found by subtraction. ``missing`` counts
-    empty values, ``missing_codes`` the records with a code declared as missing.
+    empty values, ``missing_codes`` the records with a code declared as missing; each is None if it is below the
+    tolerance, or would reveal a count that is.
     """
 
     name: str
     kind: Kind
     inferred: bool
     distinct: int
-    missing: int
+    missing: int | None
     label: str = ""
     letter: str = ""
-    missing_codes: int = 0
+    missing_codes: int | None = 0
     levels: tuple[LevelCount, ...] = ()
     levels_below: int = 0
 
@@ -151,7 +152,7 @@ class Description:
                 escape_text(a.name) + (f" ({escape_text(a.letter)})" if a.letter else ""),
                 a.kind.value + (" ?" if a.inferred else ""),
                 f"{a.distinct:,}",
-                f"{a.missing + a.missing_codes:,}",
+                "hidden" if a.missing is None or a.missing_codes is None else f"{a.missing + a.missing_codes:,}",
                 self._levels(a),
             )
             for a in self.attributes
@@ -248,7 +249,7 @@ def _warn_about_attribute(data: Microdata, attribute: Attribute, summary: Attrib
         yield "this looks like the index of a dataframe, written along with it."
     if summary.distinct == 0:
         yield "every value is missing."
-    elif summary.distinct == 1 and not summary.missing and len(data) > 1:
+    elif summary.distinct == 1 and summary.missing == 0 and len(data) > 1:
         yield "every record has the same value; swapping it changes nothing."
     if attribute.kind.is_categorical:
         yield from _warn_about_levels(data, attribute, summary)
@@ -266,7 +267,7 @@ def _warn_about_levels(data: Microdata, attribute: Attribute, summary: Attribute
     if groups := sum(number > 1 for number in alike.values()):
         verb = "group of levels differs" if groups == 1 else "groups of levels differ"
         yield f"{groups:,} {verb} in case, spaces or accents only; they may be meant to be the same."
-    if "" in texts and summary.missing:
+    if "" in texts and summary.missing != 0:
         yield "some values are missing and some are empty texts."
     if marks := sum(text in MISSING_MARKS and text not in ("", *attribute.missing) for text in texts):
         yield f"{marks:,} level{'s look' if marks > 1 else ' looks'} like a mark for missing values; declare it if so."
@@ -327,17 +328,20 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
         "letter": attribute.letter,
         "kind": attribute.kind,
         "inferred": attribute.inferred,
-        "missing": int(column.null_count),
     }
+    missing = int(column.null_count)
     if not attribute.kind.is_categorical:
-        return AttributeSummary(distinct=distinct_count(column), **facts)
+        is_hidden = any(0 < count < tolerance for count in (missing, len(data) - missing))
+        return AttributeSummary(distinct=distinct_count(column), missing=None if is_hidden else missing, **facts)
     coded = data.coded(attribute.name)
     counts = level_counts(coded)
-    rare, hidden = hide_levels(counts, tolerance)
+    (*rare_levels, rare_missing), (*hidden_levels, hidden_missing) = hide_levels(np.append(counts, missing), tolerance)
+    rare, hidden = np.array(rare_levels, dtype=np.bool_), np.array(hidden_levels, dtype=np.bool_)
     frequent = _list_frequent(coded, np.where(rare, 0, counts), attribute, hidden=hidden)
     return AttributeSummary(
         distinct=int((counts > 0).sum()),
-        missing_codes=_count_missing_codes(coded, counts, attribute),
+        missing=None if rare_missing or hidden_missing else missing,
+        missing_codes=_count_missing_codes(coded, counts, attribute, shown=~(rare | hidden)),
         levels=frequent,
         levels_below=int(rare.sum()),
         **facts,
@@ -369,11 +373,13 @@ def _list_frequent(
     return tuple(sorted(found, key=lambda x: (order.get(x.level, len(order)), -(x.count or 0), x.level)))
 
 
-def _count_missing_codes(coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute) -> int:
+def _count_missing_codes(
+    coded: Coded, counts: npt.NDArray[np.int64], attribute: Attribute, *, shown: npt.NDArray[np.bool_]
+) -> int | None:
     if not attribute.missing:
         return 0
     is_code = np.array([text in attribute.missing for text in level_texts(coded.levels)], dtype=np.bool_)
-    return int(counts[is_code].sum())
+    return int(counts[is_code].sum()) if shown[is_code].all() else None
 
 
 def _summarise_cells(data: Microdata, names: Sequence[str], tolerance: int) -> CellSummary:

@@ -84,7 +84,7 @@ class Nesting:
         """Return whether each area of one level lies in one of another: as stated, or else as counted."""
         stated = [self.data.schema[name].geography_level for name in (fine, coarse)]
         if stated[0] is not None and stated[1] is not None and stated[0] != stated[1]:
-            return stated[0] > stated[1]
+            return bool(stated[0] > stated[1])
         straddling, areas, above = self._count((fine,), coarse)
         # A single value that straddles stands for unknown areas, if the rest is finer than the level above.
         return not straddling or (straddling == 1 and areas - 1 > above)

@@ -66,8 +66,30 @@ def test_of_numbers_and_identifiers_only_their_number_is_told(kind: Kind) -> Non
 
 def test_missing_values_and_missing_codes_are_counted() -> None:
     table = pa.table({"x": ["a", "a", "a", None, "-9", "-9"]})
-    found = describe(read(table, kinds={"x": "nominal"}, missing=["-9"]))["x"]
+    found = describe(read(table, kinds={"x": "nominal"}, missing=["-9"]), tolerance=1)["x"]
     assert (found.missing, found.missing_codes, found.distinct) == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "missing", "codes", "hidden"),
+    [
+        (["a"] * 9 + ["b"] * 5 + [None] * 4, "nominal", 4, 0, []),
+        (["a"] * 9 + ["b"] * 5 + [None] * 2, "nominal", None, 0, ["b"]),  # 2 = 16 − 9 − 5
+        (["a"] * 9 + ["-9"] * 2 + [None] * 5, "nominal", None, None, []),  # 2 = 16 − 9 − 5
+        (["1.5"] * 9 + [None] * 2, "numeric", None, 0, []),
+        (["1.5"] * 2 + [None] * 9, "numeric", None, 0, []),
+        (["1.5"] * 9 + [None] * 9, "numeric", 9, 0, []),
+    ],
+)
+def test_few_missing_values_are_hidden_and_do_not_come_back_by_subtraction(
+    values, kind, missing, codes, hidden
+) -> None:
+    data = read(pa.table({"x": values}), kinds={"x": kind}, missing=["-9"])
+    description = describe(data, tolerance=3)
+    found = description["x"]
+    assert (found.missing, found.missing_codes) == (missing, codes)
+    assert [level.level for level in found.levels if level.count is None] == hidden
+    assert ("hidden" in description.rows()[0][3]) == (missing is None)
 
 
 def test_unused_categories_are_not_mentioned() -> None:

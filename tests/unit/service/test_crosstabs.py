@@ -11,9 +11,11 @@ from scipy.optimize import linprog
 
 import safeswap
 from safeswap import workflow
-from safeswap.service.work.rare import MISSING, RARE, before_after
+from safeswap.service.http.problems import Unprocessable
+from safeswap.service.work.rare import MISSING, RARE, Noise, Sample, before_after, check_tolerance
 
 TOLERANCE = 3
+KEY = safeswap.Key(bytes(range(32)))
 
 
 def microdata(seed: int) -> safeswap.Microdata:
@@ -29,7 +31,7 @@ def test_neither_a_small_cell_nor_the_records_of_rare_levels_can_be_worked_out(s
     data = microdata(seed)
     description = workflow.describe(data, tolerance=TOLERANCE)
     masked = safeswap.swap(data, swap=["town"], rate=0.1, insecure_seed=seed)
-    answer = before_after(masked, ("town", "work"), tolerance=TOLERANCE)
+    answer = before_after(masked, ("town", "work"), tolerance=TOLERANCE, key=KEY)
     for which in ("before", "after"):
         places = [cell.levels for cell in answer.cells]
         shown = [getattr(cell, which) for cell in answer.cells]
@@ -46,7 +48,7 @@ def test_neither_a_small_cell_nor_the_records_of_rare_levels_can_be_worked_out(s
 def test_a_list_of_one_attribute_does_not_give_the_rare_level_by_subtraction():
     data = safeswap.read(pa.table({"town": [*"AAAAABBBBBBX"]}), kinds={"town": "nominal"})
     masked = safeswap.swap(data, swap=["town"], rate=0.2, insecure_seed=1)
-    cells = {cell.levels[0]: cell.before for cell in before_after(masked, ("town",), tolerance=3).cells}
+    cells = {cell.levels[0]: cell.before for cell in before_after(masked, ("town",), tolerance=3, key=KEY).cells}
     assert cells == {"A": None, "B": 6, RARE: None}
     town = workflow.describe(data, tolerance=3)["town"]
     assert [(each.level, each.count) for each in town.levels] == [("B", 6), ("A", None)]
@@ -82,3 +84,62 @@ def _true(data, description) -> dict[tuple[str, str], int]:
         place = tuple((MISSING if v is None else v if v in named[n] else RARE) for n, v in row.items())
         found[place] = found.get(place, 0) + 1
     return found
+
+
+def three_ways(records: int = 3_000) -> safeswap.Microdata:
+    draw = random.Random(2)
+    columns = {name: [draw.choice("xyyz") for _ in range(records)] for name in "abcd"}
+    return safeswap.read(
+        pa.table({"id": range(records), **columns}), identifier="id", kinds=dict.fromkeys("abcd", "nominal")
+    )
+
+
+def test_all_tables_of_three_attributes_are_counts_of_one_sample():
+    data = three_ways()
+    masked = safeswap.swap(data, swap=["a"], rate=0.1, insecure_seed=1)
+    sums = []
+    for names in (("a", "b", "c"), ("a", "b", "d")):
+        table = before_after(masked, names, tolerance=TOLERANCE, key=KEY)
+        assert table.is_sampled
+        assert all(cell.before is not None for cell in table.cells)
+        found: dict[tuple[str, ...], int] = {}
+        for cell in table.cells:
+            found[cell.levels[:2]] = found.get(cell.levels[:2], 0) + cell.before
+        sums.append(found)
+    assert sums[0] == sums[1]
+    exact = {cell.levels: cell.before for cell in before_after(masked, ("a", "b"), tolerance=TOLERANCE, key=KEY).cells}
+    assert sums[0] != exact
+    assert sum(sums[0].values()) == pytest.approx(3_000, abs=250)
+    assert before_after(masked, ("a", "b", "c"), tolerance=TOLERANCE, key=KEY) == before_after(
+        masked, ("a", "b", "c"), tolerance=TOLERANCE, key=KEY
+    )
+
+
+def test_the_sample_has_poisson_numbers_and_a_sixteenth_of_the_values_from_others():
+    data = three_ways(20_000)
+    sample = Sample(data, KEY)
+    shares = np.bincount(sample.weights, minlength=4)[:4] / len(data)
+    assert shares == pytest.approx([0.3679, 0.3679, 0.1839, 0.0613], abs=0.015)
+    assert (sample.rows("a") != np.arange(len(data))).mean() == pytest.approx(1 / 16, abs=0.008)
+    assert (sample.rows("a") != sample.rows("b")).any()
+
+
+def test_totals_of_unsafe_combinations_have_noise_and_0_is_exact():
+    noise = Noise(key=KEY, tolerance=TOLERANCE)
+    shown = [noise.add(500, "subject", number) for number in range(4000)]
+    assert noise.add(500, "subject", 7) == shown[7]
+    assert np.mean(shown) == pytest.approx(500, abs=0.5)
+    assert np.std(shown) == pytest.approx(4.2, abs=0.6)
+    assert noise.add(0, "subject") == 0
+    assert min(noise.add(1, "subject", number) for number in range(100)) == 1
+
+
+def test_combinations_below_the_projects_tolerance_are_not_counted():
+    check_tolerance({"keys": ["a", "b"], "tolerance": 3}, 3)
+    for stated in (
+        {"keys": ["a"], "tolerance": 2},
+        {"combinations": [{"keys": ["a"], "tolerance": 1}], "tolerance": 5},
+    ):
+        with pytest.raises(Unprocessable) as refused:
+            check_tolerance(stated, 3)
+        assert refused.value.code == "tolerance-floor"

@@ -17,7 +17,6 @@ from sqlalchemy import update
 from safeswap import workflow
 from safeswap.errors import SafeswapError
 from safeswap.methods.recode.recipe import History, Recipe
-from safeswap.model.combination import as_combinations
 from safeswap.model.microdata import Microdata
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged
@@ -41,7 +40,7 @@ from safeswap.service.state import service_of
 from safeswap.service.tasks.library import summarise_risky
 from safeswap.service.work.jobs import recipe_of, require_data, submit
 from safeswap.service.work.questions import QuestionSlot, refuse_long, tables_of, work_of
-from safeswap.service.work.rare import rare_texts
+from safeswap.service.work.rare import Noise, check_tolerance, perturb_advice, perturb_risky, rare_texts
 from safeswap.service.work.results import find_result, result_of, result_page
 
 MOST_CHANGES = 100
@@ -115,6 +114,7 @@ Worker = Annotated[ProjectAccess, Depends(project("work"))]
 def find_risky(request: Request, access: Reader, body: RiskyRequest, _: QuestionSlot) -> RiskyAnswer:
     """Count the unsafe combinations of keys, now and after each step of the recipe. Totals only."""
     require_data(access)
+    check_tolerance(body.combinations, access.row.tolerance)
     steps = recipe_of(access) or []
     # Counted once for the file and once after each step.
     tables = tables_of(body.combinations) * (1 + len(steps)) + work_of(steps)
@@ -122,13 +122,14 @@ def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Question
     plain = data_as(request, access, version=access.row.data_version, recipe=None)
     key = service_of(request).vault.project_key(access.id)
     session = workflow.argus_session(plain, body.combinations, recipe=steps, key=key)
-    return RiskyAnswer.model_validate(summarise_risky(session))
+    noise = Noise(key=key, tolerance=access.row.tolerance)
+    return RiskyAnswer.model_validate(summarise_risky(session, noise))
 
 
 @router.post("/projects/{project_id}/risky-lists", status_code=202)
 def ask_for_risky(request: Request, response: Response, access: Worker, body: RiskyRequest) -> Job:
     """Count unsafe combinations as a job, for a long list or a large file."""
-    as_combinations(body.combinations).stated()  # refuse invalid combinations before submitting a job
+    check_tolerance(body.combinations, access.row.tolerance)  # refuse invalid combinations before submitting a job
     payload = {"combinations": body.combinations, "recipe": recipe_of(access)}
     return submit(request, response, access, "risky", payload)
 
@@ -181,9 +182,12 @@ def step_through_recipe(
 def give_advice(request: Request, access: Reader, body: AdviceRequest, _: QuestionSlot) -> AdviceAnswer:
     """Rank single recodes by unsafe combinations removed per information lost. Nothing is changed."""
     require_data(access)
+    check_tolerance(body.combinations, access.row.tolerance)
     _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
     data = data_of(request, access)
-    found = workflow.advice(data, body.combinations)
+    noise = Noise(key=service_of(request).vault.project_key(access.id), tolerance=access.row.tolerance)
+    before = perturb_risky(workflow.risky(data, body.combinations), noise).unsafe
+    found = perturb_advice(workflow.advice(data, body.combinations), before, body.combinations, noise)
     every = [each.as_dict() for each in found]
     shown = [each for each in every if not _names_rare_levels(each["step"], data, access.row.tolerance)]
     hidden = len(every) - len(shown)

@@ -121,7 +121,7 @@ def table_of(
         raise Conflict("the file is too large to be masked while you wait", code="too-large", hint=_REPORT)
     key = service_of(request).vault.project_key(access.id)
     masked = workflow.mask(data, spec, key=key, replicate=replicate)
-    return before_after(masked, tuple(attributes), tolerance=access.row.tolerance)
+    return before_after(masked, tuple(attributes), tolerance=access.row.tolerance, key=key)
 
 
 @router.post("/projects/{project_id}/assessments", status_code=202)

@@ -21,6 +21,7 @@ from safeswap.service.state import service_of
 from safeswap.service.tasks.library import REPORT
 from safeswap.service.work.jobs import recipe_of, require_data, submit
 from safeswap.service.work.questions import QuestionSlot, can_answer, refuse_long
+from safeswap.service.work.rare import Noise, perturb_check
 from safeswap.service.work.results import find_result, result_of, result_page
 
 router = APIRouter(tags=["tables"])
@@ -35,12 +36,13 @@ MOST_CELLS_AT_ONCE = 200_000
 
 @router.post("/projects/{project_id}/table-checks")
 def check_tables(request: Request, access: Reader, body: TablesRequest, _: QuestionSlot) -> CheckAnswer:
-    """Count the cells below the tolerance, and how many can be derived from the published figures. Totals only."""
+    """Count the cells below the tolerance, and how many can be derived from the published figures: noisy totals."""
     data = data_of(request, access)
     refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
     _refuse_large(data, body)
     found = workflow.check_tables(data, [list(names) for names in body.tables], _check_tolerance(access, body))
-    return CheckAnswer(sentence=found.sentence, **found.as_dict())
+    noise = Noise(key=service_of(request).vault.project_key(access.id), tolerance=max(2, int(access.row.tolerance)))
+    return CheckAnswer(**perturb_check(found, noise))
 
 
 @router.post("/projects/{project_id}/safe-tables", status_code=202)

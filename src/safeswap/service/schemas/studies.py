@@ -77,6 +77,7 @@ class BeforeAfterAnswer(Wire):
 
     attributes: tuple[str, ...]
     tolerance: int
+    is_sampled: bool = Field(default=False, description="Counted on a random sample, as large as the file on average.")
     cells: tuple[Cell, ...]
 
 

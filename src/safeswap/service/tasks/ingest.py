@@ -19,7 +19,7 @@ from safeswap.service.keeping.erase import erase, sync_folder
 from safeswap.service.keeping.store import attempt_name, open_in
 from safeswap.service.keeping.tables import projects
 from safeswap.service.tasks.context import DATA, SCHEMA, Context, Task
-from safeswap.service.work.rare import with_rare_levels
+from safeswap.service.work.rare import Noise, perturb_cells, with_rare_levels
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -49,11 +49,14 @@ def store_data(context: Context, data: Microdata, *, file_name: str) -> dict[str
     (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
     sync_folder(folder)
     context.progress(0.8, "describing the data")
+    tolerance = int(context.project["tolerance"])
+    description = workflow.describe(data, tolerance=tolerance).as_dict()
+    cells = perturb_cells(description["cells"], Noise(key=context.key(), tolerance=tolerance))
     return {
         "part": folder.name,
         "file_name": safe_name(file_name),
         "records": len(data),
-        "description": workflow.describe(data, tolerance=int(context.project["tolerance"])).as_dict(),
+        "description": {**description, "cells": cells},
     }
 
 

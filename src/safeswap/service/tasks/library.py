@@ -14,14 +14,14 @@ from safeswap.errors import InfeasibleError, InputError
 from safeswap.model.study import StudySpec
 from safeswap.model.text import several
 from safeswap.service.tasks.context import Context, Task
-from safeswap.service.work.rare import rare_texts
+from safeswap.service.work.rare import Noise, perturb_risky, rare_texts
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
     from safeswap.model.microdata import Microdata
     from safeswap.model.score import Assessment
     from safeswap.service.tasks.context import Context
-    from safeswap.workflow.session import ArgusSession
+    from safeswap.workflow.session import ArgusSession, Stage
 
 
 def plain_data(context: Context, payload: dict[str, Any]) -> Microdata:
@@ -100,15 +100,25 @@ def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 MASK_TASK = Task("mask", run_mask)
 
 
-def summarise_risky(session: ArgusSession) -> dict[str, Any]:
-    """Summarise the unsafe combinations, now and after each step of the recipe: totals, never values."""
+def summarise_risky(session: ArgusSession, noise: Noise) -> dict[str, Any]:
+    """Summarise the unsafe combinations, now and after each step of the recipe: totals with noise, never values."""
     found = session.now.risky
-    stages = [stage.as_dict() for stage in session.stages]
+    stages = [_summarise_stage(stage, noise) for stage in session.stages]
     if found is not None:
-        return {"sentence": found.sentence, **found.as_dict(), "stages": stages}
+        shown = perturb_risky(found, noise)
+        sentence = f"about {shown.sentence}" if shown.unsafe else shown.sentence
+        return {"sentence": sentence, **shown.as_dict(), "stages": stages}
     none: dict[str, Any] = {"protected": "", "unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
     nothing = {**none, "records": len(session.now.data), "keys": [], "combinations": []}
     return {"sentence": "No combination of keys is left.", **nothing, "stages": stages}
+
+
+def _summarise_stage(stage: Stage, noise: Noise) -> dict[str, Any]:
+    told = stage.as_dict()
+    if told["unsafe_combinations"] and stage.risky is not None:
+        shown = perturb_risky(stage.risky, noise).as_dict()
+        told |= {name: shown[name] for name in ("unsafe_combinations", "unsafe_records", "by_dimension")}
+    return told
 
 
 def run_risky(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +128,7 @@ def run_risky(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     session = workflow.argus_session(
         plain_data(context, payload), payload["combinations"], recipe=recipe, key=context.key()
     )
-    summary = summarise_risky(session)
+    summary = summarise_risky(session, Noise(key=context.key(), tolerance=int(context.project["tolerance"])))
     spec = {"combinations": payload["combinations"], "recipe": recipe}
     return {"kind": "risky", "id": context.save_result("risky", spec, summary)}
 

@@ -52,11 +52,14 @@ async function show(project) {
   refreshPython();
 }
 
+// Hidden if it is below the tolerance, or would reveal a count that is.
+const lacking = ({ missing, missing_codes: codes }) => (missing === null || codes === null ? "hidden" : count(missing + codes));
+
 function cellsLine({ cells, tolerance }) {
   if (!cells.attributes.length) return "There are no categorical attributes, hence no cells.";
   const small = Object.values(cells.small).reduce((sum, number) => sum + number, 0);
   return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${several(cells.possible, "cell")}; ${several(cells.occupied, "is", "are")} occupied, `
-    + `${count(small)} of them by fewer than ${several(tolerance, "record")}.`;
+    + `about ${count(small)} of them by fewer than ${several(tolerance, "record")}.`;
 }
 
 const guessed = () => state.description.attributes.filter((attribute) => attribute.inferred);
@@ -77,7 +80,7 @@ function row(attribute) {
     : bars(attribute.levels, attribute.levels_below_tolerance.number, state.description.tolerance);
   return el("tr", {}, el("td", {}, name(attribute.name)),
     el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose a kind to confirm" }, "guessed") : null, " ", levels),
-    el("td", {}, label), el("td", { class: "n" }, count(attribute.distinct)), el("td", { class: "n" }, count(attribute.missing + attribute.missing_codes)),
+    el("td", {}, label), el("td", { class: "n" }, count(attribute.distinct)), el("td", { class: "n" }, lacking(attribute)),
     el("td", {}, frequencies));
 }
 
