@@ -29,7 +29,7 @@ from typing import Any
 from quiet_chromium import Chromium, Page
 from safeswap import datasets, workflow
 from safeswap.service.client import Client
-from safeswap.service.schemas.projects import Job
+from safeswap.service.routes.jobs import Job
 
 CHARTS = {"map": ".safeswap-map", "records": ".safeswap-plot"}
 SCREENS = ("data", "risk", "method", "tables", "map", "records", "release", "log", "result")

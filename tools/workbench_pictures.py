@@ -18,7 +18,7 @@ from tests.workbench.desk import Desk, desk_in
 
 from safeswap import datasets, workflow
 from safeswap.service.client import Client
-from safeswap.service.schemas.projects import Job
+from safeswap.service.routes.jobs import Job
 
 TARGET = Path(__file__).parents[1] / "docs" / "_static" / "workbench"
 ATTRIBUTES = ["Age", "EmpTyp", "Edu", "MS", "Race", "Sex"]

@@ -25,7 +25,7 @@ from tests.service.serving import Running, running
 
 from safeswap.service.keeping.ledger import ELSEWHERE, FOR_OFFICERS
 from safeswap.service.keeping.tables import jobs, releases
-from safeswap.service.tasks import release as release_task
+from safeswap.service.routes.releases import task as release_task
 
 RECORDS, TARGETS = 120, 6
 

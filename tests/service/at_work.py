@@ -13,9 +13,8 @@ from safeswap.errors import SafeswapError
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.tables import projects
 from safeswap.service.state import Service
-from safeswap.service.tasks import find, hooks
-from safeswap.service.tasks.context import Context
 from safeswap.service.work.jobs import Claim, Queue
+from safeswap.service.work.tasks import Context, find, run_failed, run_finish, run_prepare
 
 SPEC = {"method": "swap", "swap": ["tenure"], "fixed": ["region"], "rate": 0.2}
 
@@ -26,7 +25,7 @@ def do_jobs(service: Service) -> int:
     queue = Queue(
         service.database,
         service.settings,
-        on_end=lambda connection, job: hooks.run_failed(connection, job, service.settings),
+        on_end=lambda connection, job: run_failed(connection, job, service.settings),
     )
     while (claim := queue.claim("here")) is not None:
         _do(service, queue, claim)
@@ -36,7 +35,7 @@ def do_jobs(service: Service) -> int:
 
 def _do(service: Service, queue: Queue, claim: Claim) -> None:
     with service.database.read() as connection:
-        hooks.run_prepare(connection, claim, service.settings)
+        run_prepare(connection, claim, service.settings)
         row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().one()
     context = Context(settings=service.settings, job=claim, project=dict(row), report=lambda *_: None)
     try:
@@ -47,7 +46,7 @@ def _do(service: Service, queue: Queue, claim: Claim) -> None:
         queue.succeed(
             claim,
             outcome,
-            lambda connection: hooks.run_finish(connection, claim, outcome, context.saved, settings=service.settings),
+            lambda connection: run_finish(connection, claim, outcome, context.saved, settings=service.settings),
         )
     service.store.clear(claim.id)
 

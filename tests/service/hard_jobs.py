@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from safeswap.service.tasks.context import Context, Task
+from safeswap.service.work.tasks import Context, Task
 
 CANARY = "Miller 1954-03-02"
 
@@ -42,7 +42,7 @@ def die_at_first(context: Context, payload: dict) -> dict:
     if context.job.attempts <= payload["deaths"]:
         os.kill(os.getpid(), signal.SIGKILL)
     tries = sorted(path.name for path in context.checkpoint.iterdir())
-    return {"kind": "study", "id": context.save_result("study", {}, {"tries": tries})}
+    return context.save_result("study", {}, {"tries": tries})
 
 
 def wait(context: Context, payload: dict) -> dict:
@@ -97,3 +97,4 @@ TASKS = (
     Task("crash", crash),
     Task("unrecordable", _nothing, finish=_cannot),
 )
+MODULES = {task.name: __name__ for task in TASKS}

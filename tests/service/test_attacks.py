@@ -204,18 +204,18 @@ def test_an_archive_of_webswap_cannot_name_files_elsewhere(here, tmp_path, key):
 
 
 def test_a_file_that_is_exchanged_while_it_is_downloaded_does_not_leave(here, monkeypatch):
-    from safeswap.service.work import releases
+    from safeswap.service.routes.releases import four_eyes
 
     case = Case(here, seed=31)
     assert case.approve(case.olga).status_code == 200
-    checked = releases.check_bundle
+    checked = four_eyes.check_bundle
 
     def exchanged(folder: Path, manifest_hash: str) -> dict[str, str]:
         sums = checked(folder, manifest_hash)
         (folder / "data.csv").write_bytes(case.content)  # the original, after everything was looked at
         return sums
 
-    monkeypatch.setattr(releases, "check_bundle", exchanged)
+    monkeypatch.setattr(four_eyes, "check_bundle", exchanged)
     with pytest.raises(httpx.RemoteProtocolError):
         case.ana.get(f"{case.address}/bundle.zip")
 

@@ -20,7 +20,7 @@ from safeswap.errors import InputError
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.ledger import ELSEWHERE
 from safeswap.service.keeping.tables import audit_log, jobs, ledger, members, projects, releases, results
-from safeswap.service.tasks.release import record_context
+from safeswap.service.routes.releases.task import record_context
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
+from tests.service import hard_jobs
 from tests.service.claiming import check_none_twice_none_lost, claim_all_at_once, start
 from tests.service.installed import add_project, add_user, database_of, settings_in
 from tests.service.postgres import Cluster, programs
@@ -75,10 +76,6 @@ def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(setting
         check_none_twice_none_lost(running, number=300)
 
 
-def test_claims_at_the_same_moment_leave_a_worker_for_the_others(settings):
-    assert claim_all_at_once(settings.model_copy(update={"workers": 3}), times=40) == [2] * 40
-
-
 def test_a_worker_outlives_a_crash_of_the_server_in_the_middle_of_a_job(settings, cluster, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     database, store = database_of(settings), Store(settings)
@@ -86,7 +83,7 @@ def test_a_worker_outlives_a_crash_of_the_server_in_the_middle_of_a_job(settings
     project = add_project(database, store, user=user)
     queue = Queue(database, settings)
     job = queue.enqueue("wait", {}, project_id=project, created_by=user)
-    worker = Worker(settings, database=database, packages=["tests.service.hard_jobs"])
+    worker = Worker(settings, database=database, modules=hard_jobs.MODULES)
     doing = threading.Thread(target=worker.run_until_idle)
     doing.start()
     begun = store.checkpoint(job) / "pid"
@@ -116,3 +113,7 @@ def test_a_file_is_read_in_by_a_worker_whose_process_reaches_no_database(setting
         row = connection.execute(select(projects)).mappings().one()
     assert (row["state"], row["records"], row["data_version"]) == ("ready", 4, 1)
     database.close()
+
+
+def test_claims_at_the_same_moment_leave_a_worker_for_the_others(settings):
+    assert claim_all_at_once(settings.model_copy(update={"workers": 3}), times=40) == [2] * 40

@@ -10,7 +10,7 @@ import pytest
 from tests.service.at_work import masking_of, project_with_data, request_of, survey
 from tests.service.serving import Running
 
-from safeswap.service.tasks import release
+from safeswap.service.routes.releases import task
 
 API = "/api/v1"
 BAND = {"step": "drop", "attributes": ["age"]}
@@ -66,7 +66,7 @@ def test_a_second_release_by_another_recipe_is_one_of_the_same_records(town):
 def test_an_attempt_that_was_overtaken_leaves_the_later_bundle_alone(tmp_path):
     for fence in (1, 3):
         (tmp_path / f"attempt-{fence}").mkdir()
-    assert release._new_folder(tmp_path, 2).name == "attempt-2"
+    assert task._new_folder(tmp_path, 2).name == "attempt-2"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt-2", "attempt-3"]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
-from tests.service.hard_jobs import CANARY
+from tests.service.hard_jobs import CANARY, MODULES
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
 from safeswap.service.keeping.database import Database
@@ -24,14 +24,14 @@ from safeswap.service.settings import Limits, Settings
 from safeswap.service.work.jobs import Queue
 from safeswap.service.work.worker import Worker
 
-HERE = ("tests.service.hard_jobs",)
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import signal, sys
 from safeswap.service.settings import Settings
 from safeswap.service.work.worker import Worker
+from tests.service.hard_jobs import MODULES
 parent = int(sys.argv[2]) if len(sys.argv) > 2 else None
-worker = Worker(Settings.model_validate_json(sys.argv[1]), packages=["tests.service.hard_jobs"], parent=parent)
+worker = Worker(Settings.model_validate_json(sys.argv[1]), modules=MODULES, parent=parent)
 signal.signal(signal.SIGTERM, worker.stop)
 worker.run()
 """
@@ -53,7 +53,7 @@ class Place:
 
     def work(self) -> None:
         """Let a worker do what waits, without pauses between attempts."""
-        worker = Worker(self.settings, database=self.database, packages=HERE)
+        worker = Worker(self.settings, database=self.database, modules=MODULES)
         while worker.run_until_idle():
             with self.database.write() as connection:
                 connection.execute(update(jobs).values(available_at=0.0))
@@ -204,7 +204,7 @@ def test_a_worker_that_has_lost_its_job_stops_and_is_not_heard(tmp_path):
 
     watcher = threading.Thread(target=take_away)
     watcher.start()
-    Worker(place.settings, packages=HERE).run_until_idle()
+    Worker(place.settings, modules=MODULES).run_until_idle()
     watcher.join()
     row = place.queue.get(job)
     assert (row["state"], row["worker"], row["fence"]) == ("running", "another", 2)

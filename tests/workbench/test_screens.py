@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 from tests.workbench.desk import Desk
 
-from safeswap.service.schemas.projects import Job
+from safeswap.service.routes.jobs import Job
 
 KEYS = ["Age", "Edu", "MS", "Race", "Sex"]
 SERIOUS = ("serious", "critical")

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from safeswap.service.http import contract, etags, handlers
@@ -23,10 +23,51 @@ from safeswap.service.http.headers import BodyLimit, HostCheck, SecurityHeaders,
 from safeswap.service.http.proxy import ProxyOnly
 from safeswap.service.keeping.store import free_projects
 from safeswap.service.people.start_tokens import StartTokens
+from safeswap.service.routes import (
+    argus,
+    confidentiality,
+    data,
+    exchange,
+    health,
+    jobs,
+    library,
+    logs,
+    maskings,
+    projects,
+    releases,
+    safe_tables,
+    scripts,
+    session,
+    studies,
+    users,
+)
 from safeswap.service.settings import Settings
 from safeswap.service.state import open_service
 
 API = "/api/v1"
+
+ROUTERS: tuple[APIRouter, ...] = (
+    session.router,
+    session.provider_router,
+    users.router,
+    users.tokens_router,
+    projects.members_router,
+    library.router,
+    projects.router,
+    data.router,
+    exchange.router,
+    jobs.router,
+    maskings.router,
+    studies.router,
+    confidentiality.router,
+    argus.router,
+    safe_tables.router,
+    scripts.router,
+    logs.session_log_router,
+    releases.router,
+    logs.router,
+)
+"""Routers below ``/api/v1``, in the order of the contract."""
 
 DESCRIPTION = """Statistical disclosure limitation on the agency's own network.
 
@@ -37,8 +78,6 @@ Log in with `POST /session` or send a token (`Authorization: Bearer ssw_…`). L
 
 def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -> FastAPI:
     """Create the application. ``start_tokens`` admit the only user of single-user mode."""
-    from safeswap.service.routes import ROOT_ROUTERS, ROUTERS
-
     app = FastAPI(
         title="safeswap",
         version=version("safeswap"),
@@ -58,8 +97,7 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
     )
     for router in ROUTERS:
         app.include_router(router, prefix=API)
-    for router in ROOT_ROUTERS:
-        app.include_router(router)
+    app.include_router(health.router)  # at the root, for monitoring
     handlers.install(app)
     app.add_exception_handler(etags.StoredReply, etags.replay)
     contract.install(app, pages=settings.shows_api_pages)

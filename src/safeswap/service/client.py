@@ -25,19 +25,15 @@ from safeswap.errors import ERROR_CLASSES, SafeswapError
 from safeswap.files.atomic import atomic_write
 from safeswap.service.app import API
 from safeswap.service.http.problems import Problem, Refusal
-from safeswap.service.schemas.library import (
-    AdviceAnswer,
-    CheckAnswer,
-    MeasureAnswer,
-    MethodAnswer,
-    PlanAnswer,
-    RecipeAnswer,
-    ResultAnswer,
-    RiskyAnswer,
-)
-from safeswap.service.schemas.people import MemberAnswer
-from safeswap.service.schemas.projects import DescriptionAnswer, Job, ProjectAnswer
-from safeswap.service.schemas.studies import Candidate, CandidateAnswer, ChoiceAnswer, ReleaseAnswer
+from safeswap.service.routes.argus import AdviceAnswer, RecipeAnswer, RiskyAnswer
+from safeswap.service.routes.data import DescriptionAnswer
+from safeswap.service.routes.jobs import Job, ResultAnswer
+from safeswap.service.routes.library import MeasureAnswer, MethodAnswer
+from safeswap.service.routes.maskings import PlanAnswer
+from safeswap.service.routes.projects import MemberAnswer, ProjectAnswer
+from safeswap.service.routes.releases import ReleaseAnswer
+from safeswap.service.routes.safe_tables import CheckAnswer
+from safeswap.service.routes.studies import Candidate, CandidateAnswer, ChoiceAnswer
 
 __all__ = ["Client", "Refused", "as_error"]
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Cookie, Depends, Path, Response
 
 from safeswap.service.people.roles import allow
-from safeswap.service.work.results import LATEST
+from safeswap.service.routes.jobs import LATEST
 from safeswap.workbench.assets import assets, build, compress_ahead
 
 router = APIRouter(dependencies=[Depends(allow("public"))])

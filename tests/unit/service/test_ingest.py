@@ -14,10 +14,10 @@ from safeswap.model.schema import Kind, Schema
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import projects
+from safeswap.service.routes.data import clean_upload, finish_ingest, run_ingest
 from safeswap.service.settings import Limits
-from safeswap.service.tasks import hooks, ingest
-from safeswap.service.tasks.context import Context, read_data
 from safeswap.service.work.jobs import Queue
+from safeswap.service.work.tasks import Context, read_data, run_finish
 
 FILE = "id,sex,town\n" + "".join(f"{n},{'fm'[n % 2]},{'a' if n < 9 else 'Rareville'}\n" for n in range(10))
 
@@ -48,20 +48,20 @@ class Place:
         claim = self.queue.claim("w")
         context = Context(settings=self.settings, job=claim, project=self.row, report=lambda *_: None)
         try:
-            outcome = ingest.run(context, dict(claim.payload))
+            outcome = run_ingest(context, dict(claim.payload))
         except SafeswapError as error:
             self.queue.fail(claim, error)
-            ingest.clean(claim, self.store)
+            clean_upload(claim, self.store)
             raise
         if die_before_the_end:
             with self.database.write() as connection:
-                ingest.finish(connection, self.queue.get(claim.id), outcome, self.store)
+                finish_ingest(connection, self.queue.get(claim.id), outcome, self.store)
                 connection.rollback()
             return
         self.queue.succeed(
-            claim, outcome, lambda connection: hooks.run_finish(connection, claim, outcome, [], settings=self.settings)
+            claim, outcome, lambda connection: run_finish(connection, claim, outcome, [], settings=self.settings)
         )
-        ingest.clean(claim, self.store)
+        clean_upload(claim, self.store)
 
 
 @pytest.fixture

@@ -213,7 +213,9 @@ class Ranges(Step):
         if any(low >= high for low, high in pairwise(self.breaks)):
             raise ValueError("the breaks are not in ascending order")
         if self.labels and len(self.labels) != self.number:
-            raise ValueError(f"{several(len(self.labels), 'label is', 'labels are')} given for {several(self.number, 'range')}")
+            raise ValueError(
+                f"{several(len(self.labels), 'label is', 'labels are')} given for {several(self.number, 'range')}"
+            )
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("two ranges have the same label")
         return self

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import Path, Request
+from fastapi import Depends, Path, Request
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Row, select
 
 from safeswap.service.http import etags
-from safeswap.service.http.problems import Forbidden, NotFound, NotLoggedIn
+from safeswap.service.http.problems import Conflict, Forbidden, NotFound, NotLoggedIn
 from safeswap.service.keeping.tables import members, projects
 from safeswap.service.people.callers import Caller, identify
 from safeswap.service.settings import Settings
@@ -81,6 +81,22 @@ class ProjectAccess:
     def id(self) -> str:
         """The project's id."""
         return str(self.row.id)
+
+    @property
+    def recipe(self) -> list[dict[str, Any]] | None:
+        """The active steps of the project's recipe, as stored with every job."""
+        recipe = self.row.recipe or {}
+        steps: list[dict[str, Any]] = list(recipe.get("steps", []))
+        return steps[: len(steps) - int(recipe.get("undone", 0))] or None
+
+    def require_data(self) -> None:
+        """Refuse a request that needs data if the project has none."""
+        if self.row.data_version == 0:
+            raise Conflict(
+                "the project has no data yet" if self.row.state != "reading" else "the data are still being read",
+                code="no-data",
+                hint="PUT /projects/{project_id}/data, and wait for its job",
+            )
 
 
 def allow(permission: str, *, once: bool = True) -> Dependency:
@@ -190,3 +206,8 @@ def permission_of(route: Any) -> str | None:
 
 def _all_dependencies(dependant: Any) -> list[Any]:
     return [each for child in dependant.dependencies for each in (child, *_all_dependencies(child))]
+
+
+Reader = Annotated[ProjectAccess, Depends(project("read"))]
+Worker = Annotated[ProjectAccess, Depends(project("work"))]
+Officer = Annotated[ProjectAccess, Depends(project("decide"))]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import ConfigDict, Field
 from sqlalchemy import update
 
 from safeswap import workflow
@@ -21,27 +22,22 @@ from safeswap.model.microdata import Microdata
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Conflict
+from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import projects
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import data_as, data_of
-from safeswap.service.schemas.library import (
-    AdviceAnswer,
-    AdviceRequest,
-    RecipeAnswer,
-    RecipeRequest,
-    ResultAnswer,
-    RiskyAnswer,
-    RiskyRequest,
-)
-from safeswap.service.schemas.projects import Job
+from safeswap.service.people.roles import ProjectAccess, Reader, Worker
+from safeswap.service.routes.jobs import Job, ResultAnswer, ResultId, find_result, result_of, result_page, submit
 from safeswap.service.state import service_of
-from safeswap.service.tasks.library import summarise_risky
-from safeswap.service.work.jobs import recipe_of, require_data, submit
-from safeswap.service.work.questions import QuestionSlot, refuse_long, tables_of, work_of
+from safeswap.service.work.questions import QuestionSlot, data_as, data_of, refuse_long, tables_of, work_of
 from safeswap.service.work.rare import Noise, check_tolerance, perturb_advice, perturb_risky, rare_texts
-from safeswap.service.work.results import find_result, result_of, result_page
+from safeswap.service.work.tasks import Context, Task, plain_data
+
+if TYPE_CHECKING:
+    from safeswap.model.microdata import Microdata
+    from safeswap.workflow.session import ArgusSession, Stage
+
+router = APIRouter(tags=["risk"])
 
 MOST_CHANGES = 100
 """Maximum number of changes that can be undone."""
@@ -49,73 +45,81 @@ MOST_CHANGES = 100
 MOST_BYTES = 2**18
 """Maximum size of the pool: the row is read with every request, so a history with long steps keeps fewer changes."""
 
-
-def history_of(kept: Mapping[str, Any] | None) -> History:
-    """Load the history from a row. If the row has only steps, they were added one by one.
-
-    >>> drop = [{"step": "drop", "attributes": [name]} for name in "ab"]
-    >>> history = history_of({"steps": drop, "undone": 1})
-    >>> len(history.present), len(history.undo().present), len(history.redo().present)
-    (1, 0, 2)
-    """
-    if not kept:
-        return History()
-    if "pool" not in kept:
-        every: Recipe = workflow.as_recipe(kept["steps"])
-        now = len(every) - int(kept.get("undone", 0))
-        before, after = range(now), range(now + 1, len(every) + 1)
-        return History(every[:now], tuple(every[:n] for n in before), tuple(every[:n] for n in after))
-    present: Recipe = workflow.as_recipe(kept["steps"])
-    try:
-        pool = workflow.as_recipe(kept["pool"]).steps
-    except SafeswapError:  # a step of an earlier version: keep the present only
-        return History(present)
-    past, future = (tuple(Recipe(tuple(pool[i] for i in places)) for places in kept[way]) for way in ("past", "future"))
-    return History(present, past, future)
-
-
-def dump_history(history: History) -> dict[str, Any]:
-    """Serialise a history for the row; ``steps`` are the active ones.
-
-    >>> history = History().do(Recipe.of({"step": "drop", "attributes": ["Name"]})).do(Recipe())
-    >>> history_of(dump_history(history)) == history
-    True
-    """
-    past, future = history.past[-MOST_CHANGES:], history.future[:MOST_CHANGES]
-    kept = _pool_steps(history.present, past, future)
-    while (past or future) and len(json.dumps(kept["pool"])) > MOST_BYTES:
-        past, future = past[len(past) // 2 + 1 :], future[: len(future) // 2]
-        kept = _pool_steps(history.present, past, future)
-    return kept
-
-
-def _pool_steps(present: Recipe, past: tuple[Recipe, ...], future: tuple[Recipe, ...]) -> dict[str, Any]:
-    places: dict[str, int] = {}
-
-    def indices(recipe: Recipe) -> list[int]:
-        texts = [json.dumps(step, sort_keys=True) for step in recipe.as_dicts()]
-        return [places.setdefault(text, len(places)) for text in texts]
-
-    before, after = [indices(recipe) for recipe in past], [indices(recipe) for recipe in future]
-    pool = [json.loads(text) for text in places]
-    return {"steps": present.as_dicts(), "pool": pool, "past": before, "future": after}
-
-
-router = APIRouter(tags=["risk"])
-
 _RECODES = 10  # estimated cost of evaluating the candidate recodes, in multiples of counting the tables
 
-ResultId = Annotated[str, Path(max_length=64)]
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
+
+class RiskyRequest(Wire):
+    """Combinations of keys to examine; the parameters are those of `risky` in Python.
+
+    `keys` alone means every combination of up to all of them.
+    """
+
+    model_config = ConfigDict(json_schema_extra=example(combinations={"keys": ["Age", "Edu", "Race"], "tolerance": 3}))
+
+    combinations: dict[str, Any]
+
+
+class RiskyAnswer(Wire):
+    """Unsafe combinations, which too few records share: totals, never values."""
+
+    sentence: str
+    protected: str = Field(default="", description="The examined combinations, in words.")
+    records: int
+    unsafe_records: int
+    unsafe_combinations: int
+    by_dimension: dict[str, int]
+    keys: tuple[dict[str, Any], ...]
+    combinations: tuple[dict[str, Any], ...]
+    stages: tuple[dict[str, Any], ...] = Field(description="The totals after each step of the recipe.")
+
+
+class RecipeRequest(Wire):
+    """All steps of the project's recipe."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(steps=[{"step": "truncate", "attribute": "NACE", "characters": 2}])
+    )
+
+    steps: tuple[dict[str, Any], ...] = Field(max_length=1000)
+
+
+class RecipeAnswer(Wire):
+    """The project's recipe: the active steps, and whether changes can be undone or redone."""
+
+    steps: tuple[dict[str, Any], ...]
+    can_undo: bool
+    can_redo: bool
+    sentences: tuple[str, ...]
+    toml: str
+    version: int
+
+
+class AdviceRequest(Wire):
+    """Combinations of keys for which to recommend recodes."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(combinations={"keys": ["region", "age", "sex"], "up_to": 3}, most=5)
+    )
+
+    combinations: dict[str, Any]
+    most: int = Field(default=10, ge=1, le=100)
+
+
+class AdviceAnswer(Wire):
+    """Single recodes, best first, with their effect and cost."""
+
+    unsafe: int
+    tried: int
+    advice: tuple[dict[str, Any], ...]
+    hidden: int = Field(default=0, description="Number of recodes not shown, since they would name rare levels.")
 
 
 @router.post("/projects/{project_id}/risky")
 def find_risky(request: Request, access: Reader, body: RiskyRequest, _: QuestionSlot) -> RiskyAnswer:
     """Count the unsafe combinations of keys, now and after each step of the recipe. Totals only."""
-    require_data(access)
+    access.require_data()
     check_tolerance(body.combinations, access.row.tolerance)
-    steps = recipe_of(access) or []
+    steps = access.recipe or []
     # Counted once for the file and once after each step.
     tables = tables_of(body.combinations) * (1 + len(steps)) + work_of(steps)
     _refuse_long(request, access, tables=tables, hint="POST /projects/{project_id}/risky-lists counts them as a job")
@@ -130,7 +134,7 @@ def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Question
 def ask_for_risky(request: Request, response: Response, access: Worker, body: RiskyRequest) -> Job:
     """Count unsafe combinations as a job, for a long list or a large file."""
     check_tolerance(body.combinations, access.row.tolerance)  # refuse invalid combinations before submitting a job
-    payload = {"combinations": body.combinations, "recipe": recipe_of(access)}
+    payload = {"combinations": body.combinations, "recipe": access.recipe}
     return submit(request, response, access, "risky", payload)
 
 
@@ -161,7 +165,7 @@ def set_recipe(
     require_match(request, access.row.version)
     recipe: Recipe = workflow.as_recipe(list(body.steps))
     if len(recipe):
-        require_data(access)
+        access.require_data()
         data_as(request, access, version=access.row.data_version, recipe=recipe.as_dicts())
     return _store(request, response, access, history_of(access.row.recipe).do(recipe), "recipe.set")
 
@@ -181,7 +185,7 @@ def step_through_recipe(
 @router.post("/projects/{project_id}/advice")
 def give_advice(request: Request, access: Reader, body: AdviceRequest, _: QuestionSlot) -> AdviceAnswer:
     """Rank single recodes by unsafe combinations removed per information lost. Nothing is changed."""
-    require_data(access)
+    access.require_data()
     check_tolerance(body.combinations, access.row.tolerance)
     _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
     data = data_of(request, access)
@@ -235,3 +239,90 @@ def _answer(history: History, version: int) -> RecipeAnswer:
         toml=recipe_text(recipe) if len(recipe) else "",
         version=version,
     )
+
+
+def history_of(kept: Mapping[str, Any] | None) -> History:
+    """Load the history from a row. If the row has only steps, they were added one by one.
+
+    >>> drop = [{"step": "drop", "attributes": [name]} for name in "ab"]
+    >>> history = history_of({"steps": drop, "undone": 1})
+    >>> len(history.present), len(history.undo().present), len(history.redo().present)
+    (1, 0, 2)
+    """
+    if not kept:
+        return History()
+    if "pool" not in kept:
+        every: Recipe = workflow.as_recipe(kept["steps"])
+        now = len(every) - int(kept.get("undone", 0))
+        before, after = range(now), range(now + 1, len(every) + 1)
+        return History(every[:now], tuple(every[:n] for n in before), tuple(every[:n] for n in after))
+    present: Recipe = workflow.as_recipe(kept["steps"])
+    try:
+        pool = workflow.as_recipe(kept["pool"]).steps
+    except SafeswapError:  # a step of an earlier version: keep the present only
+        return History(present)
+    past, future = (tuple(Recipe(tuple(pool[i] for i in places)) for places in kept[way]) for way in ("past", "future"))
+    return History(present, past, future)
+
+
+def dump_history(history: History) -> dict[str, Any]:
+    """Serialise a history for the row; ``steps`` are the active ones.
+
+    >>> history = History().do(Recipe.of({"step": "drop", "attributes": ["Name"]})).do(Recipe())
+    >>> history_of(dump_history(history)) == history
+    True
+    """
+    past, future = history.past[-MOST_CHANGES:], history.future[:MOST_CHANGES]
+    kept = _pool_steps(history.present, past, future)
+    while (past or future) and len(json.dumps(kept["pool"])) > MOST_BYTES:
+        past, future = past[len(past) // 2 + 1 :], future[: len(future) // 2]
+        kept = _pool_steps(history.present, past, future)
+    return kept
+
+
+def _pool_steps(present: Recipe, past: tuple[Recipe, ...], future: tuple[Recipe, ...]) -> dict[str, Any]:
+    places: dict[str, int] = {}
+
+    def indices(recipe: Recipe) -> list[int]:
+        texts = [json.dumps(step, sort_keys=True) for step in recipe.as_dicts()]
+        return [places.setdefault(text, len(places)) for text in texts]
+
+    before, after = [indices(recipe) for recipe in past], [indices(recipe) for recipe in future]
+    pool = [json.loads(text) for text in places]
+    return {"steps": present.as_dicts(), "pool": pool, "past": before, "future": after}
+
+
+def run_risky(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Count the unsafe combinations and store the totals."""
+    context.progress(0.05, "counting the combinations")
+    recipe = payload.get("recipe") or []
+    session = workflow.argus_session(
+        plain_data(context, payload), payload["combinations"], recipe=recipe, key=context.key()
+    )
+    summary = summarise_risky(session, Noise(key=context.key(), tolerance=int(context.project["tolerance"])))
+    spec = {"combinations": payload["combinations"], "recipe": recipe}
+    return context.save_result("risky", spec, summary)
+
+
+def summarise_risky(session: ArgusSession, noise: Noise) -> dict[str, Any]:
+    """Summarise the unsafe combinations, now and after each step of the recipe: totals with noise, never values."""
+    found = session.now.risky
+    stages = [_summarise_stage(stage, noise) for stage in session.stages]
+    if found is not None:
+        shown = perturb_risky(found, noise)
+        sentence = f"about {shown.sentence}" if shown.unsafe else shown.sentence
+        return {"sentence": sentence, **shown.as_dict(), "stages": stages}
+    none: dict[str, Any] = {"protected": "", "unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
+    nothing = {**none, "records": len(session.now.data), "keys": [], "combinations": []}
+    return {"sentence": "No combination of keys is left.", **nothing, "stages": stages}
+
+
+def _summarise_stage(stage: Stage, noise: Noise) -> dict[str, Any]:
+    told = stage.as_dict()
+    if told["unsafe_combinations"] and stage.risky is not None:
+        shown = perturb_risky(stage.risky, noise).as_dict()
+        told |= {name: shown[name] for name in ("unsafe_combinations", "unsafe_records", "by_dimension")}
+    return told
+
+
+TASKS = (Task("risky", run_risky),)

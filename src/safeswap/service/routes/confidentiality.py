@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from typing import Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import ConfigDict, Field
 
+from safeswap import workflow
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import NotFound, Unprocessable
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import serve_page
-from safeswap.service.schemas.library import ConfidentialityRequest, ResultAnswer
-from safeswap.service.schemas.projects import Job
-from safeswap.service.state import service_of
-from safeswap.service.tasks.library import PAGE, PAYLOAD
-from safeswap.service.work.jobs import submit
-from safeswap.service.work.results import (
+from safeswap.service.http.wire import Identifier, Wire, example
+from safeswap.service.people.roles import Reader, Worker
+from safeswap.service.routes.jobs import (
     NONE_YET,
-    find_masking,
+    Job,
+    ResultAnswer,
+    ResultId,
     find_or_latest,
     find_result,
     payload_of,
     result_of,
     result_page,
+    serve_page,
+    submit,
 )
+from safeswap.service.routes.maskings import find_masking, masking_request
+from safeswap.service.state import service_of
+from safeswap.service.work.tasks import Context, Task, masked_data, request_of
 
 router = APIRouter(tags=["confidentiality"])
 
-ResultId = Annotated[str, Path(max_length=64)]
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
-
 # Options allowed over HTTP; not those that name server files (archive, population).
 OPTIONS = frozenset({"alpha", "scale", "distance", "policy", "weight", "sampling_fraction", "importance", "k"})
+
+PAGE = "plot.html"
+PAYLOAD = "plot.json"
+
+
+class ConfidentialityRequest(Wire):
+    """Compute the confidentiality plot of a masking."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(masking="6f1c2d9a", keys=["turnover", "employees"], linkage="auto", options={})
+    )
+
+    masking: Identifier
+    keys: tuple[str, ...] = Field(min_length=1, max_length=50)
+    linkage: str = Field(default="auto", pattern="^(auto|distance|fellegi_sunter|frequency)$")
+    options: dict[str, Any] = Field(default_factory=dict, description="As for `confidentiality` in Python.")
 
 
 @router.post("/projects/{project_id}/confidentiality", status_code=202)
@@ -47,9 +64,7 @@ def ask_for_plot(request: Request, response: Response, access: Worker, body: Con
     row = find_masking(request, access, body.masking)
     payload = {
         "masking": row.id,
-        "spec": row.spec["spec"],
-        "recipe": row.spec.get("recipe"),
-        "replicate": row.spec.get("replicate", 0),
+        **masking_request(row),
         "keys": list(body.keys),
         "linkage": body.linkage,
         "options": body.options,
@@ -88,3 +103,35 @@ def get_plot_page(request: Request, access: Reader, result_id: ResultId) -> File
     """Get the plot as a standalone page."""
     row = find_result(request, access, result_id, "confidentiality")
     return serve_page(service_of(request).store.result(access.id, row.id) / PAGE)
+
+
+def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Mask, link each record to the release as an intruder would, and store the plot."""
+    from safeswap.charts.confidentiality import default_second, plot_payload
+
+    context.progress(0.05, "masking")
+    masked = masked_data(context, payload)
+    context.progress(0.3, "looking for neighbours")
+    options = payload.get("options") or {}
+    plot = workflow.confidentiality(
+        masked, keys=payload["keys"], linkage=payload.get("linkage", "auto"), key=context.key(), **options
+    )
+    # Identifiers are values of records: the API identifies records by position.
+    plot = plot.numbered()
+    context.progress(0.9, "writing the plot")
+    workflow.write_confidentiality(plot, context.result_folder / PAGE)
+    other = default_second(plot.policy) if plot.policy.r is not None else None
+    figure = plot_payload(plot, second=other, title=", ".join(plot.keys))
+    (context.result_folder / PAYLOAD).write_text(json.dumps(figure, allow_nan=False), encoding="utf-8")
+    summary = {
+        "records": len(plot),
+        "kind": plot.kind,
+        "unsafe_share": plot.unsafe_share,
+        "correct_link_share": None if plot.kind == "categorical" else plot.correct_link_share,
+        "sentence": plot.sentence,
+    }
+    spec = request_of(payload, "masking", "keys", "linkage", "options")
+    return context.save_result("confidentiality", spec, summary)
+
+
+TASKS = (Task("confidentiality", run_confidentiality),)

@@ -1,45 +1,52 @@
-"""The data of a project: uploaded as a stream or taken from a server folder, then read and described by a worker."""
+"""The data of a project: uploaded as a stream or taken from a server folder, then read and described by a job."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import AfterValidator
-from sqlalchemy import update
+from pydantic import AfterValidator, ConfigDict, Field
+from sqlalchemy import select, update
 
-from safeswap.errors import OutputError
+from safeswap import workflow
+from safeswap.errors import InputError, InternalError, OutputError
 from safeswap.model.schema import Attribute, Schema
+from safeswap.model.text import several
 from safeswap.service.http.etags import require_match, set_etag
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
-from safeswap.service.keeping.database import new_id
-from safeswap.service.keeping.erase import erase
-from safeswap.service.keeping.store import find_in
+from safeswap.service.http.wire import AttributeName, Wire, example, plain_text
+from safeswap.service.keeping.database import new_id, now
+from safeswap.service.keeping.erase import erase, sync_folder
+from safeswap.service.keeping.store import attempt_name, find_in, open_in
 from safeswap.service.keeping.tables import projects
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.schemas.projects import (
-    AttributeChange,
-    DescriptionAnswer,
-    DescriptionChange,
-    FolderRequest,
-    Job,
-    plain_text,
-)
+from safeswap.service.people.roles import ProjectAccess, Reader, Worker
+from safeswap.service.routes.jobs import Job, submit
 from safeswap.service.state import Service, service_of
-from safeswap.service.work.jobs import require_data, submit
+from safeswap.service.work.rare import Noise, perturb_cells, with_rare_levels
+from safeswap.service.work.tasks import DATA, SCHEMA, Context, Task, read_schema
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from safeswap.model.microdata import Microdata
+    from safeswap.service.keeping.store import Store
+    from safeswap.service.work.jobs import Claim, JobRow
 
 router = APIRouter(tags=["data"])
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
+_READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote", "sheet"})
+_READ_OPTIONS = ("identifier", "kinds", "missing", "delimiter", "encoding", "quote", "schema")
+_AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
 
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
 FileName = Annotated[
     str,
     Query(
@@ -50,6 +57,51 @@ FileName = Annotated[
     ),
     AfterValidator(plain_text),
 ]
+Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography"]
+
+
+class FolderRequest(Wire):
+    """A file in a server folder that the administrator allows."""
+
+    model_config = ConfigDict(json_schema_extra=example(path="surveys/2026.csv", reading={"identifier": "id"}))
+
+    path: str = Field(min_length=1, max_length=4000, description="Path below one of the allowed folders.")
+    reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
+
+
+_LEVELS = (
+    "Levels in order, for an ordinal attribute. Rare levels, which are not shown, may be omitted: each stays after its "
+    "old predecessor, or comes last."
+)
+
+
+class AttributeChange(Wire):
+    """Changes to an attribute."""
+
+    name: AttributeName
+    kind: Kind | None = None
+    label: str | None = Field(default=None, max_length=1000)
+    levels: tuple[str, ...] | None = Field(default=None, description=_LEVELS)
+    labels: dict[str, str] | None = Field(default=None, description="Label of each level.")
+
+
+class DescriptionChange(Wire):
+    """Changes to the description; attributes not named stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra=example(attributes=[{"name": "age", "kind": "ordinal"}]))
+
+    attributes: tuple[AttributeChange, ...] = Field(min_length=1, max_length=10_000)
+
+
+class DescriptionAnswer(Wire):
+    """Description of the data: attributes, levels, small cells, warnings. No records, and no rare levels."""
+
+    name: str
+    records: int
+    tolerance: int
+    attributes: tuple[dict[str, Any], ...]
+    cells: dict[str, Any]
+    warnings: tuple[str, ...]
 
 
 @router.put(
@@ -73,15 +125,10 @@ async def send_data(
     """Upload a file. It is streamed to disk; a worker with limits on memory and time reads it."""
     service = service_of(request)
     await run_in_threadpool(_begin_reading, service, access)
-    stored = service.store.uploads(access.id) / new_id()
-    try:
-        await write_upload(request, service, access, stored)
-    except BaseException:
-        await run_in_threadpool(abandon, service, access, stored)
-        raise
+    upload = await receive_upload(request, service, access)
     stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
     reading = {option: value for option, value in stated.items() if value is not None}
-    payload = {"upload": stored.name, "name": name, "reading": reading}
+    payload = {"upload": upload, "name": name, "reading": reading}
     return await run_in_threadpool(submit, request, response, access, "ingest", payload, data=False)
 
 
@@ -98,7 +145,7 @@ def take_data(request: Request, response: Response, access: Worker, body: Folder
 @router.get("/projects/{project_id}/description")
 def get_description(request: Request, response: Response, access: Reader) -> DescriptionAnswer:
     """Get the description of the data: no records, and no rare levels."""
-    require_data(access)
+    access.require_data()
     set_etag(response, access.row.version)
     return DescriptionAnswer.model_validate(access.row.description)
 
@@ -106,9 +153,7 @@ def get_description(request: Request, response: Response, access: Reader) -> Des
 @router.patch("/projects/{project_id}/description", status_code=202)
 def change_description(request: Request, response: Response, access: Worker, body: DescriptionChange) -> Job:
     """Change kinds, labels or the order of levels; a worker describes the data again."""
-    from safeswap.service.tasks.context import read_schema
-
-    require_data(access)
+    access.require_data()
     require_match(request, access.row.version)
     service = service_of(request)
     schema = read_schema(service.store, access.id, access.row.data_version)
@@ -153,7 +198,7 @@ def _begin_reading(service: Service, access: ProjectAccess) -> None:
             raise Conflict("a file of this project is being read", code="busy", hint="wait for its job, or cancel it")
 
 
-def abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
+def _abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
     """Erase an incomplete upload and reset the project's state."""
     erase(stored)
     state = "ready" if access.row.data_version else "empty"
@@ -163,16 +208,19 @@ def abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
         )
 
 
-async def write_upload(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
-    """Stream the body of a request to a file, up to the maximum size."""
+async def receive_upload(request: Request, service: Service, access: ProjectAccess) -> str:
+    """Stream the body of a request to a file, up to the maximum size, and return the name of the upload."""
+    stored = service.store.uploads(access.id) / new_id()
     try:
         await _write_upload(request, service, access, stored)
-    except OSError as error:
-        if error.errno not in _FULL:
+    except BaseException as error:
+        await run_in_threadpool(_abandon, service, access, stored)
+        if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
         raise OutputError(
             "the disk of the service is full", code="disk-full", hint="ask the administrator to make room"
         ) from None
+    return stored.name
 
 
 async def _write_upload(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
@@ -207,11 +255,134 @@ def _find_allowed(path: Path, folders: tuple[Path, ...]) -> Path:
     return real
 
 
-_READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote", "sheet"})
-
-
 def _check_options(stated: dict[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(stated) - _READING):
         hint = "options: " + ", ".join(sorted(_READING))
         raise Unprocessable(f"{len(unknown)} unknown options for reading", code="unknown-option", hint=hint)
     return stated
+
+
+def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Read the file (``upload``, ``path`` or ``from_version``), store the data, describe them."""
+    context.progress(0.05, "reading the file")
+    data = _read_data(context, payload)
+    return store_data(context, data, file_name=str(payload.get("name", "")))
+
+
+def store_data(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]:
+    """Store data in the canonical form, and return what the project needs to know about them."""
+    context.progress(0.6, "keeping the data")
+    folder = context.store.data(context.project_id, 0) / attempt_name(context.job.id, context.job.fence)
+    erase(folder)
+    folder.mkdir(mode=0o700)
+    workflow.write(data, folder / DATA)
+    (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    sync_folder(folder)
+    context.progress(0.8, "describing the data")
+    tolerance = int(context.project["tolerance"])
+    description = workflow.describe(data, tolerance=tolerance).as_dict()
+    cells = perturb_cells(description["cells"], Noise(key=context.key(), tolerance=tolerance))
+    return {
+        "part": folder.name,
+        "file_name": safe_name(file_name),
+        "records": len(data),
+        "description": {**description, "cells": cells},
+    }
+
+
+def safe_name(name: str) -> str:
+    """Return the last part of a file name, without special characters.
+
+    >>> safe_name("../../etc/<b>survey 2024.csv"), safe_name("C:\\\\data\\\\a.dta"), safe_name("..")
+    ('_b_survey 2024.csv', 'a.dta', 'data')
+    """
+    last = re.split(r"[/\\\\]", name)[-1]
+    return _AWKWARD.sub("_", last).lstrip(". ")[-120:] or "data"
+
+
+def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
+    if "from_version" in payload:
+        plain = context.data(int(payload["from_version"]))
+        changed = Schema.model_validate(payload["schema"])
+        return workflow.read(plain.table, schema=with_rare_levels(changed, plain, int(context.project["tolerance"])))
+    # Read under its original name, so that errors mention that name.
+    link = context.scratch / safe_name(str(payload.get("name") or "data"))
+    link.symlink_to(_find_source(context, payload))
+    stated = {name: value for name, value in dict(payload.get("reading") or {}).items() if name in _READ_OPTIONS}
+    if isinstance(stated.get("schema"), Mapping):
+        stated["schema"] = Schema.model_validate(stated["schema"])
+    return workflow.read(link, **stated)
+
+
+def _find_source(context: Context, payload: Mapping[str, Any]) -> Path:
+    if "upload" in payload:
+        source = context.store.upload(context.project_id, str(payload["upload"]))
+    else:
+        source = _open_from_folder(Path(str(payload["path"])), context.settings.folders)
+    if not source.is_file():
+        raise InputError("the file to be read is not there any more", code="missing-file", hint="send it again")
+    size, limit = source.stat().st_size, context.settings.limits.upload_bytes
+    if size > limit:
+        raise InputError(
+            f"the file has {several(size, 'byte')}; at most {limit:,} are allowed",
+            code="too-large",
+            hint="ask the administrator to raise the limit",
+            found=size,
+            limit=limit,
+        )
+    return source
+
+
+def _open_from_folder(path: Path, folders: tuple[Path, ...]) -> Path:
+    """Open a file from a server folder and return the path of its descriptor, immune to later renames."""
+    descriptor = open_in(path, folders)
+    if descriptor is None:
+        raise InputError(
+            "files may not be taken from there",
+            code="folder-not-allowed",
+            hint="put the file into a folder that the administrator has named",
+        )
+    opened = Path(f"/proc/self/fd/{descriptor}")
+    if opened.exists():
+        return opened  # stays open for the life of this process, which runs only this job
+    os.close(descriptor)
+    return path
+
+
+def finish_ingest(connection: Connection, job: JobRow, outcome: dict[str, Any], store: Store) -> dict[str, Any]:
+    """Move the data to their final version, and update the project."""
+    mine = projects.c.id == job["project_id"]
+    there = select(projects.c.data_version).where(mine, projects.c.state != "deleted")
+    version = connection.scalar(there.with_for_update())
+    if version is None:
+        raise InternalError("the project is not there any more", code="no-project")
+    number = version + 1
+    target = store.data(job["project_id"], number)
+    erase(target)  # left by an attempt that was killed just before its commit
+    (store.data(job["project_id"], 0) / outcome["part"]).rename(target)
+    found = {name: outcome[name] for name in ("records", "description")}
+    if outcome["file_name"] and "from_version" not in job["payload"]:
+        found["file_name"] = outcome["file_name"]
+    connection.execute(
+        update(projects)
+        .where(mine)
+        .values(**found, state="ready", data_version=number, used_at=now(), version=projects.c.version + 1)
+    )
+    return {"kind": "data", "id": str(number)}
+
+
+def fail_ingest(connection: Connection, job: JobRow, error: dict[str, Any], store: Store) -> None:
+    """Reset the project's state: ready if it had data, else broken, or empty if reading was cancelled."""
+    before = "broken" if error else "empty"
+    for state, has_data in (("ready", projects.c.data_version > 0), (before, projects.c.data_version == 0)):
+        reading = (projects.c.id == job["project_id"], projects.c.state == "reading", has_data)
+        connection.execute(update(projects).where(*reading).values(state=state, version=projects.c.version + 1))
+
+
+def clean_upload(job: Claim, store: Store) -> None:
+    """Erase the upload: its data are stored, or it could not be read."""
+    if job.project_id is not None and "upload" in job.payload:
+        erase(store.upload(job.project_id, str(job.payload["upload"])))
+
+
+TASKS = (Task("ingest", run_ingest, finish=finish_ingest, failed=fail_ingest, clean=clean_upload, limits="parse"),)

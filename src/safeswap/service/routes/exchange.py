@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 from pydantic import ConfigDict
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
+from safeswap import workflow
+from safeswap.errors import InputError
+from safeswap.model.schema import Schema
+from safeswap.projects.webswap import new_project, read_project
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Conflict, NotFound
+from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import members, projects, results
 from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, allow, project, project_access
-from safeswap.service.routes.data import FileName, abandon, write_upload
+from safeswap.service.people.roles import ProjectAccess, Reader, allow, project, project_access
+from safeswap.service.routes.data import (
+    FileName,
+    clean_upload,
+    fail_ingest,
+    finish_ingest,
+    receive_upload,
+    store_data,
+)
+from safeswap.service.routes.jobs import Job, ResultAnswer, ResultId, find_result, result_page, submit
 from safeswap.service.routes.logs import log_text
-from safeswap.service.schemas.library import ResultAnswer
-from safeswap.service.schemas.projects import Job, Wire, example
 from safeswap.service.state import Service, service_of
-from safeswap.service.tasks.export import FILE
-from safeswap.service.work.jobs import recipe_of, submit
-from safeswap.service.work.results import find_result, result_page
+from safeswap.service.work.tasks import DATA, SCHEMA, Context, Task
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from safeswap.service.keeping.store import Store
+    from safeswap.service.work.jobs import JobRow
 
 router = APIRouter(tags=["projects"])
 
-ResultId = Annotated[str, Path(max_length=64)]
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Exporter = Annotated[ProjectAccess, Depends(project("export"))]
+
+FORMAT = "safeswap-project-1"
+PROJECT = "project.json"
+MOST_FILES = 100
+_DEEPEST = 50
+FILE = "project.zip"
+LOG = "session.log"
+_KINDS = ("masking", "study")
+_MOST = 200
+_LONGEST_LOG = 100_000
 
 
 class ExportRequest(Wire):
@@ -56,13 +83,15 @@ def ask_for_export(request: Request, response: Response, access: Exporter, body:
             "name": access.row.name,
             "tolerance": access.row.tolerance,
             "file_name": access.row.file_name,
-            "recipe": recipe_of(access),
+            "recipe": access.recipe,
             "results": _list_results(service, access),
         }
-    job = submit(request, response, access, "export", payload)
-    with service.database.write() as connection:
-        auditlog.record(connection, access.user.name, "export.request", access.id, job.id, {"form": body.form})
-    return job
+
+    def record(connection: Connection, job_id: str) -> None:
+        auditlog.record(connection, access.user.name, "job.export", access.id, job_id)
+        auditlog.record(connection, access.user.name, "export.request", access.id, job_id, {"form": body.form})
+
+    return submit(request, response, access, "export", payload, record=record)
 
 
 @router.get("/projects/{project_id}/exports")
@@ -104,13 +133,7 @@ async def import_project(
     """Create a project from a safeswap archive, or from the zipped files of a WebSwap project."""
     service = service_of(request)
     access = await run_in_threadpool(_create_project, request, service, caller, name)
-    stored = service.store.uploads(access.id) / new_id()
-    try:
-        await write_upload(request, service, access, stored)
-    except BaseException:
-        await run_in_threadpool(abandon, service, access, stored)
-        raise
-    payload = {"upload": stored.name, "name": name}
+    payload = {"upload": await receive_upload(request, service, access), "name": name}
     return await run_in_threadpool(submit, request, response, access, "import_project", payload, data=False)
 
 
@@ -144,3 +167,188 @@ def _list_results(service: Service, access: ProjectAccess) -> list[dict[str, Any
     with service.database.read() as connection:
         rows = connection.execute(kept.where(results.c.kind != "export").order_by(results.c.created_at)).all()
     return [{"kind": row.kind, "spec": row.spec, "summary": row.summary} for row in rows]
+
+
+def run_export(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Export data, description, recipe, specifications, figures and log, but no keys and audit records."""
+    folder = context.scratch / "export"
+    folder.mkdir(mode=0o700)
+    context.progress(0.1, "gathering the files")
+    (_write_webswap if payload["form"] == "webswap" else _write_safeswap)(context, payload, folder)
+    context.progress(0.5, "packing")
+    pack(folder, context.result_folder / FILE)
+    size = (context.result_folder / FILE).stat().st_size
+    summary = {"form": payload["form"], "bytes": size, "files": len(list(folder.iterdir()))}
+    return context.save_result("export", {"form": payload["form"]}, summary)
+
+
+def _write_safeswap(context: Context, payload: dict[str, Any], folder: Any) -> None:
+    source = context.store.data(context.project_id, context.project["data_version"])
+    for name in (DATA, SCHEMA):
+        shutil.copyfile(source / name, folder / name)
+    facts = {"format": FORMAT, **payload["facts"]}
+    (folder / PROJECT).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    (folder / LOG).write_text(payload["log"], encoding="utf-8")
+
+
+def _write_webswap(context: Context, payload: dict[str, Any], folder: Any) -> None:
+    spec = payload["spec"]
+    new_project(
+        context.data(),
+        folder,
+        name="project",
+        rate=spec["rate"],
+        swap=spec["swap"],
+        fixed=spec.get("fixed", ()),
+        differ=spec.get("differ", ()),
+    )
+    (folder / "project.log").write_text(payload["log"], encoding="utf-8")
+
+
+def run_import(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Unpack the archive and read the data."""
+    folder = context.scratch / "import"
+    folder.mkdir(mode=0o700)
+    context.progress(0.05, "unpacking")
+    source = context.store.uploads(context.project_id) / Path(str(payload["upload"])).name
+    unpack(source, folder, most_bytes=context.settings.limits.upload_bytes)
+    context.progress(0.3, "reading the data")
+    return _import_safeswap(context, folder) if (folder / PROJECT).is_file() else _import_webswap(context, folder)
+
+
+def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
+    facts = read_facts(folder / PROJECT)
+    if not (folder / DATA).is_file() or not (folder / SCHEMA).is_file():
+        raise InputError("the archive holds no data", code="bad-archive", hint="export the project again")
+    try:
+        schema = Schema.model_validate_json((folder / SCHEMA).read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"{SCHEMA} does not describe data", code="bad-archive") from None
+    data = workflow.read(folder / DATA, schema=schema)
+    recipe = workflow.as_recipe(list(facts.get("recipe") or ())).as_dicts()
+    if recipe:
+        workflow.recode(data, recipe, key=context.key())
+    outcome = store_data(context, data, file_name=str(facts.get("file_name", "")))
+    brought = {"specs": _specifications(facts), "recipe": recipe}
+    context.save_result("specification", brought, {"from": "safeswap", "log": _read_log(folder / LOG)})
+    return {**outcome, "recipe": {"steps": recipe}}
+
+
+def _specifications(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the imported specifications; figures are recomputed here, with a new key."""
+    kept = facts.get("results")
+    listed = [each for each in kept if isinstance(each, dict)] if isinstance(kept, list) else []
+    asked = [{"kind": each.get("kind"), "spec": each.get("spec")} for each in listed]
+    return [each for each in asked if each["kind"] in _KINDS and isinstance(each["spec"], dict)][:_MOST]
+
+
+def _read_log(path: Path) -> str:
+    """Read the imported session log as text; it does not become part of this service's own log."""
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_LONGEST_LOG)
+
+
+def _import_webswap(context: Context, folder: Path) -> dict[str, Any]:
+    found = sorted(folder.glob("*.specs"))
+    if len(found) != 1:
+        raise InputError(
+            "the archive is neither a project of ours nor one of WebSwap",
+            code="bad-archive",
+            hint=f"it has to hold {PROJECT}, or one file that ends in .specs with the files it names",
+        )
+    project = read_project(found[0])
+    outcome = store_data(context, project.microdata(), file_name=project.data)
+    brought = {"specs": [{"kind": "masking", "spec": {"spec": project.swap_spec().as_dict()}}]}
+    log = folder / project.log  # a name without a folder: the project was read
+    context.save_result("specification", brought, {"from": "webswap", "log": _read_log(log)})
+    return outcome
+
+
+def finish_import(connection: Connection, job: JobRow, outcome: dict[str, Any], store: Store) -> dict[str, Any]:
+    """Attach the data and the imported recipe to the project."""
+    result = finish_ingest(connection, job, outcome, store)
+    if outcome.get("recipe"):
+        connection.execute(update(projects).where(projects.c.id == job["project_id"]).values(recipe=outcome["recipe"]))
+    return result
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Pack all files of a flat folder into one archive."""
+    with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=4) as packed:
+        for file in sorted(folder.iterdir()):
+            packed.write(file, file.name)
+
+
+def unpack(archive: Path, folder: Path, *, most_bytes: int) -> None:
+    """Unpack an archive into a folder; refuse too many, too large or misplaced files."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            entries = [entry for entry in packed.infolist() if not entry.is_dir()]
+            _check(entries, most_bytes)
+            left = most_bytes
+            for entry in entries:
+                left -= _copy(packed, entry, folder / Path(entry.filename).name, left)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        raise InputError(
+            "the archive cannot be read",
+            code="bad-archive",
+            hint="export the project again, or pack its files into a zip archive",
+            reason=type(error).__name__,
+        ) from None
+
+
+def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
+    names = [Path(entry.filename).name for entry in entries]
+    if len(entries) > MOST_FILES:
+        raise InputError(f"the archive holds more than {MOST_FILES} files", code="bad-archive")
+    if sum(entry.file_size for entry in entries) > most_bytes:
+        raise InputError(f"the files of the archive have more than {most_bytes:,} bytes", code="too-large")
+    if len(set(names)) != len(names) or any(name in {"", ".", ".."} for name in names):
+        raise InputError("two files of the archive have the same name", code="bad-archive")
+
+
+def _copy(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, left: int) -> int:
+    """Copy an entry and count the actual bytes, since an archive may lie about sizes."""
+    written = 0
+    with packed.open(entry) as source, target.open("xb") as file:
+        while chunk := source.read(2**20):
+            written += len(chunk)
+            if written > left:
+                raise InputError("the files of the archive are larger than it says", code="too-large")
+            file.write(chunk)
+    return written
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Read the project's metadata from an archive."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT or _is_deep(facts):
+        raise InputError(f"{PROJECT} is not that of a project", code="bad-archive", hint="export the project again")
+    return facts
+
+
+def _is_deep(value: Any) -> bool:
+    """Return True if values are nested deeper than any we write, which could exhaust the stack later."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [each for one in level for each in _children(one)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+TASKS = (
+    Task("export", run_export),
+    Task("import_project", run_import, finish=finish_import, failed=fail_ingest, clean=clean_upload, limits="parse"),
+)

@@ -1,28 +1,151 @@
-"""Jobs: list, poll and cancel."""
+"""Jobs and their results: submit a job, list, poll and cancel jobs, find the results.
+
+Every route that starts a job goes through :func:`submit`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import FileResponse
+from pydantic import ConfigDict, Field
+from sqlalchemy import Column, Connection, Row, select, update
 
-from safeswap.service.http.paging import Page, Paged, check_cursor, write_cursor
-from safeswap.service.http.problems import NotFound
+from safeswap.service.http.headers import REPORT_POLICY
+from safeswap.service.http.paging import Page, Paged, Paging, check_cursor, page_of, write_cursor
+from safeswap.service.http.problems import NotFound, Problem, problem_of
+from safeswap.service.http.wire import Wire, example, moment
 from safeswap.service.keeping import auditlog
-from safeswap.service.keeping.tables import jobs
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.tables import jobs, projects, results, users
 from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, allow, project, project_access
-from safeswap.service.schemas.projects import Job, State, job_of
+from safeswap.service.people.roles import ProjectAccess, Reader, allow, project_access
 from safeswap.service.state import service_of
 from safeswap.service.work.jobs import JobRow
+from safeswap.service.work.process import error_of
+
+REPORT = "report.html"
+LATEST = "latest"
+NONE_YET: dict[int | str, dict[str, Any]] = {
+    204: {"description": "`latest` was requested, but there is no result yet."}
+}
+
+ResultId = Annotated[str, Path(max_length=64)]
+State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+
+class ResultReference(Wire):
+    """Reference to the result of a job."""
+
+    kind: str = Field(description="masking, assessment, study, confidentiality, …")
+    id: str
+
+
+class Job(Wire):
+    """A long-running operation: its kind, progress and result."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="6f1c2d9a",
+            project="0b6b9f6c",
+            kind="study",
+            state="running",
+            progress=0.42,
+            message="4,200 of 10,000 candidates",
+            attempts=1,
+            cancel_requested=False,
+            result=None,
+            error=None,
+            created_at="2026-01-01T09:00:00Z",
+            started_at="2026-01-01T09:00:01Z",
+            finished_at=None,
+        )
+    )
+
+    id: str
+    project: str | None
+    kind: str
+    state: State
+    progress: float = Field(ge=0, le=1)
+    message: str
+    attempts: int
+    cancel_requested: bool
+    result: ResultReference | None = None
+    error: Problem | None = None
+    created_at: datetime | None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ResultAnswer(Wire):
+    """The result of a job: the request and the figures."""
+
+    id: str
+    kind: str
+    job: str | None
+    data_version: int
+    spec: dict[str, Any]
+    summary: dict[str, Any]
+    created_by: str
+    created_at: datetime | None
+
 
 router = APIRouter(tags=["jobs"])
+
+
+Record: TypeAlias = Callable[[Connection, str], None]
+"""Writes what belongs to a new job, by its id, in the transaction that enqueues it."""
+
+
+def submit(
+    request: Request,
+    response: Response,
+    access: ProjectAccess,
+    kind: str,
+    payload: Mapping[str, Any],
+    *,
+    data: bool = True,
+    record: Record | None = None,
+) -> Job:
+    """Enqueue a job of this project and respond 202 with its address. ``data``: the job needs the project's data.
+
+    Job, audit log entry and the project's last use are written in one transaction. ``record`` writes the entry, and
+    rows of its own, for a job that is not logged as ``job.<kind>`` alone.
+    """
+    if data:
+        access.require_data()
+        payload = {**payload, "data_version": access.row.data_version}
+    service = service_of(request)
+    with service.database.write() as connection:
+        _touch(connection, access.id)
+        job_id = service.queue.enqueue(
+            kind, payload, project_id=access.id, created_by=access.user.id, connection=connection
+        )
+        if record is None:
+            auditlog.record(connection, access.user.name, f"job.{kind}", access.id, job_id)
+        else:
+            record(connection, job_id)
+    row = service.queue.get(job_id)
+    assert row is not None  # noqa: S101  (it was written a line above)
+    response.status_code = 202
+    response.headers["Location"] = str(request.url_for("get_job", job_id=job_id).path)
+    return job_of(row)
+
+
+def _touch(connection: Connection, project_id: str) -> None:
+    """Update a project's last use, from which retention counts. Refused if it was deleted meanwhile."""
+    there = update(projects).where(projects.c.id == project_id, projects.c.state != "deleted")
+    if connection.execute(there.values(used_at=now())).rowcount != 1:
+        raise NotFound("there is no such project", hint="see GET /projects")
 
 
 @router.get("/projects/{project_id}/jobs")
 def list_jobs(
     request: Request,
-    access: Annotated[ProjectAccess, Depends(project("read"))],
+    access: Reader,
     paging: Paged,
     state: Annotated[list[State] | None, Query(description="Only jobs in one of these states.")] = None,
     kind: Annotated[str | None, Query(max_length=40)] = None,
@@ -76,3 +199,101 @@ def _find_job(request: Request, caller: Caller, job_id: str, permission: Literal
     except NotFound:
         raise NotFound("there is no such job", hint="see GET /projects/{project_id}/jobs") from None
     return row
+
+
+def job_of(row: JobRow) -> Job:
+    """Convert a row of the job table to its API model."""
+    made = row["result"] or {}
+    return Job(
+        id=row["id"],
+        project=row["project_id"],
+        kind=row["kind"],
+        state=row["state"],
+        progress=row["progress"],
+        message=row["message"],
+        attempts=row["attempts"],
+        cancel_requested=row["cancel_requested"],
+        result=ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None,
+        error=problem_of(error_of(row["error"])) if row["error"] else None,
+        created_at=moment(row["created_at"]),
+        started_at=moment(row["started_at"]),
+        finished_at=moment(row["finished_at"]),
+    )
+
+
+# Full summaries hold the tables behind the figures: reading fifty of them would dominate a request.
+_LIST_COLUMNS = [column for column in results.c if column.name != "summary"]
+
+
+def result_page(request: Request, access: ProjectAccess, kind: str, paging: Paging) -> Page[ResultAnswer]:
+    """Return a page of results of one kind, newest first."""
+    statement = _statement(access, *_LIST_COLUMNS).where(results.c.kind == kind)
+    with service_of(request).database.read() as connection:
+        order = (results.c.created_at, results.c.id)
+        return page_of(connection, statement, order=order, paging=paging, make=_list_item)
+
+
+def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds: str) -> Row[Any]:
+    """Return one result of this project, of one of these kinds."""
+    statement = _statement(access).where(results.c.id == result_id)
+    with service_of(request).database.read() as connection:
+        row = connection.execute(statement).one_or_none()
+    if row is None or (kinds and row.kind not in kinds):
+        raise NotFound(f"there is no such {kinds[0] if kinds else 'result'}", hint="see the list of this project's")
+    return row
+
+
+def find_or_latest(request: Request, access: ProjectAccess, result_id: str, kind: str) -> Row[Any] | None:
+    """Return one result of this kind; ``latest`` is the newest, None if there is none.
+
+    A client that shows the newest need not fetch the list first.
+    """
+    if result_id != LATEST:
+        return find_result(request, access, result_id, kind)
+    newest = _statement(access).where(results.c.kind == kind).order_by(results.c.created_at.desc(), results.c.id.desc())
+    with service_of(request).database.read() as connection:
+        return connection.execute(newest.limit(1)).one_or_none()
+
+
+def payload_of(row: Row[Any], content: bytes, name: str) -> Response:
+    """Return a stored chart payload, with its permanent address in ``Content-Location``."""
+    headers = {"Content-Location": f"../{row.id}/{name}"}
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def result_of(row: Row[Any]) -> ResultAnswer:
+    """Convert a row to its API model."""
+    return _answer(row, row.summary)
+
+
+def _list_item(row: Row[Any]) -> ResultAnswer:
+    return _answer(row, row.brief)
+
+
+def _answer(row: Row[Any], summary: dict[str, Any]) -> ResultAnswer:
+    return ResultAnswer(
+        id=row.id,
+        kind=row.kind,
+        job=row.job_id,
+        data_version=row.data_version,
+        spec=row.spec,
+        summary=summary,
+        created_by=row.creator,
+        created_at=moment(row.created_at),
+    )
+
+
+def _statement(access: ProjectAccess, *columns: Column[Any]) -> Any:
+    return (
+        select(*(columns or (results,)), users.c.name.label("creator"))
+        .join(users, users.c.id == results.c.created_by)
+        .where(results.c.project_id == access.id)
+    )
+
+
+def serve_page(path: Any) -> FileResponse:
+    """Return a page written by a job, under its own strict policy."""
+    if not path.is_file():
+        raise NotFound("there is no such page")
+    headers = {"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"}
+    return FileResponse(path, media_type="text/html; charset=utf-8", headers=headers)

@@ -6,16 +6,43 @@ from inspect import getdoc
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path
+from pydantic import Field
 
 from safeswap import registry
 from safeswap.errors import SpecError
 from safeswap.measures.base import default_situations, is_signed, tells_the_rate
 from safeswap.methods.base import Method
 from safeswap.service.http.problems import NotFound
+from safeswap.service.http.wire import Wire
 from safeswap.service.people.roles import allow
-from safeswap.service.schemas.library import MeasureAnswer, MethodAnswer
 
 router = APIRouter(tags=["library"])
+
+
+class MethodAnswer(Wire):
+    """A masking method, with its sources and the schema of its specification."""
+
+    name: str
+    title: str
+    sources: tuple[str, ...]
+    description: str = ""
+    spec_schema: dict[str, Any] = Field(description="JSON schema of the specification, without `method`.")
+
+
+class MeasureAnswer(Wire):
+    """A measure of risk or distortion, and its parameters with defaults."""
+
+    name: str
+    title: str
+    axis: str
+    sources: tuple[str, ...]
+    parameters: dict[str, Any]
+    default_for: tuple[str, ...] = Field(
+        default=(),
+        description="Situations in which it is a default: `categories`, `numbers`, `recoding` or `study`.",
+    )
+    signed: bool = Field(default=True, description="The sign is a direction: figures compare by magnitude.")
+    tells_the_rate: bool = Field(default=True, description="The rate may follow from the figure: do not publish it.")
 
 
 @router.get("/methods", dependencies=[Depends(allow("self"))])

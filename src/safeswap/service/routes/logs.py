@@ -12,16 +12,18 @@ from pydantic import ConfigDict, Field
 from sqlalchemy import Row, select
 
 from safeswap.service.http.paging import Page, Paged, page_of
+from safeswap.service.http.wire import Wire, example, moment
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.auditlog import Anchor
 from safeswap.service.keeping.tables import audit_log
 from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, allow, project
-from safeswap.service.schemas.people import EntryAnswer, VerdictAnswer
-from safeswap.service.schemas.projects import Wire, example, moment
+from safeswap.service.people.roles import Officer, Reader, Worker, allow
 from safeswap.service.state import Service, service_of
 
 session_log_router = APIRouter(tags=["session log"])
+router = APIRouter(tags=["audit log"])
+
+Admin = Annotated[Caller, Depends(allow("administer"))]
 
 NOTE = "note"
 
@@ -47,10 +49,51 @@ class Note(Wire):
     )
 
 
+class EntryAnswer(Wire):
+    """An entry of the audit log."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            number=7,
+            at="2026-01-01T09:00:00Z",
+            actor="ada",
+            action="release.request",
+            project_id="5f0c",
+            subject="77aa",
+            detail={"masking": "5f0c1b"},
+            previous="0" * 64,
+            hash="1" * 64,
+        )
+    )
+
+    number: int
+    at: datetime | None
+    actor: str
+    action: str
+    project_id: str
+    subject: str
+    detail: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class VerdictAnswer(Wire):
+    """Result of verifying the audit log, and its end, to be kept elsewhere as an anchor."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(entries=7, ok=True, number=7, hash="1" * 64, first_broken=None, problem="")
+    )
+
+    entries: int
+    ok: bool
+    number: int = Field(description="Number of the last intact entry.")
+    hash: str
+    first_broken: int | None = None
+    problem: str = ""
+
+
 @session_log_router.get("/projects/{project_id}/log")
-def read_log(
-    request: Request, access: Annotated[ProjectAccess, Depends(project("read"))], paging: Paged
-) -> Page[LogEntry]:
+def read_log(request: Request, access: Reader, paging: Paged) -> Page[LogEntry]:
     """List the session log of a project, newest first."""
     statement = select(audit_log).where(audit_log.c.project_id == access.id)
     with service_of(request).database.read() as connection:
@@ -58,14 +101,14 @@ def read_log(
 
 
 @session_log_router.get("/projects/{project_id}/log.txt", response_class=PlainTextResponse)
-def save_log(request: Request, access: Annotated[ProjectAccess, Depends(project("read"))]) -> PlainTextResponse:
+def save_log(request: Request, access: Reader) -> PlainTextResponse:
     """Download the whole session log as text, oldest first."""
     text = log_text(service_of(request), access.id)
     return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="session.log"'})
 
 
 @session_log_router.post("/projects/{project_id}/log", status_code=201)
-def add_note(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))], body: Note) -> LogEntry:
+def add_note(request: Request, access: Worker, body: Note) -> LogEntry:
     """Add a note to the session log. It cannot be changed or removed."""
     with service_of(request).database.write() as connection:
         number = auditlog.record(
@@ -93,12 +136,6 @@ def _format_line(entry: LogEntry) -> str:
     # A note may have line breaks: keep one line per entry.
     text = " ".join((entry.note or entry.subject).split())
     return f"{at}  {entry.actor}  {entry.action}  {text}\n"
-
-
-router = APIRouter(tags=["audit log"])
-
-Admin = Annotated[Caller, Depends(allow("administer"))]
-Officer = Annotated[ProjectAccess, Depends(project("decide"))]
 
 
 @router.get("/audit-log")

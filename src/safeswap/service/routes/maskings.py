@@ -2,59 +2,127 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import ConfigDict, Field
+from sqlalchemy import Row
 
 from safeswap import registry, workflow
-from safeswap.model.microdata import Microdata
-from safeswap.service.http.headers import REPORT_POLICY
 from safeswap.service.http.paging import Page, Paged
-from safeswap.service.http.problems import Conflict, NotFound
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.schemas.library import (
-    AssessmentRequest,
-    MaskingRequest,
-    PlanAnswer,
-    PlanRequest,
+from safeswap.service.http.problems import Conflict
+from safeswap.service.http.wire import Identifier, Wire, example
+from safeswap.service.people.roles import ProjectAccess, Reader, Worker
+from safeswap.service.routes.jobs import (
+    REPORT,
+    Job,
     ResultAnswer,
+    ResultId,
+    find_result,
+    result_of,
+    result_page,
+    serve_page,
+    submit,
 )
-from safeswap.service.schemas.projects import Job
-from safeswap.service.schemas.studies import BeforeAfterAnswer
 from safeswap.service.state import service_of
-from safeswap.service.tasks.library import REPORT
-from safeswap.service.work.jobs import recipe_of, require_data, submit
-from safeswap.service.work.questions import QuestionSlot, refuse_large, refuse_long, work_of
-from safeswap.service.work.rare import before_after
-from safeswap.service.work.results import find_masking, find_result, result_of, result_page
+from safeswap.service.work.questions import QuestionSlot, data_as, data_of
+from safeswap.service.work.rare import BeforeAfterAnswer, before_after
+from safeswap.service.work.tasks import Context, Task, masked_data, request_of
+
+if TYPE_CHECKING:
+    from safeswap.model.masked import Masked
+    from safeswap.model.score import Assessment
 
 router = APIRouter(tags=["masking"])
-
-ResultId = Annotated[str, Path(max_length=64)]
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
-TableAttributes = Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")]
 
 MOST_RECORDS_AT_ONCE = 2_000_000  # larger files take too long for an interactive table
 MOST_SECONDS_AT_ONCE = 60.0
 _REPORT = "see the report"
 
+TableAttributes = Annotated[list[str], Query(min_length=1, max_length=3, description="One to three attributes.")]
+Spec = dict[str, Any]
+Measures = Annotated[
+    tuple[str, ...] | None,
+    Field(min_length=1, max_length=50, description="Default: those that apply to what was changed."),
+]
 
-def data_of(request: Request, access: ProjectAccess) -> Microdata:
-    """Return the project's data after its recipe, for an interactive query."""
-    require_data(access)
-    return data_as(request, access, version=access.row.data_version, recipe=recipe_of(access))
+
+class PlanRequest(Wire):
+    """A specification to plan."""
+
+    model_config = ConfigDict(json_schema_extra=example(spec={"method": "swap", "swap": ["Race"], "rate": 0.05}))
+
+    spec: Spec = Field(description="`method` and its parameters.")
 
 
-def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
-    """Return a version of the project's data after a recipe, e.g. that of an earlier result."""
-    service = service_of(request)
-    refuse_large(service.settings.limits, access)
-    refuse_long(service.settings.limits, records=access.row.records, tables=work_of(recipe or ()))
-    return service.data_cache.get(
-        service.store, project_id=access.id, version=version, recipe=recipe, key=service.vault.project_key(access.id)
+class RelaxationAnswer(Wire):
+    """A change of the specification and the number of pairs it would allow."""
+
+    change: str
+    feasible: int
+    at_most: int | None = None
+
+
+class PlanAnswer(Wire):
+    """Pairs requested, pairs feasible, and the binding constraint."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            method="swap",
+            records=48842,
+            asked=1221,
+            feasible=7080,
+            is_feasible=True,
+            binds=["Race"],
+            sentence="1,221 pairs asked for, at most 7,080 feasible; Race binds",
+            relaxations=[],
+            details={},
+        )
     )
+
+    method: str
+    records: int
+    asked: int
+    feasible: int
+    at_most: int | None = None
+    is_feasible: bool
+    binds: tuple[str, ...]
+    sentence: str
+    relaxations: tuple[RelaxationAnswer, ...]
+    details: dict[str, Any] = Field(
+        description="What only this method's plan states, e.g. `moved`: households expected to move, partners included."
+    )
+
+
+class MaskingRequest(Wire):
+    """Mask the project's data and measure the result."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            spec={"method": "swap", "swap": ["Race"], "rate": 0.05}, measures=["n_rule", "hellinger"]
+        )
+    )
+
+    spec: Spec
+    measures: Measures = None
+    attributes: tuple[str, ...] | None = Field(
+        default=None, description="Attributes that form the cells; default: all."
+    )
+    replicate: int = Field(default=0, ge=0, lt=1_000_000)
+    use_recipe: bool = Field(
+        default=True, description="Mask the data after the recipe; false: the original data, e.g. to recode by `spec`."
+    )
+
+
+class AssessmentRequest(Wire):
+    """Assess a masking again."""
+
+    model_config = ConfigDict(json_schema_extra=example(masking="6f1c2d9a", measures=["n_rule", "hellinger"]))
+
+    masking: Identifier
+    measures: Measures = None
+    attributes: tuple[str, ...] | None = None
 
 
 @router.post("/projects/{project_id}/plan")
@@ -68,7 +136,7 @@ def plan(request: Request, access: Reader, body: PlanRequest, _: QuestionSlot) -
 def ask_for_masking(request: Request, response: Response, access: Worker, body: MaskingRequest) -> Job:
     """Mask the data by any method and measure the result; figures are stored, never masked records."""
     payload = check_request(body.spec, body.measures)
-    payload |= {"replicate": body.replicate, "recipe": recipe_of(access) if body.use_recipe else None}
+    payload |= {"replicate": body.replicate, "recipe": access.recipe if body.use_recipe else None}
     payload["attributes"] = None if body.attributes is None else list(body.attributes)
     return submit(request, response, access, "mask", payload)
 
@@ -104,6 +172,21 @@ def get_masking_table(
     )
 
 
+def find_masking(request: Request, access: ProjectAccess, result_id: str) -> Row[Any]:
+    """Return a masking of the project's current data, so that masking again gives the same records."""
+    row = find_result(request, access, result_id, "masking")
+    if row.data_version != access.row.data_version:
+        raise Conflict(
+            "the data have been replaced since this masking was made", code="old-data", hint="mask the new data"
+        )
+    return row
+
+
+def masking_request(row: Row[Any]) -> dict[str, Any]:
+    """Return the part of a job's payload that repeats a masking."""
+    return {"spec": row.spec["spec"], "recipe": row.spec.get("recipe"), "replicate": row.spec.get("replicate", 0)}
+
+
 def _refuse_slow(request: Request, row: Any) -> None:
     """Refuse to repeat a masking whose job took long."""
     job = service_of(request).queue.get(row.job_id)
@@ -128,8 +211,7 @@ def table_of(
 def ask_for_assessment(request: Request, response: Response, access: Worker, body: AssessmentRequest) -> Job:
     """Assess a masking by other measures or on other attributes."""
     row = find_masking(request, access, body.masking)
-    payload = check_request(row.spec["spec"], body.measures)
-    payload |= {"masking": row.id, "replicate": row.spec.get("replicate", 0), "recipe": row.spec.get("recipe")}
+    payload = {"masking": row.id, **masking_request(row), **check_request(row.spec["spec"], body.measures)}
     payload["attributes"] = None if body.attributes is None else list(body.attributes)
     return submit(request, response, access, "assess", payload)
 
@@ -153,9 +235,37 @@ def check_request(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dic
     return {"spec": made.as_dict(), "measures": named}
 
 
-def serve_page(path: Any) -> FileResponse:
-    """Return a page written by a job, under its own strict policy."""
-    if not path.is_file():
-        raise NotFound("there is no such page")
-    headers = {"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"}
-    return FileResponse(path, media_type="text/html; charset=utf-8", headers=headers)
+def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Mask by any registered method, assess, and write the internal report."""
+    masked, assessment = _mask_and_assess(context, payload)
+    context.progress(0.8, "writing the report")
+    workflow.report(masked, context.result_folder / REPORT, assessment=assessment)
+    spec = request_of(payload, "measures", "attributes", "replicate")
+    return context.save_result("masking", spec, _summarise(masked, assessment))
+
+
+def run_assess(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Mask again and assess by other measures or attributes."""
+    masked, assessment = _mask_and_assess(context, payload)
+    spec = request_of(payload, "masking", "measures", "attributes", "replicate")
+    return context.save_result("assessment", spec, _summarise(masked, assessment))
+
+
+def _mask_and_assess(context: Context, payload: dict[str, Any]) -> tuple[Masked, Assessment]:
+    context.progress(0.05, "masking")
+    masked = masked_data(context, payload)
+    context.progress(0.5, "measuring risk and distortion")
+    return masked, workflow.assess(masked, measures=payload.get("measures"), attributes=payload.get("attributes"))
+
+
+def _summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
+    """Summarise a masking for internal use: totals and figures, no record."""
+    return {
+        **masked.as_dict(),
+        "plan": masked.plan.sentence,
+        "unit": masked.audit.unit,
+        **assessment.as_dict(),
+    }
+
+
+TASKS = (Task("mask", run_mask), Task("assess", run_assess))

@@ -2,30 +2,123 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
+from pydantic import ConfigDict, Field
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
+from safeswap.service.http.wire import Name, Wire, example, moment
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import jobs, members, projects, users
 from safeswap.service.people import accounts
 from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, Role, allow, project
-from safeswap.service.schemas.people import MemberAnswer, OverviewAnswer
-from safeswap.service.schemas.projects import ProjectAnswer, ProjectChange, ProjectRequest, moment
+from safeswap.service.people.roles import ProjectAccess, Role, Worker, allow, project
+from safeswap.service.routes.users import RoleName
 from safeswap.service.state import service_of
 
 members_router = APIRouter(tags=["people"])
+router = APIRouter(tags=["projects"])
 
 Member = Annotated[ProjectAccess, Depends(project("people"))]
 Inviter = Annotated[ProjectAccess, Depends(project("invite"))]
 Admin = Annotated[Caller, Depends(allow("administer"))]
 UserName = Annotated[str, Path(max_length=200, description="Login name of the user.")]
+
+_TOLERANCE = (
+    "Smallest count shown. The default is the agency's, which is also the floor: only an officer may go below it, or "
+    "lower an earlier value."
+)
+
+
+class ProjectRequest(Wire):
+    """A new project."""
+
+    model_config = ConfigDict(json_schema_extra=example(name="Labour force survey 2026", tolerance=3))
+
+    name: Name
+    tolerance: int | None = Field(default=None, ge=1, le=1000, description=_TOLERANCE)
+
+
+class ProjectChange(Wire):
+    """Changes to a project."""
+
+    model_config = ConfigDict(json_schema_extra=example(tolerance=5))
+
+    name: Name | None = None
+    tolerance: int | None = Field(default=None, ge=1, le=1000, description=_TOLERANCE)
+
+
+class ProjectAnswer(Wire):
+    """A project: a file, its description, and its results."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="0b6b9f6c",
+            name="Labour force survey 2026",
+            state="ready",
+            tolerance=3,
+            file_name="survey.csv",
+            data_version=1,
+            records=48842,
+            created_by="anna",
+            created_at="2026-01-01T09:00:00Z",
+            version=2,
+        )
+    )
+
+    id: str
+    name: str
+    state: Literal["empty", "reading", "ready", "broken", "deleted"]
+    tolerance: int
+    file_name: str
+    data_version: int
+    records: int
+    created_by: str
+    created_at: datetime | None
+    version: int
+
+
+class MemberAnswer(Wire):
+    """A member of a project."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(name="ada", display_name="Ada", role="analyst", added_at="2026-01-01T09:00:00Z")
+    )
+
+    name: str
+    display_name: str
+    role: RoleName
+    added_at: datetime | None
+
+
+class OverviewAnswer(Wire):
+    """A project as administrators see it: owner and last use, nothing about the data."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="5f0c",
+            name="Survey",
+            state="ready",
+            created_by="ada",
+            created_at="2026-01-01T09:00:00Z",
+            used_at="2026-01-01T09:00:00Z",
+            members=2,
+        )
+    )
+
+    id: str
+    name: str
+    state: str
+    created_by: str
+    created_at: datetime | None
+    used_at: datetime | None
+    members: int
 
 
 @members_router.get("/projects/{project_id}/members")
@@ -109,9 +202,6 @@ def _overview_answer(row: Row[Any]) -> OverviewAnswer:
     )
 
 
-router = APIRouter(tags=["projects"])
-
-
 @router.get("/projects")
 def list_projects(
     request: Request, caller: Annotated[Caller, Depends(allow("people"))], paging: Paged
@@ -147,9 +237,7 @@ def make_project(
 
 
 @router.get("/projects/{project_id}")
-def get_project(
-    request: Request, response: Response, access: Annotated[ProjectAccess, Depends(project("people"))]
-) -> ProjectAnswer:
+def get_project(request: Request, response: Response, access: Member) -> ProjectAnswer:
     """Get one project."""
     with service_of(request).database.read() as connection:
         row = connection.execute(_select_projects().where(projects.c.id == access.id)).one()
@@ -161,7 +249,7 @@ def get_project(
 def change_project(
     request: Request,
     response: Response,
-    access: Annotated[ProjectAccess, Depends(project("work"))],
+    access: Worker,
     body: ProjectChange,
 ) -> ProjectAnswer:
     """Change the name or the tolerance of a project. Existing descriptions keep their tolerance."""
@@ -183,7 +271,7 @@ def change_project(
 
 
 @router.delete("/projects/{project_id}", status_code=204)
-def delete_project(request: Request, access: Annotated[ProjectAccess, Depends(project("work"))]) -> Response:
+def delete_project(request: Request, access: Worker) -> Response:
     """Delete a project: its files are overwritten and removed. Releases stay in the ledger and the audit log."""
     from safeswap.service.keeping.retention import delete_project as delete_everything
 

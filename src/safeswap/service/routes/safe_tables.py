@@ -3,35 +3,71 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import ConfigDict, Field
 
 from safeswap import workflow
 from safeswap.model.microdata import Microdata
 from safeswap.model.text import several
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Unprocessable
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import data_of, serve_page
-from safeswap.service.schemas.library import CheckAnswer, ResultAnswer, TablesRequest
-from safeswap.service.schemas.projects import Job
+from safeswap.service.http.wire import Wire, example
+from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Worker
+from safeswap.service.routes.jobs import (
+    REPORT,
+    Job,
+    ResultAnswer,
+    ResultId,
+    find_result,
+    result_of,
+    result_page,
+    serve_page,
+    submit,
+)
 from safeswap.service.state import service_of
-from safeswap.service.tasks.library import REPORT
-from safeswap.service.work.jobs import recipe_of, require_data, submit
-from safeswap.service.work.questions import QuestionSlot, can_answer, refuse_long
-from safeswap.service.work.rare import Noise, perturb_check
-from safeswap.service.work.results import find_result, result_of, result_page
+from safeswap.service.work.questions import QuestionSlot, can_answer, data_of, refuse_long
+from safeswap.service.work.rare import Noise, perturb_check, rare_texts
+from safeswap.service.work.tasks import Context, Task, prepared_data
+
+if TYPE_CHECKING:
+    from safeswap.model.microdata import Microdata
 
 router = APIRouter(tags=["tables"])
 
-ResultId = Annotated[str, Path(max_length=64)]
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
-Officer = Annotated[ProjectAccess, Depends(project("decide"))]
-
 MOST_CELLS_AT_ONCE = 200_000
+MOST_CELLS = 5_000
+
+
+class TablesRequest(Wire):
+    """Tables to make safe or to check."""
+
+    model_config = ConfigDict(json_schema_extra=example(tables=[["Race", "Edu"], ["Race", "Sex"]], tolerance=3))
+
+    tables: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=100)
+    tolerance: int | None = Field(
+        default=None, ge=2, le=1_000_000, description="Default and minimum: the project's tolerance."
+    )
+    keep: tuple[tuple[str, ...], ...] | None = Field(default=None, description="Margins that stay exact.")
+    objective: str = Field(default="total", pattern="^(total|largest)$")
+    soft: bool = False
+    time_limit: float = Field(default=30.0, gt=0, le=3600)
+
+
+class CheckAnswer(Wire):
+    """Small cells of tables, and how many can be derived from the published figures."""
+
+    sentence: str
+    is_safe: bool
+    tolerance: int
+    small: int
+    derived: int
+    way: str
+    is_exact: bool
+    tables: tuple[dict[str, Any], ...]
 
 
 @router.post("/projects/{project_id}/table-checks")
@@ -50,12 +86,12 @@ def ask_for_safe_tables(
     request: Request, response: Response, access: Worker, body: TablesRequest, _: QuestionSlot
 ) -> Job:
     """Find the nearest tables in which every cell is 0 or large enough and the kept margins are exact."""
-    require_data(access)
-    if can_answer(service_of(request).settings.limits, access, recipe_of(access)):
+    access.require_data()
+    if can_answer(service_of(request).settings.limits, access, access.recipe):
         data = data_of(request, access)
         for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
             data.schema[name]  # refuse unknown attributes before submitting a job
-    payload = {**body.model_dump(mode="json"), "tolerance": _check_tolerance(access, body), "recipe": recipe_of(access)}
+    payload = {**body.model_dump(mode="json"), "tolerance": _check_tolerance(access, body), "recipe": access.recipe}
     return submit(request, response, access, "safe_tables", payload)
 
 
@@ -102,3 +138,49 @@ def get_safe_tables_report(request: Request, access: Officer, result_id: ResultI
     """Get the internal report with the tables before and after, including small counts, for officers."""
     row = find_result(request, access, result_id, "safe_tables")
     return serve_page(service_of(request).store.result(access.id, row.id) / REPORT)
+
+
+def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Find the nearest safe tables, write the internal report, and store the cells that may be shown."""
+    context.progress(0.05, "counting the tables")
+    data = prepared_data(context, payload)
+    asked = payload["tables"]
+    context.progress(0.2, "looking for the nearest safe tables")
+    found = workflow.safe_table(
+        data,
+        payload["tolerance"],
+        attributes=asked if len(asked) > 1 else asked[0],
+        keep=payload.get("keep"),
+        objective=payload["objective"],
+        soft=payload["soft"],
+        time_limit=payload["time_limit"],
+    )
+    context.progress(0.9, "writing the report")
+    workflow.safe_table_report(found, context.result_folder / REPORT)
+    names = {name for names in asked for name in names}
+    hidden = {name: rare_texts(data, name, int(context.project["tolerance"])) for name in names}
+    summary = {**found.as_dict(), "sentence": found.sentence, "cells": [_cells(each, hidden) for each in found.tables]}
+    named = ("tables", "tolerance", "keep", "objective", "soft", "time_limit", "recipe")
+    spec = {name: payload[name] for name in named if payload.get(name) is not None}
+    return context.save_result("safe_tables", spec, summary)
+
+
+def _cells(changed: Any, hidden: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    """Return the publishable cells of a safe table. The original counts and rare levels are only in the report."""
+    names = changed.before.names
+    rows = [
+        row
+        for row in changed.long().to_pylist()
+        if not any(str(row[name]) in hidden.get(name, frozenset()) for name in names)
+    ][:MOST_CELLS]
+    return [
+        {
+            "levels": [str(row[name]) for name in names],
+            "after": row["after"],
+            "changed": row["before"] != row["after"],
+        }
+        for row in rows
+    ]
+
+
+TASKS = (Task("safe_tables", run_safe_tables),)

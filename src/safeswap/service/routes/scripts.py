@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pprint import pformat
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import ConfigDict, Field
 
 from safeswap.model.schema import Schema
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.schemas.projects import Wire, example
+from safeswap.service.http.wire import Wire, example
+from safeswap.service.people.roles import Reader
 from safeswap.service.state import service_of
+from safeswap.service.work.tasks import read_schema
 
 
 class ScriptRequest(Wire):
@@ -177,12 +178,8 @@ router = APIRouter(tags=["library"])
 
 
 @router.post("/projects/{project_id}/script")
-def make_script(
-    request: Request, access: Annotated[ProjectAccess, Depends(project("read"))], body: ScriptRequest
-) -> ScriptAnswer:
+def make_script(request: Request, access: Reader, body: ScriptRequest) -> ScriptAnswer:
     """Generate the Python script for what a screen shows. Nothing is changed."""
-    from safeswap.service.tasks.context import read_schema
-
     version = access.row.data_version
     schema = read_schema(service_of(request).store, access.id, version) if version else None
     tolerance = access.row.tolerance

@@ -11,11 +11,11 @@ from sqlalchemy import Row
 
 from safeswap.service.http import proxy
 from safeswap.service.http.problems import NotFound, NotLoggedIn, Unprocessable
+from safeswap.service.http.wire import Wire, example, moment
 from safeswap.service.keeping import auditlog
 from safeswap.service.people import accounts, oidc, sessions
 from safeswap.service.people.callers import Caller, check_origin
 from safeswap.service.people.roles import allow, permissions_of
-from safeswap.service.schemas.projects import Wire, example, moment
 from safeswap.service.state import Service, service_of
 
 router = APIRouter(prefix="/session", tags=["session"])

@@ -7,47 +7,124 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import ConfigDict, Field
 
 from safeswap import workflow
 from safeswap.charts.payload import Room, map_payload
+from safeswap.errors import InfeasibleError
 from safeswap.model.study import StudySpec
+from safeswap.model.text import several
 from safeswap.service.http.paging import Page, Paged, write_cursor
 from safeswap.service.http.problems import NotFound, Unprocessable
-from safeswap.service.people.roles import ProjectAccess, project
-from safeswap.service.routes.maskings import TableAttributes, data_of, serve_page, table_of
-from safeswap.service.schemas.library import ResultAnswer
-from safeswap.service.schemas.projects import Job
-from safeswap.service.schemas.studies import (
-    BeforeAfterAnswer,
-    Candidate,
-    CandidateAnswer,
-    ChoiceAnswer,
-    ChoiceRequest,
-    DistortionTable,
-    StudyRequest,
-    StudySize,
+from safeswap.service.http.wire import Wire, example
+from safeswap.service.people.roles import ProjectAccess, Reader, Worker
+from safeswap.service.routes.jobs import (
+    NONE_YET,
+    Job,
+    ResultAnswer,
+    ResultId,
+    find_or_latest,
+    find_result,
+    payload_of,
+    result_of,
+    result_page,
+    serve_page,
+    submit,
 )
+from safeswap.service.routes.maskings import TableAttributes, table_of
 from safeswap.service.state import service_of
-from safeswap.service.tasks.context import read_schema
-from safeswap.service.tasks.library import STUDY
-from safeswap.service.work.jobs import recipe_of, require_data, submit
-from safeswap.service.work.questions import QuestionSlot, can_answer
-from safeswap.service.work.results import NONE_YET, find_or_latest, find_result, payload_of, result_of, result_page
+from safeswap.service.work.questions import QuestionSlot, can_answer, data_of
+from safeswap.service.work.rare import BeforeAfterAnswer
+from safeswap.service.work.tasks import Context, Task, prepared_data, read_schema
 
 if TYPE_CHECKING:
     from safeswap.studies.study import Study
 
 router = APIRouter(tags=["studies"])
 
-ResultId = Annotated[str, Path(max_length=64)]
 Number = Annotated[int, Path(ge=0, le=2**31 - 1, description="Number of the candidate.")]
-Reader = Annotated[ProjectAccess, Depends(project("read"))]
-Worker = Annotated[ProjectAccess, Depends(project("work"))]
 
 # The map holds every candidate it can draw; tables and texts are fetched on demand.
 ROOM = Room(specifications=10_000, draws=30_000, tables=1_000_000, texts=500_000)
+STUDY = "study"
+
+
+class StudyRequest(Wire):
+    """A study of many candidates. The parameters are those of a study in Python."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            spec={"attributes": ["Race", "Sex"], "rates": [0.01, 0.1], "replicates": 5, "objective": "linear:a=1"}
+        )
+    )
+
+    spec: dict[str, Any] = Field(default_factory=dict)
+
+
+class StudySize(Wire):
+    """The number of candidates of a study."""
+
+    candidates: int
+
+
+class Candidate(Wire):
+    """One candidate release: figures only."""
+
+    number: int
+    specification: int
+    label: str
+    constraint: str
+    rate: float | None
+    replicate: int
+    outcome: str
+    reason: str
+    scores: dict[str, float | None]
+    on_frontier: bool
+
+
+class DistortionTable(Wire):
+    """The distortion of one two-way table, by measure."""
+
+    attributes: tuple[str, str]
+    values: dict[str, float | None]
+
+
+class CandidateAnswer(Candidate):
+    """One candidate in detail: its specification as Python, command and TOML, and all distorted two-way tables."""
+
+    spec: dict[str, Any]
+    python: str
+    command: str
+    toml: str
+    tables: tuple[DistortionTable, ...]
+
+
+class ChoiceRequest(Wire):
+    """The objective for choosing a candidate."""
+
+    model_config = ConfigDict(json_schema_extra=example(objective="linear:a=2"))
+
+    objective: str = Field(max_length=500, description="linear:a=…, cap_risk:… or cap_distortion:…")
+    risk: str | None = Field(default=None, max_length=200, description="Measure on the vertical axis.")
+    distortion: str | None = Field(default=None, max_length=200, description="Measure on the horizontal axis.")
+
+
+class ChoiceAnswer(Wire):
+    """The chosen candidate, and the reason."""
+
+    candidate: int
+    specification: int
+    spec: dict[str, Any]
+    replicate: int
+    risk: float
+    distortion: float
+    objective: str
+    dominates: int
+    certainty: float | None
+    sentence: str
+    rivals: tuple[dict[str, Any], ...]
 
 
 @router.post("/projects/{project_id}/study-size")
@@ -69,7 +146,7 @@ def ask_for_study(request: Request, response: Response, access: Worker, body: St
             candidates=size,
             most=most,
         )
-    payload = {"spec": spec.model_dump(mode="json"), "recipe": recipe_of(access)}
+    payload = {"spec": spec.model_dump(mode="json"), "recipe": access.recipe}
     return submit(request, response, access, "study", payload)
 
 
@@ -168,8 +245,8 @@ def get_study_report(request: Request, access: Reader, result_id: ResultId) -> F
 
 def _count_candidates(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
     service = service_of(request)
-    require_data(access)
-    if can_answer(service.settings.limits, access, recipe_of(access)):
+    access.require_data()
+    if can_answer(service.settings.limits, access, access.recipe):
         return workflow.number_of_candidates(data_of(request, access), spec)
     # Too large for the server: an invalid study is refused by the job.
     schema = read_schema(service.store, access.id, access.row.data_version)
@@ -237,3 +314,34 @@ def _finite(value: float | None) -> float | None:
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:
     return {name: _finite(value) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Run a risk-utility study; a checkpoint lets the next attempt resume if the worker dies."""
+    context.progress(0.01, "reading the data")
+    data = prepared_data(context, payload)
+    spec = StudySpec(**payload["spec"])
+
+    def report(finished: int, total: int) -> None:
+        context.progress(0.05 + 0.85 * finished / max(total, 1), f"{finished:,} of {several(total, 'candidate')}")
+
+    found = workflow.study(data, spec, key=context.key(), progress=report, checkpoint=context.checkpoint)
+    context.progress(0.92, "choosing, and writing the report")
+    try:
+        choice = found.choose(spec.objective)
+    except InfeasibleError:
+        choice = None  # no candidate meets the objective: the map is still useful
+    workflow.save_study(found, context.result_folder / STUDY, choice=choice, data=data)
+    summary = {
+        "candidates": len(found),
+        "specifications": len(found.specs),
+        "rejected": found.rejected().num_rows,
+        "records": len(data),
+        "frontier": len(found.frontier()),
+        "choice": None if choice is None else choice.as_dict(),
+    }
+    asked = {"spec": spec.model_dump(mode="json"), "recipe": payload.get("recipe")}
+    return context.save_result("study", asked, summary)
+
+
+TASKS = (Task("study", run_study),)

@@ -2,35 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
-from pydantic import SecretStr
+from pydantic import ConfigDict, Field, SecretStr
 from sqlalchemy import Connection, Row, func, select, update
 
 from safeswap.service.http import proxy
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
+from safeswap.service.http.wire import Name, Text, Wire, example, moment
 from safeswap.service.keeping import auditlog, tables
 from safeswap.service.keeping.tables import users
 from safeswap.service.people import accounts, sessions
 from safeswap.service.people.callers import Caller
 from safeswap.service.people.roles import Role, allow
-from safeswap.service.schemas.people import (
-    PasswordChange,
-    TokenAnswer,
-    TokenRequest,
-    UserAnswer,
-    UserChange,
-    UserRequest,
-)
-from safeswap.service.schemas.projects import moment
 from safeswap.service.state import service_of
 
 tokens_router = APIRouter(prefix="/tokens", tags=["session"])
+router = APIRouter(tags=["people"])
 
 Self = Annotated[Caller, Depends(allow("self", once=False))]  # the response holds a secret and must not be stored
+
+# Requests with a password are not stored for retries, not even as a hash, which could be brute-forced.
+Admin = Annotated[Caller, Depends(allow("administer", once=False))]
+UserId = Annotated[str, Path(max_length=64)]
+RoleName = Literal["viewer", "analyst", "officer", "admin"]
+Scope = Literal["read", "write", "release"]
+
+
+class UserRequest(Wire):
+    """A new user."""
+
+    model_config = ConfigDict(json_schema_extra=example(name="ada", role="analyst", display_name="Ada Lovelace"))
+
+    name: Name
+    role: RoleName
+    display_name: Text = Field(default="", max_length=200)
+    password: SecretStr | None = Field(
+        default=None, max_length=1000, description="Omit for login through a provider or proxy."
+    )
+
+
+class UserChange(Wire):
+    """Changes to a user. A new role, a new password or deactivation ends all sessions."""
+
+    model_config = ConfigDict(json_schema_extra=example(role="officer"))
+
+    role: RoleName | None = None
+    display_name: Text | None = Field(default=None, max_length=200)
+    active: bool | None = None
+    password: SecretStr | None = Field(default=None, max_length=1000)
+    revoke_tokens: bool = Field(default=True, description="Whether a new password also revokes the user's tokens.")
+
+
+class PasswordChange(Wire):
+    """A new password for the current user."""
+
+    model_config = ConfigDict(json_schema_extra=example(current="…", new="…"))
+
+    current: SecretStr = Field(max_length=1000)
+    new: SecretStr = Field(max_length=1000)
+    revoke_tokens: bool = Field(default=True, description="Whether to revoke your tokens too.")
+
+
+class UserAnswer(Wire):
+    """A user."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="5f0c",
+            name="ada",
+            display_name="Ada Lovelace",
+            role="analyst",
+            active=True,
+            has_password=True,
+            created_at="2026-01-01T09:00:00Z",
+            version=1,
+        )
+    )
+
+    id: str
+    name: str
+    display_name: str
+    role: RoleName
+    active: bool
+    has_password: bool
+    created_at: datetime | None
+    version: int
+
+
+class TokenRequest(Wire):
+    """A new token for a program."""
+
+    model_config = ConfigDict(json_schema_extra=example(name="nightly run", scopes=["read", "write"], days=30))
+
+    name: Name
+    scopes: tuple[Scope, ...] = Field(min_length=1, max_length=3)
+    days: int = Field(default=30, ge=1, le=366, description="Days until the token expires.")
+
+
+class TokenAnswer(Wire):
+    """An API token; its secret is shown only on creation."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            id="11aa",
+            name="nightly run",
+            scopes=["read", "write"],
+            created_at="2026-01-01T09:00:00Z",
+            expires_at="2026-01-31T09:00:00Z",
+            last_used_at=None,
+            revoked=False,
+            secret=None,
+        )
+    )
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime | None
+    expires_at: datetime | None
+    last_used_at: datetime | None = None
+    revoked: bool = False
+    secret: str | None = Field(default=None, description="Shown only once.")
 
 
 @tokens_router.get("")
@@ -73,13 +170,6 @@ def _token_answer(row: Row[Any]) -> TokenAnswer:
         last_used_at=moment(row.last_used_at),
         revoked=row.revoked_at is not None,
     )
-
-
-router = APIRouter(tags=["people"])
-
-# Requests with a password are not stored for retries, not even as a hash, which could be brute-forced.
-Admin = Annotated[Caller, Depends(allow("administer", once=False))]
-UserId = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/users")

@@ -51,7 +51,7 @@ def _import_libraries() -> None:
     import pyarrow.parquet
 
     import safeswap.methods
-    import safeswap.service.tasks.context  # noqa: F401
+    import safeswap.service.work.tasks  # noqa: F401
 
     pyarrow.set_cpu_count(os.cpu_count() or 1)
 
@@ -60,9 +60,8 @@ def _run(order: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
     from safeswap.errors import SafeswapError
     from safeswap.service.keeping.erase import sync_folder
     from safeswap.service.settings import Settings
-    from safeswap.service.tasks import find
-    from safeswap.service.tasks.context import Cancelled, Context
     from safeswap.service.work.jobs import Claim
+    from safeswap.service.work.tasks import Cancelled, Context, find
 
     def report(fraction: float, message: str) -> None:
         if stop.asked:
@@ -72,7 +71,7 @@ def _run(order: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
     settings, job = Settings.model_validate(order["settings"]), Claim(**order["job"])
     context = Context(settings=settings, job=job, project=order["project"], report=report)
     try:
-        task = find(job.kind, order["packages"])
+        task = find(job.kind, order["modules"])
         _use_scratch(context.scratch)
         confine.set_limits(settings.limits, task.limits)
         result = task.run(context, dict(job.payload))

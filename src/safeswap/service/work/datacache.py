@@ -71,7 +71,7 @@ class DataCache:
         self, store: Store, project_id: str, version: int, recipe: list[dict[str, Any]] | None, key: Key
     ) -> Microdata:
         from safeswap import workflow
-        from safeswap.service.tasks.context import read_data
+        from safeswap.service.work.tasks import read_data
 
         if not recipe:
             return read_data(store, project_id, version)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fastapi import Request, Response
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -31,14 +30,9 @@ from sqlalchemy import (
 )
 
 from safeswap.errors import InternalError, SafeswapError
-from safeswap.service.http.problems import Conflict, NotFound
-from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, new_id, now
-from safeswap.service.keeping.tables import jobs, projects
-from safeswap.service.people.roles import ProjectAccess
-from safeswap.service.schemas.projects import Job, job_of
+from safeswap.service.keeping.tables import jobs
 from safeswap.service.settings import Settings
-from safeswap.service.state import service_of
 
 JobRow: TypeAlias = RowMapping
 """A row of the job table, by column name."""
@@ -238,7 +232,7 @@ class Queue:
         return [*rows]
 
     def _run_failed_hook(self, connection: Connection, job: JobRow) -> None:
-        from safeswap.service.tasks.hooks import run_failed
+        from safeswap.service.work.tasks import run_failed
 
         run_failed(connection, job, self._settings)
 
@@ -317,57 +311,3 @@ def _end_values(error: SafeswapError, at: float, *, again: ColumnElement[bool]) 
         "available_at": at + _PAUSE * jobs.c.attempts,
         "lease_until": null(),
     }
-
-
-def submit(
-    request: Request,
-    response: Response,
-    access: ProjectAccess,
-    kind: str,
-    payload: dict[str, Any],
-    *,
-    data: bool = True,
-) -> Job:
-    """Enqueue a job of this project and respond 202 with its address. ``data``: the job needs the project's data.
-
-    Job, audit log entry and the project's last use are written in one transaction.
-    """
-    if data:
-        require_data(access)
-        payload = {**payload, "data_version": access.row.data_version}
-    service = service_of(request)
-    with service.database.write() as connection:
-        job_id = service.queue.enqueue(
-            kind, payload, project_id=access.id, created_by=access.user.id, connection=connection
-        )
-        auditlog.record(connection, actor=access.user.name, action=f"job.{kind}", project_id=access.id, subject=job_id)
-        touch(connection, access.id)
-    row = service.queue.get(job_id)
-    assert row is not None  # noqa: S101  (it was written a line above)
-    response.status_code = 202
-    response.headers["Location"] = str(request.url_for("get_job", job_id=job_id).path)
-    return job_of(row)
-
-
-def touch(connection: Connection, project_id: str) -> None:
-    """Update a project's last use, from which retention counts. Refused if it was deleted meanwhile."""
-    there = update(projects).where(projects.c.id == project_id, projects.c.state != "deleted")
-    if connection.execute(there.values(used_at=now())).rowcount != 1:
-        raise NotFound("there is no such project", hint="see GET /projects")
-
-
-def require_data(access: ProjectAccess) -> None:
-    """Refuse a request that needs data if the project has none."""
-    if access.row.data_version == 0:
-        raise Conflict(
-            "the project has no data yet" if access.row.state != "reading" else "the data are still being read",
-            code="no-data",
-            hint="PUT /projects/{project_id}/data, and wait for its job",
-        )
-
-
-def recipe_of(access: ProjectAccess) -> list[dict[str, Any]] | None:
-    """Return the active steps of the project's recipe, as stored with every job."""
-    recipe = access.row.recipe or {}
-    steps: list[dict[str, Any]] = list(recipe.get("steps", []))
-    return steps[: len(steps) - int(recipe.get("undone", 0))] or None

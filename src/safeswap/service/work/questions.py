@@ -15,6 +15,7 @@ from safeswap.errors import SpecError
 from safeswap.methods.recode.recipe import RecipeStep
 from safeswap.methods.suppress.method import SuppressSpec
 from safeswap.model.combination import as_combinations
+from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
 from safeswap.service.http.problems import Conflict
 from safeswap.service.people.roles import ProjectAccess
@@ -98,3 +99,19 @@ def refuse_large(limits: Limits, access: ProjectAccess) -> None:
             hint="ask for a job; the administrator can raise cached_bytes",
             records=access.row.records,
         )
+
+
+def data_of(request: Request, access: ProjectAccess) -> Microdata:
+    """Return the project's data after its recipe, for an interactive query."""
+    access.require_data()
+    return data_as(request, access, version=access.row.data_version, recipe=access.recipe)
+
+
+def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+    """Return a version of the project's data after a recipe, e.g. that of an earlier result."""
+    service = service_of(request)
+    refuse_large(service.settings.limits, access)
+    refuse_long(service.settings.limits, records=access.row.records, tables=work_of(recipe or ()))
+    return service.data_cache.get(
+        service.store, project_id=access.id, version=version, recipe=recipe, key=service.vault.project_key(access.id)
+    )

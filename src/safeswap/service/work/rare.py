@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from safeswap.arrays import keyed
 from safeswap.arrays.hiding import hide_cells, hide_levels, perturb
@@ -26,7 +27,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema, level_texts
 from safeswap.model.text import several
 from safeswap.service.http.problems import Unprocessable
-from safeswap.service.schemas.studies import BeforeAfterAnswer, Cell
+from safeswap.service.http.wire import Wire
 from safeswap.workflow.recode_advice import Advice, AdviceList
 
 RARE = "(rare levels)"
@@ -112,6 +113,27 @@ _MOST_WORK = 10**9  # cells examined by complementary suppression
 _MOST_EXACT = 2  # attributes of a table that is counted on the file itself
 _MOST_DRAWN = 20  # times a record can be in the sample: more have no chance in 64 bits
 _REPLACED = 16  # one value in so many is that of another record
+
+
+class Cell(Wire):
+    """One cell of a table before and after.
+
+    Counts below the tolerance are hidden, and so are those from which they could be derived.
+    """
+
+    levels: tuple[str, ...]
+    before: int | None
+    after: int | None
+    changed: bool | None
+
+
+class BeforeAfterAnswer(Wire):
+    """A table of the original and of the masked data, side by side."""
+
+    attributes: tuple[str, ...]
+    tolerance: int
+    is_sampled: bool = Field(default=False, description="Counted on a random sample, as large as the file on average.")
+    cells: tuple[Cell, ...]
 
 
 def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int, key: Key) -> BeforeAfterAnswer:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -31,9 +31,9 @@ from safeswap.service.keeping.store import Store, result_id
 from safeswap.service.keeping.tables import projects
 from safeswap.service.keeping.vault import open_vault
 from safeswap.service.settings import Settings, read_settings
-from safeswap.service.tasks import PACKAGES, find, hooks, kinds
 from safeswap.service.work.jobs import Claim, Queue
 from safeswap.service.work.process import JobProcess, error_of, reason_of
+from safeswap.service.work.tasks import MODULES, find, run_failed, run_finish, run_prepare
 
 _POLL = 0.25  # seconds between polls of a running job
 _REPORT = 1.0  # seconds between progress reports
@@ -52,14 +52,14 @@ class Worker:
         *,
         database: Database | None = None,
         name: str | None = None,
-        packages: Sequence[str] = PACKAGES,
+        modules: Mapping[str, str] = MODULES,
         parent: int | None = None,
     ) -> None:
         self.name = name or f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._store = Store(settings)
         self._database = database or open_database(settings.database, log_key=_log_key(settings))
-        self._packages = tuple(packages)
+        self._modules = dict(modules)
         self._queue = Queue(self._database, settings, on_end=self._run_failed_hook)
         self._spare: JobProcess | None = None
         self._parent = parent  # the server process that this worker ends with
@@ -108,7 +108,7 @@ class Worker:
         return self._stopped_by_signal or (self._parent is not None and os.getppid() != self._parent)
 
     def _step(self) -> bool:
-        claim = self._retry(lambda: self._queue.claim(self.name, kinds(self._packages)))
+        claim = self._retry(lambda: self._queue.claim(self.name, tuple(self._modules)))
         if claim is None:
             return False
         started = time.monotonic()
@@ -137,7 +137,7 @@ class Worker:
     def _build_order(self, claim: Claim) -> dict[str, Any]:
         def load_project() -> dict[str, Any]:
             with self._database.read() as connection:
-                hooks.run_prepare(connection, claim, self._settings, self._packages)
+                run_prepare(connection, claim, self._settings, self._modules)
                 row = connection.execute(select(projects).where(projects.c.id == claim.project_id)).mappings().first()
                 return dict(row) if row is not None else {}
 
@@ -146,7 +146,7 @@ class Worker:
             "settings": settings.model_dump(mode="json"),
             "job": dict(vars(claim)),
             "project": self._retry(load_project),
-            "packages": self._packages,
+            "modules": self._modules,
         }
 
     def _watch(self, claim: Claim, process: JobProcess) -> dict[str, Any] | None:
@@ -187,7 +187,7 @@ class Worker:
 
     def _succeed(self, claim: Claim, outcome: dict[str, Any], saved: list[dict[str, Any]]) -> str:
         def also(connection: Any) -> dict[str, Any] | None:
-            return hooks.run_finish(connection, claim, outcome, saved, settings=self._settings, packages=self._packages)
+            return run_finish(connection, claim, outcome, saved, settings=self._settings, modules=self._modules)
 
         try:
             if self._retry(lambda: self._queue.succeed(claim, outcome, also)):
@@ -222,7 +222,7 @@ class Worker:
         return self._fail(claim, InternalError("the job was stopped", code="job-stopped"), retry=True)
 
     def _clean(self, claim: Claim) -> None:
-        clean = find(claim.kind, self._packages).clean
+        clean = find(claim.kind, self._modules).clean
         try:
             self._store.clear(claim.id)
             if clean is not None:
@@ -231,7 +231,7 @@ class Worker:
             logs.event("clean-failed", **_log_fields(claim), exception=type(error).__name__)
 
     def _run_failed_hook(self, connection: Any, job: Any) -> None:
-        hooks.run_failed(connection, job, self._settings, self._packages)
+        run_failed(connection, job, self._settings, self._modules)
 
     def _retry(self, call: Callable[[], T]) -> T:
         """Retry a database call while the database is unreachable; the fence makes repeats harmless."""

@@ -16,60 +16,25 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import IntegrityError
 
 from safeswap.files.manifest import MANIFEST, check_files, read_manifest, sum_file
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
 from safeswap.service.keeping import auditlog, ledger
-from safeswap.service.keeping.database import new_id, now
-from safeswap.service.keeping.tables import releases, results
+from safeswap.service.keeping.database import now
+from safeswap.service.keeping.tables import releases
 from safeswap.service.people.callers import Caller
 from safeswap.service.people.roles import ProjectAccess, Role
+from safeswap.service.routes.releases.task import BUNDLE, ENTRY
 from safeswap.service.state import Service
-from safeswap.service.tasks.release import BUNDLE, ENTRY
-from safeswap.service.work.jobs import touch
 
 _ATTEMPTS = 5
 
 
-def request(service: Service, access: ProjectAccess, *, masking: Row[Any], terms: dict[str, Any]) -> str:
-    """Request a release, whose bundle a job prepares; return the release's id."""
-    _refuse_old_data(access, masking)
-    release_id = new_id()
-    with service.database.write() as connection:
-        touch(connection, access.id)
-        payload = {
-            "release_id": release_id,
-            "spec": masking.spec["spec"],
-            "recipe": masking.spec.get("recipe"),
-            "replicate": masking.spec.get("replicate", 0),
-            "data_version": masking.data_version,
-            "tolerance": access.row.tolerance,
-            "terms": terms,
-            "comparable": ledger.find_comparable(connection, access.id),
-        }
-        job_id = service.queue.enqueue(
-            "release", payload, project_id=access.id, created_by=access.user.id, connection=connection
-        )
-        row = {"id": release_id, "project_id": access.id, "masking_id": masking.id, "job_id": job_id, "terms": terms}
-        row |= {"state": "preparing", "requested_by": access.user.id, "requested_at": now()}
-        connection.execute(insert(releases).values(**row))
-        detail = {"masking": masking.id, **_consent(terms)}
-        auditlog.record(connection, access.user.name, "release.request", access.id, release_id, detail)
-    return release_id
-
-
-def _consent(terms: Mapping[str, Any]) -> dict[str, Any]:
+def log_consent(terms: Mapping[str, Any]) -> dict[str, Any]:
     """Return for the log that the rate is published: requested by one, consented to by the officer who approves."""
     return {"publish_rate": True} if terms.get("publish_rate") else {}
-
-
-def _refuse_old_data(access: ProjectAccess, masking: Row[Any]) -> None:
-    if masking.data_version != access.row.data_version:
-        raise Conflict(
-            "the data have been replaced since this masking was made", code="old-data", hint="mask the new data"
-        )
 
 
 def find(connection: Connection, access: ProjectAccess, release_id: str) -> Row[Any]:
@@ -115,7 +80,7 @@ def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content
         _decide(connection, access.user, row, state="approved", reason=override_reason, single_user=alone)
         ledger.enter(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
         detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": override_reason}
-        detail |= _consent(row.terms)
+        detail |= log_consent(row.terms)
         if alone:
             detail["single_user"] = True
         auditlog.record(connection, access.user.name, "release.approve", access.id, row.id, detail)
@@ -228,14 +193,3 @@ def may_approve(service: Service, caller: Caller, row: Row[Any]) -> bool:
 def may_download(caller: Caller, row: Row[Any]) -> bool:
     """Return True if the caller may download the bundle now: requester and officers, once it is approved."""
     return row.state == "approved" and (caller.role == Role.OFFICER or row.requested_by == caller.id)
-
-
-def masking_of(connection: Connection, access: ProjectAccess, masking_id: str) -> Row[Any]:
-    """Return a masking of this project."""
-    statement = select(results).where(
-        results.c.id == masking_id, results.c.project_id == access.id, results.c.kind == "masking"
-    )
-    row = connection.execute(statement).one_or_none()
-    if row is None:
-        raise NotFound("there is no such masking", hint="see GET /projects/{project_id}/maskings")
-    return row

@@ -18,9 +18,8 @@ from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.erase import erase, sync_folder
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import releases
-from safeswap.service.tasks.context import Context, Task
-from safeswap.service.tasks.library import masked_data
 from safeswap.service.work.jobs import JobRow
+from safeswap.service.work.tasks import Context, Task, masked_data
 
 BUNDLE, AUDIT, ENTRY = "bundle", "audit", "ledger.sealed"
 
@@ -181,4 +180,4 @@ def _update_preparing(connection: Connection, release_id: str, **values: Any) ->
     connection.execute(update(releases).where(waiting).values(**values, version=releases.c.version + 1))
 
 
-TASK = Task("release", run, prepare=ledger.export_entries, finish=finish, failed=failed)
+TASKS = (Task("release", run, prepare=ledger.export_entries, finish=finish, failed=failed),)

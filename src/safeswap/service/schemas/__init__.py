@@ -1,1 +1,0 @@
-"""Request and response models, from which the API contract is generated."""
