@@ -22,7 +22,7 @@ from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import members, projects, users
 from safeswap.service.people import accounts, sessions
 from safeswap.service.people import sessions as tokens
-from safeswap.service.people.start_tokens import StartTokens
+from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.state import Service
 

@@ -15,13 +15,13 @@ from sqlalchemy import delete, select, update
 from tests.service.at_work import Case, do_jobs, masking_of, project_with_data, survey
 from tests.service.serving import Running, running
 
+from safeswap.service import state
 from safeswap.service.app import create_app
 from safeswap.service.http.paging import write_cursor
 from safeswap.service.keeping import store
 from safeswap.service.keeping.store import free_projects
 from safeswap.service.keeping.tables import jobs, projects
 from safeswap.service.settings import Limits
-from safeswap.service.work import datacache
 
 API = "/api/v1"
 
@@ -112,7 +112,7 @@ def test_data_that_nobody_asks_about_do_not_stay_in_memory(here, monkeypatch):
     spec = {"method": "swap", "swap": ["tenure"], "rate": 0.2}
     assert ana.post(f"{API}/projects/{project}/plan", json={"spec": spec}).status_code == 200
     assert here.service.data_cache.used > 0
-    monkeypatch.setattr(datacache, "IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(state, "IDLE_SECONDS", -1.0)
     assert here.service.data_cache.used == 0
 
 

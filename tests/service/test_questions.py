@@ -14,7 +14,7 @@ from tests.service.serving import Running, running
 from safeswap import workflow
 from safeswap.service.http.problems import Unavailable
 from safeswap.service.settings import Limits
-from safeswap.service.work.semaphore import FairSemaphore
+from safeswap.service.state import FairSemaphore
 
 API = "/api/v1"
 KEYS = {"keys": ["region", "tenure", "age"], "up_to": 2}

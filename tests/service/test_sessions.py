@@ -15,7 +15,7 @@ from tests.service.serving import PASSWORD, Running, running
 from safeswap.service.keeping.tables import log_ins, users
 from safeswap.service.keeping.tables import sessions as session_table
 from safeswap.service.people import accounts, sessions
-from safeswap.service.people.start_tokens import StartTokens
+from safeswap.service.people.sessions import StartTokens
 
 SESSION = "/api/v1/session"
 

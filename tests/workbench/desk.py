@@ -20,7 +20,7 @@ from tests.service.serving import PASSWORD, listen, password_hash
 from safeswap.service.app import API, create_app
 from safeswap.service.client import Client
 from safeswap.service.people import accounts
-from safeswap.service.people.start_tokens import StartTokens
+from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.work.running import workers_beside
 from safeswap.workbench import add_workbench

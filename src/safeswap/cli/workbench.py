@@ -54,7 +54,7 @@ def workbench(
 
 def _run(console: Console, settings: Settings, file: Path | None, *, identifier: str | None, browser: bool) -> None:
     from safeswap.service.app import create_app
-    from safeswap.service.people.start_tokens import StartTokens
+    from safeswap.service.people.sessions import StartTokens
     from safeswap.service.work.running import serve
     from safeswap.workbench import add_workbench
 

@@ -22,7 +22,7 @@ from safeswap.service.http.handlers import RequestLog
 from safeswap.service.http.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
 from safeswap.service.http.proxy import ProxyOnly
 from safeswap.service.keeping.store import free_projects
-from safeswap.service.people.start_tokens import StartTokens
+from safeswap.service.people.sessions import StartTokens
 from safeswap.service.routes import (
     argus,
     confidentiality,

@@ -12,8 +12,8 @@ from safeswap.errors import InputError
 from safeswap.service.http.problems import Unavailable
 from safeswap.service.keeping.database import Database
 from safeswap.service.people import accounts
+from safeswap.service.state import FairSemaphore
 from safeswap.service.work.jobs import Queue
-from safeswap.service.work.semaphore import FairSemaphore
 
 ERROR = InputError("line 3 of 'a.csv' is too long", code="bad-line", line=3)
 

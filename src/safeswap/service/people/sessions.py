@@ -1,4 +1,4 @@
-"""Browser sessions and API tokens: a secret with the client, its hash in the database, and an expiry.
+"""Browser sessions, API tokens and start tokens: a secret with the client, its hash in the database, and an expiry.
 
 The CSRF token is derived from the session's secret: a reloaded page can ask for it again, and the database holds
 neither. API tokens are shown once and limited to scopes.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,3 +204,34 @@ def revoke_all(connection: Connection, user_id: str) -> None:
     connection.execute(
         update(tokens).where(tokens.c.user_id == user_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now())
     )
+
+
+START_SECONDS = 60.0
+
+
+class StartTokens:
+    """Issued, unused one-time tokens that log in the only user of single-user mode; kept in memory, as hashes.
+
+    >>> tokens = StartTokens()
+    >>> token = tokens.issue()
+    >>> tokens.redeem(token), tokens.redeem(token)
+    (True, False)
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ends: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def issue(self) -> str:
+        """Issue a new token."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._ends = {each: end for each, end in self._ends.items() if end > self._clock()}
+            self._ends[hash_of(token)] = self._clock() + START_SECONDS
+        return token
+
+    def redeem(self, token: str) -> bool:
+        """Consume a token; True if it was valid."""
+        with self._lock:
+            return self._ends.pop(hash_of(token), 0.0) > self._clock()
