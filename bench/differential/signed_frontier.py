@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.unit.search.signed_cases import disagreements
+from tests.unit.studies.signed_cases import disagreements
 
 
 def main(cases: int) -> int:

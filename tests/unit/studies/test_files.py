@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.unit.search.samples import KEY, sample
+from tests.unit.studies.samples import KEY, sample
 
 from safeswap.errors import InputError, OutputError
 from safeswap.model.study import ConstraintSet, StudySpec

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.search.samples import KEY, file_of, sample
+from tests.unit.studies.samples import KEY, file_of, sample
 
 from safeswap.errors import InfeasibleError
 from safeswap.model.microdata import Microdata

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.search.samples import KEY, sample
+from tests.unit.studies.samples import KEY, sample
 
 from safeswap.arrays.dominance import hypervolume
 from safeswap.errors import EngineError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.search.samples import KEY, file_of, sample
+from tests.unit.studies.samples import KEY, file_of, sample
 
 from safeswap import datasets
 from safeswap.model.key import Key

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.search.samples import KEY, file_of, sample
+from tests.unit.studies.samples import KEY, file_of, sample
 
 from safeswap import registry
 from safeswap.errors import EngineError, InputError, SafeswapError, SpecError
@@ -119,8 +119,8 @@ def test_specification_and_parameters_together_are_refused():
 @pytest.fixture
 def plugged_in(monkeypatch):
     known = registry._BUILT_IN[registry.MEASURES]
-    monkeypatch.setitem(known, "needs_pairs", "tests.unit.search.samples:NeedsPairs")
-    monkeypatch.setitem(known, "fails", "tests.unit.search.samples:Fails")
+    monkeypatch.setitem(known, "needs_pairs", "tests.unit.studies.samples:NeedsPairs")
+    monkeypatch.setitem(known, "fails", "tests.unit.studies.samples:Fails")
 
 
 @pytest.mark.usefixtures("plugged_in")

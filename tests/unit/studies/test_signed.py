@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.unit.search.samples import KEY, sample
-from tests.unit.search.signed_cases import disagreements
+from tests.unit.studies.samples import KEY, sample
+from tests.unit.studies.signed_cases import disagreements
 
 from safeswap import registry
 from safeswap.measures.base import is_signed

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.unit.search.samples import KEY, sample
+from tests.unit.studies.samples import KEY, sample
 
 from safeswap.errors import InfeasibleError
 from safeswap.model.spec import SwapSpec

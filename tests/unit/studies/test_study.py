@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.unit.search.samples import KEY, file_of, sample
+from tests.unit.studies.samples import KEY, file_of, sample
 
 from safeswap import registry
 from safeswap.arrays.dominance import undominated
