@@ -19,8 +19,7 @@ from safeswap.model.release import Release
 from safeswap.releases.public_data import check_format, write_data
 from safeswap.releases.scan import scan_bundle
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
-from safeswap.reports.dictionary import data_dictionary, dictionary_csv, dictionary_json
-from safeswap.reports.public import public_report
+from safeswap.reports.public import data_dictionary, dictionary_csv, dictionary_json, public_report
 
 PUBLIC_FILE = 0o644
 PUBLIC_DIRECTORY = 0o755

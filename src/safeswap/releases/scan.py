@@ -32,7 +32,7 @@ from safeswap.releases.scan_data import (
     scan_data,
     warning,
 )
-from safeswap.reports.dictionary import DICTIONARY_FORMAT, dictionary_csv, dictionary_json
+from safeswap.reports.public import DICTIONARY_FORMAT, dictionary_csv, dictionary_json
 
 _DICTIONARY_KEYS = {"format", "title", "records", "columns"}
 _COLUMN_KEYS = {"name", "kind", "type", "has_missing", "label", "geography_level", "missing_codes", "values"}

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from safeswap.charts.spec_text import python_text
-from safeswap.charts.theme import css_variables
-from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.geography_report import areas_changed_most, geography_report
 from safeswap.measures.utility.bias import percentage_bias
 from safeswap.measures.utility.information_loss import InformationLoss
@@ -26,8 +23,7 @@ from safeswap.model.schema import Kind
 from safeswap.model.score import Assessment, Comparison
 from safeswap.model.text import several
 from safeswap.reports.safe import OWN_FACTS as SAFE_FACTS
-from safeswap.reports.safe import Section, safe_sections
-from safeswap.reports.study import SCRIPTLESS, template
+from safeswap.reports.safe import InternalReport, Section, safe_sections
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
@@ -145,7 +141,7 @@ def write_masking_report(
         *geography_sections(masked, distributions),
         *bias_sections(masked),
     )
-    text = template("masking_report.html").render(
+    report = InternalReport(
         title=f"Masking of {masked.original.schema.name or 'a file'}",
         method=method,
         date=date,
@@ -153,17 +149,12 @@ def write_masking_report(
         spec=python_text(masked.spec, replicate=masked.audit.replicate),
         facts=[(name.replace("_", " "), value) for name, value in _facts(masked)],
         kept=list(kept),
-        scores=list(assessment) if assessment is not None else [],
+        scores=list(assessment or ()),
         left_out=assessment.left_out_sentences if assessment is not None else (),
         sections=sections,
         for_release=masked.audit.releasable,
-        colours=css_variables(),
-        policy=SCRIPTLESS,
-        product_version=version_of("safeswap"),
     )
-    with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
-        part.write_text(text, encoding="utf-8")
-    return Path(path)
+    return report.write(path, force=force)
 
 
 def table_facts(masked: Masked) -> tuple[Section, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 from math import prod
@@ -21,6 +22,7 @@ from safeswap.reports.study import SCRIPTLESS, template
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
+    from safeswap.model.score import Score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,32 @@ class Section:
     bars: tuple[float, ...] = ()
     marked: tuple[int, ...] = ()
     marked_cells: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InternalReport:
+    """The contents of an internal report, on a masking or on safe tables."""
+
+    title: str
+    method: str
+    plan: str
+    spec: str
+    date: str = ""
+    facts: Sequence[tuple[str, Any]]
+    kept: Sequence[str]
+    scores: Sequence[Score] = ()
+    left_out: Sequence[str] = ()
+    sections: tuple[Section, ...]
+    for_release: bool = True
+
+    def write(self, path: str | os.PathLike[str], *, force: bool) -> Path:
+        """Write the report atomically, readable by its owner only."""
+        text = template("masking_report.html").render(
+            **vars(self), colours=css_variables(), policy=SCRIPTLESS, product_version=version_of("safeswap")
+        )
+        with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
+            part.write_text(text, encoding="utf-8")
+        return Path(path)
 
 
 OWN_FACTS = ("tables",)
@@ -56,25 +84,16 @@ def safe_sections(masked: Masked) -> tuple[Section, ...]:
 def write_safe_report(result: SafeTables, path: str | os.PathLike[str], *, force: bool = False) -> Path:
     """Write an internal page on the tables before and after, atomically."""
     kept = [f"The counts by {_by(names)} are exactly as before." for t in result.tables for names in t.keep]
-    text = template("masking_report.html").render(
+    report = InternalReport(
         title="Tables made safe",
         method="SAFE: tables changed so that no cell is small",
-        date="",
         plan=result.sentence + ".",
         spec=f"tolerance {result.tolerance}, smallest {result.objective} change, {result.status}",
         facts=_result_facts(result),
         kept=list(dict.fromkeys(kept)) if not result.violation else [],
-        scores=[],
-        left_out=(),
         sections=(*_violations(result), *(grid(table, result.tolerance) for table in result.tables)),
-        for_release=True,
-        colours=css_variables(),
-        policy=SCRIPTLESS,
-        product_version=version_of("safeswap"),
     )
-    with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
-        part.write_text(text, encoding="utf-8")
-    return Path(path)
+    return report.write(path, force=force)
 
 
 def grid(changed: ChangedTable, tolerance: int) -> Section:

@@ -15,7 +15,7 @@ from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
 from safeswap.releases.bundle import write_bundle
 from safeswap.releases.public_data import _remove_time
 from safeswap.releases.scan import scan_bundle, verify_bundle
-from safeswap.reports.dictionary import dictionary_csv, dictionary_json
+from safeswap.reports.public import dictionary_csv, dictionary_json
 
 
 @pytest.fixture

@@ -110,12 +110,6 @@ class TooLarge(Refusal):
     http_status, default_code = 413, "too-large"
 
 
-class UnsupportedType(Refusal):
-    """The body has the wrong media type."""
-
-    http_status, default_code = 415, "unsupported-type"
-
-
 class Unprocessable(Refusal):
     """The request is well-formed but invalid."""
 

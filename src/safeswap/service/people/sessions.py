@@ -137,7 +137,6 @@ def clear_cookie(response: Response, settings: Settings) -> None:
 
 
 PREFIX = "ssw_"
-SCOPES = ("read", "write", "release")
 _USED_EVERY = 60.0
 
 

@@ -101,8 +101,7 @@ def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> R
 @router.get("/projects/{project_id}/confidentiality/{result_id}/plot.html", response_class=FileResponse)
 def get_plot_page(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
     """Get the plot as a standalone page."""
-    row = find_result(request, access, result_id, "confidentiality")
-    return serve_page(service_of(request).store.result(access.id, row.id) / PAGE)
+    return serve_page(request, access, result_id, "confidentiality", PAGE)
 
 
 def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["data"])
 
+UPLOAD = {
+    "x-streamed": True,
+    "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"format": "binary"}}}},
+}
+"""Marks a route that streams the body of a request to a file."""
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
 _READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote", "sheet"})
@@ -107,10 +113,7 @@ class DescriptionAnswer(Wire):
 @router.put(
     "/projects/{project_id}/data",
     status_code=202,
-    openapi_extra={
-        "x-streamed": True,
-        "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"format": "binary"}}}},
-    },
+    openapi_extra=UPLOAD,
 )
 async def send_data(
     *,

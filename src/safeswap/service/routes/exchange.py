@@ -27,6 +27,7 @@ from safeswap.service.keeping.tables import members, projects, results
 from safeswap.service.people.callers import Caller
 from safeswap.service.people.roles import ProjectAccess, Reader, allow, project, project_access
 from safeswap.service.routes.data import (
+    UPLOAD,
     FileName,
     clean_upload,
     fail_ingest,
@@ -122,10 +123,7 @@ def list_specifications(request: Request, access: Reader, paging: Paged) -> Page
 @router.put(
     "/imports",
     status_code=202,
-    openapi_extra={
-        "x-streamed": True,
-        "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"format": "binary"}}}},
-    },
+    openapi_extra=UPLOAD,
 )
 async def import_project(
     request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], name: FileName

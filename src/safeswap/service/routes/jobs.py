@@ -291,8 +291,10 @@ def _statement(access: ProjectAccess, *columns: Column[Any]) -> Any:
     )
 
 
-def serve_page(path: Any) -> FileResponse:
-    """Return a page written by a job, under its own strict policy."""
+def serve_page(request: Request, access: ProjectAccess, result_id: str, kind: str, name: str) -> FileResponse:
+    """Return a page of a result, under its own strict policy."""
+    row = find_result(request, access, result_id, kind)
+    path = service_of(request).store.result(access.id, row.id) / name
     if not path.is_file():
         raise NotFound("there is no such page")
     headers = {"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"}

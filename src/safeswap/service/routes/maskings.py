@@ -156,8 +156,7 @@ def get_masking(request: Request, access: Reader, result_id: ResultId) -> Result
 @router.get("/projects/{project_id}/maskings/{result_id}/report.html", response_class=FileResponse)
 def get_masking_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
     """Get the internal report of a masking."""
-    row = find_result(request, access, result_id, "masking")
-    return serve_page(service_of(request).store.result(access.id, row.id) / REPORT)
+    return serve_page(request, access, result_id, "masking", REPORT)
 
 
 @router.get("/projects/{project_id}/maskings/{result_id}/table")

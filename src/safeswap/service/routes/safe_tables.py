@@ -136,8 +136,7 @@ def get_safe_tables(request: Request, access: Reader, result_id: ResultId) -> Re
 @router.get("/projects/{project_id}/safe-tables/{result_id}/report.html", response_class=FileResponse)
 def get_safe_tables_report(request: Request, access: Officer, result_id: ResultId) -> FileResponse:
     """Get the internal report with the tables before and after, including small counts, for officers."""
-    row = find_result(request, access, result_id, "safe_tables")
-    return serve_page(service_of(request).store.result(access.id, row.id) / REPORT)
+    return serve_page(request, access, result_id, "safe_tables", REPORT)
 
 
 def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
