@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
@@ -75,23 +75,57 @@ def run_study(
     groups = grid(data, study)
     total = sum(len(group.specs) for group in groups) * study.replicates
     evaluator = Evaluator(data, study, key, candidates=total, measures=list(checked.measures.values()))
-    prepared = [evaluator.prepare(group) for group in groups]
-    blocks = cut_blocks(evaluator, prepared, study.replicates)
-    digest = study_digest(data, study, key) if checkpoint else ""
-    finished = checkpoint.load(digest) if checkpoint else {}
-    done = {block.number: finished[block.number] for block in blocks if _fits(block, finished)}
-    counted = sum(len(figures) for figures in done.values())
-    if progress:
-        progress(counted, total)
-    for number, figures in evaluate_blocks(evaluator, prepared, [b for b in blocks if b.number not in done], threads):
-        done[number] = figures
-        if checkpoint:
-            checkpoint.save(digest, number, figures)
-        counted += len(figures)
-        if progress:
-            progress(counted, total)
-    figures = Figures.joined([done[block.number] for block in blocks])
+    saved = SavedBlocks(checkpoint, study_digest(data, study, key)) if checkpoint else None
+    runner = BlockRunner(evaluator, saved, threads=threads)
+    figures = runner.evaluate(groups, (lambda done: progress(done, total)) if progress else None)
     return study_of(study, evaluator, groups, figures, checked.before)
+
+
+class SavedBlocks:
+    """The finished blocks of one study in a checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint, digest: str) -> None:
+        self._checkpoint, self._digest = checkpoint, digest
+        self._finished = checkpoint.load(digest)
+
+    def find(self, block: Block) -> Figures | None:
+        """Return the scores of a block, None if it is not finished."""
+        figures = self._finished.get(block.number)
+        return figures if figures is not None and len(figures) == block.candidates else None
+
+    def add(self, number: int, figures: Figures) -> None:
+        """Save one more block."""
+        self._checkpoint.save(self._digest, number, figures)
+
+
+class BlockRunner:
+    """Evaluates groups of candidates in blocks, numbered across calls; finished blocks are looked up in ``saved``."""
+
+    def __init__(self, evaluator: Evaluator, saved: SavedBlocks | None = None, *, threads: int | None = None) -> None:
+        self.evaluator = evaluator
+        self._saved = saved
+        self._threads = threads
+        self._blocks = 0
+
+    def evaluate(self, groups: Sequence[Group], progress: Callable[[int], None] | None = None) -> Figures:
+        """Return the scores of every replicate. ``progress`` is called with the number of candidates done."""
+        prepared = [self.evaluator.prepare(group) for group in groups]
+        blocks = _cut_blocks(self.evaluator, prepared, first=self._blocks)
+        self._blocks += len(blocks)
+        found = {block.number: self._saved.find(block) for block in blocks} if self._saved else {}
+        done = {number: figures for number, figures in found.items() if figures is not None}
+        counted = sum(map(len, done.values()))
+        if progress:
+            progress(counted)
+        rest = [block for block in blocks if block.number not in done]
+        for number, figures in _evaluate_blocks(self.evaluator, prepared, rest, self._threads):
+            done[number] = figures
+            if self._saved:
+                self._saved.add(number, figures)
+            counted += len(figures)
+            if progress:
+                progress(counted)
+        return Figures.joined([done[block.number] for block in blocks])
 
 
 def study_digest(data: Microdata, study: StudySpec, key: Key, *further: str) -> str:
@@ -118,30 +152,31 @@ def _bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> memoryv
     return np.ascontiguousarray(values).view(np.uint8).data
 
 
-def cut_blocks(evaluator: Evaluator, groups: list[SwapGroup | Group], replicates: int) -> list[Block]:
-    """Divide the work into blocks of about equal cost, whatever the number of threads."""
+def _cut_blocks(evaluator: Evaluator, groups: list[SwapGroup | Group], *, first: int) -> list[Block]:
+    """Divide the work into blocks of about equal cost, whatever the number of threads; ``first`` numbers the first."""
+    replicates = evaluator.study.replicates
     costs = [evaluator.cost(group) for group in groups]
     sizes = [len(group.specs) for group in groups]
     blocks: list[Block] = []
     pieces: list[tuple[int, int, int]] = []
     cost = candidates = 0
     for replicate in range(replicates):
-        first = 0
+        start = 0
         for position in range(len(groups)):
             cost += costs[position]
             candidates += sizes[position]
             if cost >= _BLOCK_COST:
-                pieces.append((replicate, first, position + 1))
-                blocks.append(Block(len(blocks), candidates, tuple(pieces)))
-                first, cost, candidates, pieces = position + 1, 0, 0, []
-        if first < len(groups):
-            pieces.append((replicate, first, len(groups)))
+                pieces.append((replicate, start, position + 1))
+                blocks.append(Block(first + len(blocks), candidates, tuple(pieces)))
+                start, cost, candidates, pieces = position + 1, 0, 0, []
+        if start < len(groups):
+            pieces.append((replicate, start, len(groups)))
     if pieces:
-        blocks.append(Block(len(blocks), candidates, tuple(pieces)))
+        blocks.append(Block(first + len(blocks), candidates, tuple(pieces)))
     return blocks
 
 
-def evaluate_blocks(
+def _evaluate_blocks(
     evaluator: Evaluator, groups: list[SwapGroup | Group], blocks: list[Block], threads: int | None = None
 ) -> Iterator[tuple[int, Figures]]:
     """Yield the scores of each block as it finishes."""
@@ -171,7 +206,3 @@ def evaluate_blocks(
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def _fits(block: Block, finished: dict[int, Figures]) -> bool:
-    return block.number in finished and len(finished[block.number]) == block.candidates

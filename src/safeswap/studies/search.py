@@ -25,7 +25,7 @@ from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.model.text import several
 from safeswap.studies.evaluate import Evaluator, Group
 from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
-from safeswap.studies.run import Checkpoint, Progress, cut_blocks, evaluate_blocks, run_study, study_digest
+from safeswap.studies.run import BlockRunner, Checkpoint, Progress, SavedBlocks, run_study, study_digest
 from safeswap.studies.study import Study
 from safeswap.studies.table import study_of
 
@@ -193,8 +193,8 @@ def search_study(
         return run_study(data, study, key=key, progress=progress, checkpoint=checkpoint, threads=threads)
     measures = list(checked.measures.values())
     evaluator = Evaluator(data, study, key, candidates=budget * study.replicates, measures=measures)
-    digest = study_digest(data, study, key, f"search {budget}") if checkpoint else ""
-    seen = _Seen(evaluator, budget, progress=progress, checkpoint=checkpoint, digest=digest, threads=threads)
+    saved = SavedBlocks(checkpoint, study_digest(data, study, key, f"search {budget}")) if checkpoint else None
+    seen = _Seen(BlockRunner(evaluator, saved, threads=threads), budget, progress)
     seen.add([other_group(values) for values in study.others])
     _evolve(space, seen, key)
     found = study_of(study, evaluator, seen.groups, seen.figures(), checked.before)
@@ -232,27 +232,14 @@ def _evolve(space: Space, seen: _Seen, key: Key) -> None:
 class _Seen:
     """The specifications evaluated so far, in batches."""
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        budget: int,
-        *,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-        digest: str,
-        threads: int | None,
-    ) -> None:
-        self.evaluator = evaluator
+    def __init__(self, runner: BlockRunner, budget: int, progress: Progress | None) -> None:
         self.budget = budget
         self.groups: list[Group] = []
         self.means: list[tuple[float, float]] = []
         self._batches: list[Figures] = []
-        self._blocks = 0
+        self._runner = runner
+        self._study = runner.evaluator.study
         self._progress = progress
-        self._checkpoint = checkpoint
-        self._digest = digest
-        self._finished = checkpoint.load(digest) if checkpoint else {}
-        self._threads = threads
 
     @property
     def left(self) -> int:
@@ -263,9 +250,8 @@ class _Seen:
         """Evaluate groups of one specification each, in every replicate."""
         if not groups:
             return
-        replicates = self.evaluator.study.replicates
-        figures = self._evaluate(groups, replicates)
-        study = self.evaluator.study
+        study, replicates = self._study, self._study.replicates
+        figures = self._runner.evaluate(groups)
         axes = study.risk[0], study.distortion[0]
         values = [compared(registry.measure(name), figures.scores[:, study.measures.index(name)]) for name in axes]
         scores = np.stack(values, axis=1).reshape(replicates, len(groups), 2)
@@ -280,7 +266,7 @@ class _Seen:
 
     def figures(self) -> Figures:
         """Return all scores, replicate after replicate."""
-        replicates = self.evaluator.study.replicates
+        replicates = self._study.replicates
         sizes = [len(batch) // replicates for batch in self._batches]
         starts = np.cumsum([0, *(len(batch) for batch in self._batches)])
         order = [
@@ -289,22 +275,6 @@ class _Seen:
             for start, size in zip(starts[:-1], sizes, strict=True)
         ]
         return Figures.joined(self._batches).rows(np.concatenate(order))
-
-    def _evaluate(self, groups: list[Group], replicates: int) -> Figures:
-        prepared = [self.evaluator.prepare(group) for group in groups]
-        blocks = [replace(b, number=b.number + self._blocks) for b in cut_blocks(self.evaluator, prepared, replicates)]
-        self._blocks += len(blocks)
-        done = {b.number: kept for b in blocks if (kept := self._find_finished(b.number, b.candidates)) is not None}
-        rest = [block for block in blocks if block.number not in done]
-        for number, figures in evaluate_blocks(self.evaluator, prepared, rest, self._threads):
-            done[number] = figures
-            if self._checkpoint:
-                self._checkpoint.save(self._digest, number, figures)
-        return Figures.joined([done[block.number] for block in blocks])
-
-    def _find_finished(self, number: int, candidates: int) -> Figures | None:
-        figures = self._finished.get(number)
-        return figures if figures is not None and len(figures) == candidates else None
 
 
 def _check_budget(budget: int, study: StudySpec) -> None:
