@@ -51,7 +51,7 @@ def _import_libraries() -> None:
     import pyarrow.parquet
 
     import safeswap.methods
-    import safeswap.service.work.tasks  # noqa: F401
+    import safeswap.service.routes.maskings  # noqa: F401
 
     pyarrow.set_cpu_count(os.cpu_count() or 1)
 
