@@ -13,7 +13,7 @@ import safeswap
 SOURCE = Path(safeswap.__file__).parent
 MOST = 8
 
-# Keywords that people type: each is documented by itself, and no single value holds them all.
+# Public verbs: people type these keywords, and each is checked and documented by its own annotation.
 VERBS = {
     "files/read.py": {"read"},
     "workflow/assessing.py": {"assess_file"},

@@ -1,1 +1,1 @@
-"""Jobs: the queue, the workers, and the child processes that run jobs."""
+"""Work: the queue, the workers and their child processes; and what the server computes while the caller waits."""
