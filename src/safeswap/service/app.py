@@ -15,6 +15,7 @@ from importlib.metadata import version
 from fastapi import APIRouter, FastAPI
 from fastapi.concurrency import run_in_threadpool
 
+from safeswap.service import routes
 from safeswap.service.http import contract, etags, handlers
 from safeswap.service.http.bodies import PlainJson
 from safeswap.service.http.etags import NotModified
@@ -23,51 +24,10 @@ from safeswap.service.http.headers import BodyLimit, HostCheck, SecurityHeaders,
 from safeswap.service.http.proxy import ProxyOnly
 from safeswap.service.keeping.store import free_projects
 from safeswap.service.people.sessions import StartTokens
-from safeswap.service.routes import (
-    argus,
-    confidentiality,
-    data,
-    exchange,
-    health,
-    jobs,
-    library,
-    logs,
-    maskings,
-    projects,
-    releases,
-    safe_tables,
-    scripts,
-    session,
-    studies,
-    users,
-)
 from safeswap.service.settings import Settings
 from safeswap.service.state import open_service
 
 API = "/api/v1"
-
-ROUTERS: tuple[APIRouter, ...] = (
-    session.router,
-    session.provider_router,
-    users.router,
-    users.tokens_router,
-    projects.members_router,
-    library.router,
-    projects.router,
-    data.router,
-    exchange.router,
-    jobs.router,
-    maskings.router,
-    studies.router,
-    confidentiality.router,
-    argus.router,
-    safe_tables.router,
-    scripts.router,
-    logs.session_log_router,
-    releases.router,
-    logs.router,
-)
-"""Routers below ``/api/v1``, in the order of the contract."""
 
 DESCRIPTION = """Statistical disclosure limitation on the agency's own network.
 
@@ -95,14 +55,39 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
         },  # it would record bodies
         lifespan=_lifespan(settings, start_tokens),
     )
-    for router in ROUTERS:
+    for router in _api_routers():
         app.include_router(router, prefix=API)
-    app.include_router(health.router)  # at the root, for monitoring
+    app.include_router(routes.health.router)  # at the root, for monitoring
     handlers.install(app)
     app.add_exception_handler(etags.StoredReply, etags.replay)
     contract.install(app, pages=settings.shows_api_pages)
     _add_middleware(app, settings)
     return app
+
+
+def _api_routers() -> tuple[APIRouter, ...]:
+    """Return the routers below ``/api/v1``, in the order of the contract."""
+    return (
+        routes.session.router,
+        routes.session.provider_router,
+        routes.users.router,
+        routes.users.tokens_router,
+        routes.projects.members_router,
+        routes.library.router,
+        routes.projects.router,
+        routes.data.router,
+        routes.exchange.router,
+        routes.jobs.router,
+        routes.maskings.router,
+        routes.studies.router,
+        routes.confidentiality.router,
+        routes.argus.router,
+        routes.safe_tables.router,
+        routes.scripts.router,
+        routes.logs.session_log_router,
+        routes.releases.router,
+        routes.logs.router,
+    )
 
 
 def _lifespan(

@@ -1,5 +1,7 @@
 """A typed client for the HTTP API, using the service's own response types.
 
+The types of a feature are imported when a call needs them: the library behind the server takes a second to load.
+
 >>> from safeswap.service.client import Client
 >>> with Client("http://127.0.0.1:8765", token="ssw_…") as client:  # doctest: +SKIP
 ...     project = client.make_project("Labour force survey 2026")
@@ -16,24 +18,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel
 
 from safeswap.errors import ERROR_CLASSES, SafeswapError
 from safeswap.files.atomic import atomic_write
+from safeswap.service import routes
 from safeswap.service.app import API
 from safeswap.service.http.problems import Problem, Refusal
-from safeswap.service.routes.argus import AdviceAnswer, RecipeAnswer, RiskyAnswer
-from safeswap.service.routes.data import DescriptionAnswer
 from safeswap.service.routes.jobs import Job, ResultAnswer
-from safeswap.service.routes.library import MeasureAnswer, MethodAnswer
-from safeswap.service.routes.maskings import PlanAnswer
 from safeswap.service.routes.projects import MemberAnswer, ProjectAnswer
-from safeswap.service.routes.releases import ReleaseAnswer
-from safeswap.service.routes.safe_tables import CheckAnswer
-from safeswap.service.routes.studies import Candidate, CandidateAnswer, ChoiceAnswer
+
+if TYPE_CHECKING:
+    from safeswap.service.routes.argus import AdviceAnswer, RecipeAnswer, RiskyAnswer
+    from safeswap.service.routes.data import DescriptionAnswer
+    from safeswap.service.routes.library import MeasureAnswer, MethodAnswer
+    from safeswap.service.routes.maskings import PlanAnswer
+    from safeswap.service.routes.releases import ReleaseAnswer
+    from safeswap.service.routes.safe_tables import CheckAnswer
+    from safeswap.service.routes.studies import Candidate, CandidateAnswer, ChoiceAnswer
 
 __all__ = ["Client", "Refused", "as_error"]
 
@@ -167,26 +172,28 @@ class ReleaseCalls(Connection):
     def request_release(self, project_id: str, masking: str, **terms: Any) -> ReleaseAnswer:
         """Request the release of a masking; a job prepares the bundle. ``terms`` are title, data_format, drop, …"""
         body = {"masking": masking, "terms": terms}
-        return self._post(ReleaseAnswer, f"/projects/{project_id}/releases", body)
+        return self._post(routes.releases.ReleaseAnswer, f"/projects/{project_id}/releases", body)
 
     def releases(self, project_id: str) -> list[ReleaseAnswer]:
         """List the releases of a project, newest first."""
-        return list(self._iterate(f"/projects/{project_id}/releases", ReleaseAnswer))
+        return list(self._iterate(f"/projects/{project_id}/releases", routes.releases.ReleaseAnswer))
 
     def release(self, project_id: str, release_id: str) -> ReleaseAnswer:
         """Return one release: its contents, verified properties, and overlap with earlier releases."""
-        return self._get(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}")
+        return self._get(routes.releases.ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}")
 
     def approve(
         self, project_id: str, release_id: str, *, manifest_hash: str, override_reason: str = ""
     ) -> ReleaseAnswer:
         """Approve exactly the bundle with this manifest, as an officer other than the requester."""
         body = {"manifest_hash": manifest_hash, "override_reason": override_reason}
-        return self._post(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/approval", body)
+        return self._post(routes.releases.ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/approval", body)
 
     def reject(self, project_id: str, release_id: str, *, reason: str) -> ReleaseAnswer:
         """Reject a release."""
-        return self._post(ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/rejection", {"reason": reason})
+        return self._post(
+            routes.releases.ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/rejection", {"reason": reason}
+        )
 
     def download(self, project_id: str, release_id: str, path: str | PathLike[str]) -> Path:
         """Download the approved bundle to a new zip file."""
@@ -224,7 +231,7 @@ class RiskCalls(Connection):
 
     def risky(self, project_id: str, **combinations: Any) -> RiskyAnswer:
         """Count the unsafe combinations of keys, now and after each step of the recipe."""
-        return self._post(RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
+        return self._post(routes.argus.RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
 
     def count_risky(self, project_id: str, **combinations: Any) -> Job:
         """Count unsafe combinations as a job, for a long list or a large file."""
@@ -233,32 +240,32 @@ class RiskCalls(Connection):
     def risky_list(self, project_id: str, result_id: str) -> RiskyAnswer:
         """Return the counts of such a job."""
         kept = self._get(ResultAnswer, f"/projects/{project_id}/risky-lists/{result_id}")
-        return RiskyAnswer.model_validate(kept.summary)
+        return routes.argus.RiskyAnswer.model_validate(kept.summary)
 
     def advice(self, project_id: str, *, most: int = 10, **combinations: Any) -> AdviceAnswer:
         """Rank single recodes by unsafe combinations removed per information lost."""
         asked = {"combinations": combinations, "most": most}
-        return self._post(AdviceAnswer, f"/projects/{project_id}/advice", asked)
+        return self._post(routes.argus.AdviceAnswer, f"/projects/{project_id}/advice", asked)
 
     def recipe(self, project_id: str) -> RecipeAnswer:
         """Return the project's recipe."""
-        return self._get(RecipeAnswer, f"/projects/{project_id}/recipe")
+        return self._get(routes.argus.RecipeAnswer, f"/projects/{project_id}/recipe")
 
     def set_recipe(self, project_id: str, steps: Sequence[Mapping[str, Any]], *, version: int) -> RecipeAnswer:
         """Replace the steps of the project's recipe; ``version`` is that of the recipe that was read."""
         body = {"steps": [dict(step) for step in steps]}
-        return self._update(RecipeAnswer, "PUT", f"/projects/{project_id}/recipe", body, version)
+        return self._update(routes.argus.RecipeAnswer, "PUT", f"/projects/{project_id}/recipe", body, version)
 
     def step_through_recipe(self, project_id: str, way: Literal["undo", "redo"]) -> RecipeAnswer:
         """Undo or redo the last change of the recipe."""
-        return self._post(RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
+        return self._post(routes.argus.RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
 
     def check_tables(
         self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None
     ) -> CheckAnswer:
         """Count the small cells of tables, and how many can be derived from the published figures."""
         body = {"tables": [list(names) for names in tables], "tolerance": tolerance}
-        return self._post(CheckAnswer, f"/projects/{project_id}/table-checks", body)
+        return self._post(routes.safe_tables.CheckAnswer, f"/projects/{project_id}/table-checks", body)
 
     def make_tables_safe(
         self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None, **options: Any
@@ -322,21 +329,21 @@ class Client(RiskCalls, ReleaseCalls):
 
     def description(self, project_id: str) -> DescriptionAnswer:
         """Return the description of the project's data."""
-        return self._get(DescriptionAnswer, f"/projects/{project_id}/description")
+        return self._get(routes.data.DescriptionAnswer, f"/projects/{project_id}/description")
 
     # --- The library
 
     def methods(self) -> list[MethodAnswer]:
         """List the masking methods."""
-        return [MethodAnswer.model_validate(each) for each in self._send("GET", "/methods").json()]
+        return [routes.library.MethodAnswer.model_validate(each) for each in self._send("GET", "/methods").json()]
 
     def measures(self) -> list[MeasureAnswer]:
         """List the measures."""
-        return [MeasureAnswer.model_validate(each) for each in self._send("GET", "/measures").json()]
+        return [routes.library.MeasureAnswer.model_validate(each) for each in self._send("GET", "/measures").json()]
 
     def plan(self, project_id: str, spec: Mapping[str, Any]) -> PlanAnswer:
         """Plan a specification without applying it."""
-        return self._post(PlanAnswer, f"/projects/{project_id}/plan", {"spec": dict(spec)})
+        return self._post(routes.maskings.PlanAnswer, f"/projects/{project_id}/plan", {"spec": dict(spec)})
 
     def mask(
         self, project_id: str, spec: Mapping[str, Any], *, measures: Sequence[str] = (), replicate: int = 0
@@ -357,15 +364,19 @@ class Client(RiskCalls, ReleaseCalls):
 
     def candidates(self, project_id: str, study_id: str) -> Iterator[Candidate]:
         """Iterate over the candidates of a study, fetching page by page."""
-        return self._iterate(f"/projects/{project_id}/studies/{study_id}/candidates", Candidate)
+        return self._iterate(f"/projects/{project_id}/studies/{study_id}/candidates", routes.studies.Candidate)
 
     def candidate(self, project_id: str, study_id: str, number: int) -> CandidateAnswer:
         """Return one candidate in detail."""
-        return self._get(CandidateAnswer, f"/projects/{project_id}/studies/{study_id}/candidates/{number}")
+        return self._get(
+            routes.studies.CandidateAnswer, f"/projects/{project_id}/studies/{study_id}/candidates/{number}"
+        )
 
     def choose(self, project_id: str, study_id: str, objective: str) -> ChoiceAnswer:
         """Choose a candidate by an objective."""
-        return self._post(ChoiceAnswer, f"/projects/{project_id}/studies/{study_id}/choice", {"objective": objective})
+        return self._post(
+            routes.studies.ChoiceAnswer, f"/projects/{project_id}/studies/{study_id}/choice", {"objective": objective}
+        )
 
     # --- Jobs
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from fastapi import Request
 
-from safeswap import workflow
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.service.http.problems import Unavailable
@@ -27,7 +26,6 @@ from safeswap.service.keeping.vault import Vault, open_vault
 from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.work.jobs import Queue
-from safeswap.service.work.tasks import read_data
 
 IDLE_SECONDS = 3600.0
 CacheKey = tuple[str, int, str]  # project, data version, recipe
@@ -63,6 +61,10 @@ class DataCache:
         self, store: Store, *, project_id: str, version: int, recipe: list[dict[str, Any]] | None, key: Key
     ) -> Microdata:
         """Return a project's data after its recipe; concurrent requests read them only once."""
+        # The library takes a second to load, and the commands of an administrator need none of it.
+        from safeswap import workflow
+        from safeswap.service.work.tasks import read_data
+
         place = (project_id, version, json.dumps(recipe, sort_keys=True) if recipe else "")
         with self._lock:
             self._drop_idle()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from safeswap.errors import InputError, OutputError
 from safeswap.files.atomic import atomic_directory, atomic_write
+from safeswap.files.keyfile import read_key, write_key
 from safeswap.model.key import Key
 from safeswap.service.keeping.store import Store
 from safeswap.service.settings import Settings
-from safeswap.workflow import keygen, read_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -185,7 +185,7 @@ def open_vault(settings: Settings) -> Vault:
 
 def make_master_key(path: Path) -> None:
     """Create the master key in a new private file. A lost key cannot be replaced: keep a copy."""
-    keygen(path)
+    write_key(Key.generate(), path)
 
 
 def _list_files(folder: Path) -> list[str]:
