@@ -49,8 +49,7 @@ UPLOAD = {
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
-_READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote", "sheet"})
-_READ_OPTIONS = ("identifier", "kinds", "missing", "delimiter", "encoding", "quote", "schema")
+READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
 
 FileName = Annotated[
@@ -259,8 +258,8 @@ def _find_allowed(path: Path, folders: tuple[Path, ...]) -> Path:
 
 
 def _check_options(stated: dict[str, Any]) -> dict[str, Any]:
-    if unknown := sorted(set(stated) - _READING):
-        hint = "options: " + ", ".join(sorted(_READING))
+    if unknown := sorted(set(stated) - READING):
+        hint = "options: " + ", ".join(sorted(READING))
         raise Unprocessable(f"{len(unknown)} unknown options for reading", code="unknown-option", hint=hint)
     return stated
 
@@ -311,7 +310,8 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     # Read under its original name, so that errors mention that name.
     link = context.scratch / safe_name(str(payload.get("name") or "data"))
     link.symlink_to(_find_source(context, payload))
-    stated = {name: value for name, value in dict(payload.get("reading") or {}).items() if name in _READ_OPTIONS}
+    given = dict(payload.get("reading") or {})
+    stated = {name: given[name] for name in READING | {"schema"} if name in given}
     if isinstance(stated.get("schema"), Mapping):
         stated["schema"] = Schema.model_validate(stated["schema"])
     return workflow.read(link, **stated)

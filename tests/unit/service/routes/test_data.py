@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from tests.service.installed import add_project, add_user, database_of, settings
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, SafeswapError, SpecError
+from safeswap.files.read import read
 from safeswap.model.schema import Kind, Schema
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import projects
-from safeswap.service.routes.data import clean_upload, finish_ingest, run_ingest
+from safeswap.service.routes.data import READING, clean_upload, finish_ingest, run_ingest
 from safeswap.service.settings import Limits
 from safeswap.service.work.jobs import Queue
 from safeswap.service.work.tasks import Context, read_data, run_finish
@@ -234,3 +236,7 @@ def test_a_level_that_is_shown_has_to_be_named_in_an_order(place):
     with pytest.raises(InputError) as refused:
         reorder(place, "grade", "low", "high")
     assert refused.value.code == "unlisted-level"
+
+
+def test_every_option_that_is_accepted_is_one_that_reading_knows():
+    assert set(inspect.signature(read).parameters) >= READING
