@@ -1,9 +1,10 @@
-"""Integer and linear programmes, solved by HiGHS: arrays in, arrays out."""
+"""Integer and linear programmes, solved by HiGHS: arrays in, arrays out. Nothing else calls HiGHS."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,58 +12,110 @@ from scipy import sparse
 
 from safeswap.arrays.types import Floats
 
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Programme:
-    """Minimise ``costs @ x`` for 0 ≤ x ≤ ``upper``, ``low`` ≤ ``matrix @ x`` ≤ ``high``, x whole."""
+    """Minimise ``costs @ x`` for ``least`` ≤ x ≤ ``upper``, ``low`` ≤ ``matrix @ x`` ≤ ``high``, x whole.
+
+    ``least`` is 0 unless stated. ``offset`` is added to every cost.
+    """
 
     costs: Floats
     upper: Floats
     matrix: Any  # sparse, rows by columns
     low: Floats
     high: Floats
+    least: Floats | None = None
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Solved:
-    """The best values found (None if none), their cost, and a proved lower bound on any cost."""
+    """The best values found (None if none), their cost, and a proved lower bound on any cost (−∞ if none)."""
 
+    status: Status
     values: Floats | None
     cost: float
     bound: float
 
-    @property
-    def is_optimal(self) -> bool:
-        """True if the cost equals the proved bound."""
-        return self.values is not None and self.cost <= self.bound + 1e-6 * max(1.0, abs(self.cost))
-
 
 def solve(
-    programme: Programme, *, seconds: float, start: Floats | None = None, gap: float = 0.0, relaxed: bool = False
+    programme: Programme,
+    *,
+    seconds: float = np.inf,
+    start: Floats | None = None,
+    gap: float = 0.0,
+    most_nodes: int | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Solved:
-    """Return the best integer values found within the time, and a proved bound. Single-threaded, hence deterministic.
+    """Return the best integer values found within the limits, and a proved bound. Single-threaded, hence deterministic.
 
-    ``start`` holds initial values, NaN where they are unknown. ``relaxed`` drops integrality and gives a bound only.
+    ``start`` holds initial values, NaN where they are unknown. ``settings`` are options of HiGHS.
 
     >>> matrix = sparse.csr_array(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]))
     >>> ones = np.ones(3)
     >>> cover = Programme(costs=ones, upper=ones, matrix=matrix, low=np.ones(2), high=np.full(2, np.inf))
     >>> found = solve(cover, seconds=10)
-    >>> found.values.tolist(), found.bound
-    ([0.0, 1.0, 0.0], 1.0)
+    >>> found.status, found.values.tolist(), found.bound
+    ('optimal', [0.0, 1.0, 0.0], 1.0)
     """
     import highspy
 
+    if not programme.costs.size:  # HiGHS calls a model without columns empty and ignores its rows
+        return _solve_empty(programme)
     model = highspy.Highs()  # type: ignore[no-untyped-call]
-    options = {"output_flag": False, "threads": 1, "random_seed": 1, "time_limit": float(seconds), "mip_rel_gap": gap}
+    options = {"output_flag": False, "threads": 1, "time_limit": float(seconds), "mip_rel_gap": gap, **(settings or {})}
+    if most_nodes is not None:
+        options["mip_max_nodes"] = most_nodes
     for name, value in options.items():
         model.setOptionValue(name, value)
-    model.passModel(_build_model(programme, relaxed=relaxed))
-    if start is not None and not relaxed:
+    model.passModel(_build_model(programme))
+    if start is not None:
         known = np.flatnonzero(~np.isnan(start))
         model.setSolution(known.size, known.astype(np.int32), start[known])
     model.run()
-    return _read_solution(model, programme, relaxed=relaxed)
+    return _read_solution(model)
+
+
+def _solve_empty(programme: Programme) -> Solved:
+    if ((programme.low <= 0) & (programme.high >= 0)).all():
+        return Solved(status="optimal", values=np.zeros(0), cost=programme.offset, bound=programme.offset)
+    return Solved(status="infeasible", values=None, cost=np.inf, bound=np.inf)
+
+
+def _build_model(programme: Programme) -> Any:
+    import highspy
+
+    model = highspy.HighsLp()
+    columns = sparse.csc_array(programme.matrix)
+    size = programme.costs.size
+    model.num_row_, model.num_col_ = columns.shape
+    model.col_cost_, model.offset_ = programme.costs.astype(np.float64), programme.offset
+    model.col_lower_ = np.zeros(size) if programme.least is None else programme.least.astype(np.float64)
+    model.col_upper_ = programme.upper.astype(np.float64)
+    model.row_lower_, model.row_upper_ = programme.low.astype(np.float64), programme.high.astype(np.float64)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = columns.indptr.astype(np.int32)
+    model.a_matrix_.index_ = columns.indices.astype(np.int32)
+    model.a_matrix_.value_ = columns.data.astype(np.float64)
+    model.integrality_ = [highspy.HighsVarType.kInteger] * size
+    return model
+
+
+def _read_solution(model: Any) -> Solved:
+    import highspy
+
+    ended, info = model.getModelStatus(), model.getInfo()
+    if ended in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+        return Solved(status="infeasible", values=None, cost=np.inf, bound=np.inf)
+    bound = float(info.mip_dual_bound) if np.isfinite(info.mip_dual_bound) else -np.inf
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return Solved(status="unknown", values=None, cost=np.inf, bound=bound)
+    values = np.round(np.array(model.getSolution().col_value))
+    status: Status = "optimal" if ended == highspy.HighsModelStatus.kOptimal else "feasible"
+    return Solved(status=status, values=values, cost=float(info.objective_function_value), bound=bound)
 
 
 class GrowingProgramme:
@@ -92,37 +145,3 @@ class GrowingProgramme:
         """Return the optimal values."""
         self._model.run()
         return np.array(self._model.getSolution().col_value)
-
-
-def _build_model(programme: Programme, *, relaxed: bool) -> Any:
-    import highspy
-
-    model = highspy.HighsLp()
-    rows = sparse.csr_array(programme.matrix)
-    model.num_row_, model.num_col_ = rows.shape
-    model.col_cost_ = programme.costs
-    model.col_lower_, model.col_upper_ = np.zeros(programme.costs.size), programme.upper
-    model.row_lower_, model.row_upper_ = programme.low, programme.high
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = rows.indptr.astype(np.int32)
-    model.a_matrix_.index_ = rows.indices.astype(np.int32)
-    model.a_matrix_.value_ = rows.data.astype(np.float64)
-    if not relaxed:
-        model.integrality_ = [highspy.HighsVarType.kInteger] * programme.costs.size
-    return model
-
-
-def _read_solution(model: Any, programme: Programme, *, relaxed: bool) -> Solved:
-    import highspy
-
-    info = model.getInfo()
-    if relaxed:
-        # Only a relaxation solved to optimality proves a bound.
-        done = model.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        bound = info.objective_function_value if done else 0.0
-        return Solved(values=None, cost=np.inf, bound=bound)
-    bound = max(0.0, info.mip_dual_bound) if np.isfinite(info.mip_dual_bound) else 0.0
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return Solved(values=None, cost=np.inf, bound=bound)
-    values = np.round(np.array(model.getSolution().col_value))
-    return Solved(values=values, cost=float(programme.costs @ values), bound=bound)

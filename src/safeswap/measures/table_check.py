@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
+from safeswap.arrays import highs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Int64s
 from safeswap.model.table import CountTable, Programme, check_tolerance, long_table
@@ -124,8 +124,8 @@ class _Figures:
         self.low, self.high = low.copy(), high.copy()
         self.is_exact = True
         self._least, self._greatest = known.copy(), known.copy()
-        self._sums = LinearConstraint(matrix, sides, sides)
-        self._options = {"node_limit": most_nodes, "mip_rel_gap": 0.0}
+        self._matrix, self._sides = matrix, sides.astype(np.float64)
+        self._most_nodes = most_nodes
 
     def settle(self, cell: int, sign: int) -> None:
         """Find the least (``sign`` 1) or greatest (−1) value of a figure."""
@@ -141,19 +141,16 @@ class _Figures:
 
     def push(self, cost: npt.NDArray[Any]) -> int | None:
         """Minimise the cost, record the values of the solution, and return a lower bound on the cost."""
-        solved = milp(
-            cost,
-            constraints=self._sums,
-            integrality=np.ones(cost.size),
-            bounds=Bounds(self.low, self.high),
-            options=self._options,
+        low, high = self.low.astype(np.float64), self.high.astype(np.float64)
+        programme = highs.Programme(
+            costs=cost, least=low, upper=high, matrix=self._matrix, low=self._sides, high=self._sides
         )
-        if solved.x is not None:
-            values = np.rint(solved.x).astype(np.int64)
+        solved = highs.solve(programme, most_nodes=self._most_nodes)
+        if solved.values is not None:
+            values = solved.values.astype(np.int64)
             np.minimum(self._least, values, out=self._least)
             np.maximum(self._greatest, values, out=self._greatest)
-        bound = solved.mip_dual_bound
-        return None if bound is None or not np.isfinite(bound) else int(np.ceil(bound - 1e-6))
+        return int(np.ceil(solved.bound - 1e-6)) if np.isfinite(solved.bound) else None
 
 
 def _build_equations(

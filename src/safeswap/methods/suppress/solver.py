@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import numpy as np
@@ -65,6 +65,13 @@ def blank_least(problem: Problem, *, seconds: float, gap: float = 0.0, exact: bo
         search.run()
     best = restore_needless(problem, search.best) if problem.meaning == "none" else search.best
     return Answer(blanking=best, cost=best.cost(problem), bound=search.bound, greedy_cost=first.cost(problem))
+
+
+def solve_blanks(programme: Programme, *, seconds: float, gap: float, start: Floats | None = None) -> Solved:
+    """Return the cheapest blanks found in time, and a bound of their cost that is 0 if nothing better is proved."""
+    found = solve(programme, seconds=seconds, gap=gap, start=start, settings={"random_seed": 1})
+    # An infinite bound would only say that a restricted programme has no solution.
+    return replace(found, bound=max(0.0, found.bound) if np.isfinite(found.bound) else 0.0)
 
 
 def round_up(bound: float, costs: Floats) -> float:
@@ -161,12 +168,12 @@ class _Search:
             values = np.zeros(part.costs.size)
             values[cheapest] = part.low[0]
             cost = float(part.costs @ values)
-            return Solved(values=values, cost=cost, bound=cost)
+            return Solved(status="optimal", values=values, cost=cost, bound=cost)
         name = _name(part)
         gap = self._roughly if part.costs.size > _LARGE else self.gap
         known = self._known.get(name)
         if known is None or known.cost - known.bound > gap * known.cost + 1e-6:
-            self._known[name] = solve(part, seconds=max(0.1, self.end - monotonic()), gap=gap, start=guess)
+            self._known[name] = solve_blanks(part, seconds=max(0.1, self.end - monotonic()), gap=gap, start=guess)
         return self._known[name]
 
     def _guess(self, built: BlankingProgramme) -> Floats:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from safeswap.arrays.combinations import Classes, cell_codes, positions
-from safeswap.arrays.highs import GrowingProgramme, Programme, solve
+from safeswap.arrays.highs import GrowingProgramme, Programme
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.arrays.wildcards import matching_sizes
 from safeswap.methods.suppress.problem import (
@@ -28,7 +28,7 @@ from safeswap.methods.suppress.problem import (
     is_safe,
     unseen_price,
 )
-from safeswap.methods.suppress.solver import Answer, round_up
+from safeswap.methods.suppress.solver import Answer, round_up, solve_blanks
 from safeswap.methods.suppress.sweeps import draw_words, group_names
 
 # Lower bound where a blank matches every value: blanked records must cover the records in unsafe cells.
@@ -385,7 +385,7 @@ def _solve_whole(problem: Problem, best: Blanking, bound: float, seconds: float,
     masks = np.tile(problem.candidates, problem.members.size)
     real = (masks & problem.blank[classes]) == 0
     classes, masks = classes[real], masks[real]
-    found = solve(_types_programme(problem, classes, masks), seconds=seconds, gap=gap)
+    found = solve_blanks(_types_programme(problem, classes, masks), seconds=seconds, gap=gap)
     bound = max(bound, round_up(found.bound, problem.costs))
     if found.values is not None:
         chosen = gather(classes, masks, found.values[: classes.size].astype(np.int64))

@@ -13,9 +13,10 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
+from safeswap.arrays.highs import Programme
 from safeswap.arrays.types import Int32s, Int64s
 from safeswap.errors import InfeasibleError
-from safeswap.methods.safe.milp import solve
+from safeswap.methods.safe.milp import solve_whole
 from safeswap.methods.safe.records.setup import Ready
 from safeswap.methods.safe.records.state import State
 from safeswap.methods.safe.spec import SafeSpec
@@ -171,15 +172,13 @@ def _solve_joint(
     record = most * int(cost.max(initial=0)) + 1
     price = np.concatenate([record + cost, np.zeros(cells + len(free))])
     upmost = np.concatenate([joint.counts[start], joint.counts[occupied], np.full(cells, most), np.ones(len(free))])
-    status, values, bound = solve(
-        cost=price, offset=0.0, upper=upmost.astype(np.float64), matrix=rows, row_lower=lower, row_upper=upper,
-        time_limit=seconds, most_nodes=_NODES,
-    )  # fmt: skip
+    programme = Programme(costs=price, upper=upmost, matrix=rows, low=lower, high=upper)
+    status, values, bound = solve_whole(programme, time_limit=seconds, most_nodes=_NODES)
     # A cost cap per record turns the bound into a number of records; the bound's last digits are inexact.
     fewest = int(np.ceil(bound / (record + cost.max(initial=0)) - 1e-6)) if np.isfinite(bound) else 0
     if values is None:
         return status, None, fewest
-    whole = np.rint(values).astype(np.int64)
+    whole = values.astype(np.int64)
     out = np.zeros(cells, dtype=np.int64)
     out[occupied] = whole[first_out:first_in]
     single = np.stack([start, end, whole[: len(start)]], axis=1)
