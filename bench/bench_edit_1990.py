@@ -77,7 +77,7 @@ def end_to_end(path: Path, folder: Path) -> None:
         "key = ss.Key.generate()\n"
         f"masked = ss.mask(data, {SMALL_BLOCKS.as_dict()!r}, key=key)\n"
     )
-    write = f"from safeswap.workflow import write\nwrite(masked, {target!r}, force=True)\n"
+    write = f"from safeswap.files.write import write\nwrite(masked, {target!r}, force=True)\n"
     names = (str(folder / "public"), str(folder / "audit"))
     release = f"ss.release(masked, {names[0]!r}, audit={names[1]!r}, key=key, data_format='parquet')\n"
     plain, busy_plain = _process(copy)

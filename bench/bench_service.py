@@ -21,7 +21,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from safeswap import datasets, workflow
+from safeswap import datasets
+from safeswap.files.write import write
 from safeswap.service.client import Client
 from safeswap.service.keeping.database import open_database
 from safeswap.service.keeping.vault import make_master_key
@@ -72,7 +73,7 @@ def prepared(folder: Path) -> tuple[Settings, str]:
 
 
 def load(stated: argparse.Namespace, address: str, secret: str, server: int, folder: Path) -> None:
-    workflow.write(datasets.cps8d(), folder / "cps.csv")
+    write(datasets.cps8d(), folder / "cps.csv")
     with Client(address, token=secret) as client:
         project = client.make_project("load").id
         client.wait(client.send_data(project, folder / "cps.csv"))

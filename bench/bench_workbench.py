@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from quiet_chromium import Chromium, Page
-from safeswap import datasets, workflow
+from safeswap import datasets
+from safeswap.files.write import write
 from safeswap.service.client import Client
 from safeswap.service.routes.jobs import Job
 
@@ -87,7 +88,7 @@ def main() -> None:
 def running(folder: Path, records: int) -> Iterator[tuple[tuple[str, str, str], Callable[[], str]]]:
     """The workbench on a file, as a program of its own: address, token and project, and what gives another token."""
     lines = folder / "survey.csv"
-    workflow.write(datasets.cps8d(), lines)
+    write(datasets.cps8d(), lines)
     kept = lines.read_text(encoding="utf-8").splitlines()[: records + 1]
     lines.write_text("\n".join(kept) + "\n", encoding="utf-8")
     told = folder / "told.txt"  # a file, not a pipe: what nobody reads fills a pipe, and the program waits

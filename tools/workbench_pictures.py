@@ -16,7 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.chromium import launched
 from tests.workbench.desk import Desk, desk_in
 
-from safeswap import datasets, workflow
+from safeswap import datasets
+from safeswap.files.write import write
 from safeswap.service.client import Client
 from safeswap.service.routes.jobs import Job
 
@@ -46,7 +47,7 @@ def main() -> None:
         for place in ("desk", "office"):
             (Path(folder) / place).mkdir()
         survey = Path(folder) / "Current Population Survey.csv"
-        workflow.write(datasets.cps8d(), survey)
+        write(datasets.cps8d(), survey)
         few = Path(folder) / "survey.csv"
         few.write_text("".join(survey.read_text("utf-8").splitlines(keepends=True)[:2001]), "utf-8")
         with desk_in(Path(folder) / "desk", single_user=True) as desk:

@@ -1,4 +1,4 @@
-"""Documented module paths that have moved: the old ones work for one more version, with a warning."""
+"""Documented module paths and verbs that have moved: the old ones work for one more version, with a warning."""
 
 from __future__ import annotations
 
@@ -17,6 +17,52 @@ MOVED = {
     "io.webswap": "projects.webswap",
 }
 """New module paths by old ones, both below ``safeswap``."""
+
+VERBS = {
+    "advice": "safeswap.workflow.recode_advice.advice",
+    "argus_session": "safeswap.workflow.session.ArgusSession.start",
+    "as_key": "safeswap.workflow.arguments.as_key",
+    "as_recipe": "safeswap.workflow.recoding.as_recipe",
+    "as_spec": "safeswap.workflow.arguments.as_spec",
+    "as_study_spec": "safeswap.workflow.arguments.as_study_spec",
+    "compare": "safeswap.workflow.assessing.compare",
+    "confidentiality_by_keys": "safeswap.measures.plot.plots.plots_by_keys",
+    "file_risk": "safeswap.measures.risk.by_record.file_risk",
+    "find_engine": "safeswap.workflow.arguments.find_engine",
+    "keep": "safeswap.workflow.masking.keep",
+    "keygen": "safeswap.files.keyfile.generate_key",
+    "load_study": "safeswap.studies.study.Study.load",
+    "number_of_candidates": "safeswap.studies.prepare.count_candidates",
+    "read_grc": "safeswap.projects.argus.read_grc",
+    "read_hierarchy": "safeswap.projects.argus.read_hierarchy",
+    "read_recipe": "safeswap.projects.toml.read_recipe",
+    "recall": "safeswap.workflow.masking.recall",
+    "record_risk": "safeswap.measures.risk.by_record.record_risk",
+    "report": "safeswap.reports.masking.write_masking_report",
+    "risky_after": "safeswap.workflow.session.ArgusSession.as_dict",
+    "safe_table_report": "safeswap.reports.safe.write_safe_report",
+    "save_study": "safeswap.studies.study.Study.save",
+    "search": "safeswap.workflow.study",
+    "special_uniques": "safeswap.measures.risk.by_record.special_uniques",
+    "suda": "safeswap.measures.risk.by_record.suda",
+    "write": "safeswap.files.write.write_microdata",
+    "write_checked": "safeswap.measures.table_check.TableCheck.write",
+    "write_confidentiality": "safeswap.reports.plot_files.write_plot",
+    "write_recipe": "safeswap.projects.toml.write_recipe",
+    "write_record_risks": "safeswap.measures.risk.by_record.write_record_risks",
+    "write_risky": "safeswap.measures.risk.risky.Risky.write",
+    "write_safe_tables": "safeswap.projects.tables.write_long",
+}
+"""Where the functions live now that ``safeswap.workflow`` had in version 0.1 besides its verbs."""
+
+
+def warn_users(old: str, new: str) -> None:
+    """Warn of a moved name, unless this package itself uses it: nobody can mend that but us."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("importlib."):
+        frame = frame.f_back
+    if not str(frame.f_globals.get("__name__", "")).startswith("safeswap."):
+        warnings.warn(f"{old} is now {new}; the old name goes in version 0.3", DeprecationWarning, stacklevel=3)
 
 
 class MovedModules(MetaPathFinder, Loader):

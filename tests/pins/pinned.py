@@ -20,6 +20,7 @@ import safeswap as ss
 from safeswap import registry, workflow
 from safeswap.cli.app import COMMANDS, LazyCommand
 from safeswap.model.microdata import Microdata
+from safeswap.moved import VERBS
 from safeswap.service.app import create_app
 from safeswap.service.settings import Settings
 
@@ -56,7 +57,7 @@ def collect_interface() -> dict[str, Any]:
     """Collect names, error codes, options of the command line, and the contract's paths and fields."""
     return {
         "names": list(ss.__all__),
-        "verbs": sorted(workflow.__all__),
+        "verbs": sorted({*workflow.__all__, *VERBS}),  # old names work until they are removed
         "methods": list(registry.method_names()),
         "measures": list(registry.measure_names()),
         "error codes": sorted(_error_codes()),

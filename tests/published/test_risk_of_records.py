@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from safeswap import workflow
+from safeswap.measures.risk.by_record import record_risk, special_uniques, suda
 
 GUIDE = json.loads((Path(__file__).parent / "data" / "sdc_practice_guide.json").read_text())
 KEYS = GUIDE["keys"]
@@ -25,7 +26,7 @@ def figures(data: pd.DataFrame, measure: str) -> dict[str, object]:
 
 
 def test_counts_and_franconi_polettini_risks_are_those_of_table_4_1(people: pd.DataFrame) -> None:
-    found = workflow.record_risk(people, KEYS, weight="Weight")
+    found = record_risk(people, KEYS, weight="Weight")
     assert found["sample_count"].tolist() == GUIDE["sample_count"]
     assert found["population_count"].tolist() == GUIDE["population_count"]
     assert found["risk"].round(4).tolist() == GUIDE["risk"]
@@ -40,7 +41,7 @@ def test_four_records_violate_2_anonymity_and_all_violate_3_anonymity(people: pd
 
 def test_a_missing_value_that_matches_all_both_ways_is_counted_as_in_table_4_2() -> None:
     few = pd.DataFrame(GUIDE["missing"]["columns"])
-    found = workflow.record_risk(few, ["Gender", "Education", "Labor"], missing="vouching")
+    found = record_risk(few, ["Gender", "Education", "Labor"], missing="vouching")
     assert found["sample_count"].tolist() == GUIDE["missing"]["sample_count"]
 
 
@@ -51,14 +52,14 @@ def test_cells_of_one_health_status_are_those_of_table_4_3(people: pd.DataFrame)
 
 
 def test_one_unique_of_size_1_and_three_of_size_2_score_12(people: pd.DataFrame) -> None:
-    found = workflow.suda(people, KEYS, max_size=3)
+    found = suda(people, KEYS, max_size=3)
     assert found["score"].tolist() == GUIDE["suda"]
     assert found.loc[4, ["minimal_uniques", "smallest", "score"]].tolist() == [4, 1, 12]
 
 
 def test_dis_scores_are_those_of_table_4_5(people: pd.DataFrame) -> None:
     # The table shows Elliot's scores beside the DIS scores that the older scoring led to.
-    found = workflow.suda(people, KEYS, max_size=3, scoring="ihsn", sampling_fraction=0.01)
+    found = suda(people, KEYS, max_size=3, scoring="ihsn", sampling_fraction=0.01)
     assert found["dis"].round(4).tolist() == GUIDE["dis_suda"]
     assert sorted(found["score"].unique()) == [0, 1.75, 2.75, 3.25]
 
@@ -66,5 +67,5 @@ def test_dis_scores_are_those_of_table_4_5(people: pd.DataFrame) -> None:
 @pytest.mark.parametrize("order", [["a", "b", "c"], ["c", "a", "b"]])
 def test_keys_contribute_as_in_the_tests_of_sdcmicro(order: list[str]) -> None:
     small = pd.DataFrame({"a": [2, 1, 1], "b": [0, 3, 0], "c": [0, 6, 0]}).astype(str)
-    by_key = workflow.special_uniques(small, order).by_key.to_pylist()
+    by_key = special_uniques(small, order).by_key.to_pylist()
     assert {row["key"]: row["share_of_score"] for row in by_key} == {"a": 0.5, "b": 0.375, "c": 0.375}

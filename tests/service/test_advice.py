@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from safeswap.service.routes.argus import _names_rare_levels
-from safeswap.workflow import advice, read
+from safeswap.workflow import read
+from safeswap.workflow.recode_advice import advice
 
 AGES = ["a"] * 9 + ["b"] * 9 + ["c"] * 9 + ["d"] + ["e"] * 2
 

@@ -17,7 +17,8 @@ import tomli_w
 from sqlalchemy import select
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
-from safeswap import datasets, workflow
+from safeswap import datasets
+from safeswap.files.write import write
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import results
 from safeswap.service.work.jobs import Queue
@@ -94,7 +95,7 @@ def served(tmp_path: Path):
 def test_a_study_outlives_its_process_its_worker_and_its_server(served, tmp_path):
     user = add_user(served.database)
     project = add_project(served.database, served.store, user=user, state="reading")
-    workflow.write(datasets.cps8d(), tmp_path / "cps.csv")
+    write(datasets.cps8d(), tmp_path / "cps.csv")
     (tmp_path / "cps.csv").rename(served.store.uploads(project) / "sent")
     whose = {"project_id": project, "created_by": user}
     reading = served.queue.enqueue("ingest", {"upload": "sent", "name": "cps.csv"}, **whose)

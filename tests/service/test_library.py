@@ -12,6 +12,8 @@ from tests.service.serving import Running
 
 import safeswap as ss
 from safeswap import workflow
+from safeswap.files.keyfile import generate_key
+from safeswap.files.write import write
 from safeswap.service.client import Client, Refused
 
 API = "/api/v1"
@@ -26,7 +28,7 @@ class Bench:
         self.town, self.ana = town, town.client("ana")
         self.id = self.ana.post(f"{API}/projects", json={"name": "cps"}).json()["id"]
         self.file = tmp_path_factory.mktemp("library") / "cps.csv"
-        workflow.write(ss.datasets.cps8d(), self.file)
+        write(ss.datasets.cps8d(), self.file)
         self.text = self.file.read_bytes()
         self.job(self.ana.put(self.at("/data"), params={"name": "cps.csv"}, content=self.text))
 
@@ -231,7 +233,7 @@ def test_tables_are_checked_and_made_safe(bench):
 def test_the_script_runs_and_gives_the_same_plan(bench, tmp_path, monkeypatch, capsys):
     script = bench.post("/script", spec=SPEC, measures=["hellinger"]).json()["script"]
     (tmp_path / "cps.csv").write_bytes(bench.text)
-    workflow.keygen(tmp_path / "secret.key")
+    generate_key(tmp_path / "secret.key")
     monkeypatch.chdir(tmp_path)
     exec(compile(script, "script", "exec"), {})
     assert "1,221 pairs asked for, at most 7,080 feasible" in capsys.readouterr().out

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import safeswap as ss
-from safeswap import workflow
 from safeswap.cli.app import app
 from safeswap.errors import EngineError, InputError, SpecError
+from safeswap.files.write import write
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ def test_one_is_counted_as_one() -> None:
 
 
 def test_rows_of_one_table_have_names_of_their_own(tmp_path: Path) -> None:
-    workflow.write(ss.read(frame()), tmp_path / "a.csv")
+    write(ss.read(frame()), tmp_path / "a.csv")
     shown = CliRunner().invoke(app, ["risk", str(tmp_path / "a.csv"), "--keys", "A", "--sensitive", "B"])
     names = [line.split("  ")[0].strip() for line in shown.output.splitlines() if "share of records below l" in line]
     assert len(names) == len(set(names)) == 2

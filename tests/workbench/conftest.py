@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.workbench.desk import Desk, desk_in
 
-from safeswap import datasets, workflow
+from safeswap import datasets
+from safeswap.files.write import write
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 def whole_survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 48,842 records of the Current Population Survey in eight attributes."""
     path = tmp_path_factory.mktemp("whole") / "survey.csv"
-    workflow.write(datasets.cps8d(), path)
+    write(datasets.cps8d(), path)
     return path
 
 

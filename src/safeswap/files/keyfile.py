@@ -46,6 +46,19 @@ def write_key(key: Key, path: str | os.PathLike[str], *, force: bool = False) ->
         part.write_bytes(line.encode("ascii"))
 
 
+def generate_key(path: str | os.PathLike[str], *, force: bool = False) -> Key:
+    """Generate a secret key and write it to a file that only its owner can read.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "survey.key"
+    >>> generate_key(path) == read_key(path)
+    True
+    """
+    key = Key.generate()
+    write_key(key, path, force=force)
+    return key
+
+
 def read_key(path: str | os.PathLike[str]) -> Key:
     """Read a key; refuse a file that others have permissions on, or that is not a key file.
 

@@ -320,7 +320,7 @@ def _open_part(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[s
         raise InputError(
             f"{path.name!r} is not a Parquet file",
             code="unknown-format",
-            hint="write the data as Parquet first: safeswap.workflow.write(safeswap.read(path), 'data.parquet')",
+            hint="write the data as Parquet first: safeswap.files.write.write(safeswap.read(path), 'data.parquet')",
             file=str(path),
         )
     with _translate_errors(path), parquet.ParquetFile(path) as file:

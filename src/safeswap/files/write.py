@@ -105,6 +105,17 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
     found.write(data, path, force=force, mode=mode)
 
 
+def write_microdata(data: Microdata | Result, path: str | os.PathLike[str], *, force: bool = False) -> tuple[str, ...]:
+    """Write an internal file in the format of its suffix; return the parts of its description that are lost.
+
+    Writing is atomic. A format that would alter a value or truncate a label is refused.
+    """
+    from safeswap.files.labelled import not_kept
+
+    write(data, path, force=force)
+    return not_kept(data, Path(path).suffix)
+
+
 def _header_field(name: str) -> str:
     # Anything unusual is quoted, so that a header is never taken for another dialect.
     return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'

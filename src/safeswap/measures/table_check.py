@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -263,6 +264,20 @@ class TableCheck:
             given += f"{number} of them back"
         return f"{given} (found by {self.way})"
 
+    def write(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write the small cells as csv or parquet, readable by its owner only.
+
+        With several tables, a column names the table, and a variable that a table does not have is empty.
+        """
+        from safeswap.files.write import write
+
+        parts = [
+            table.long().append_column("table", pa.array([" × ".join(table.table.names)] * table.small, pa.string()))
+            for table in self.tables
+        ]
+        plain = [part.cast(pa.schema([(f.name, _plain_type(f.type)) for f in part.schema])) for part in parts]
+        write(pa.concat_tables(plain, promote_options="default"), path, force=force)
+
     def as_dict(self) -> dict[str, Any]:
         """Totals only."""
         return {
@@ -277,6 +292,10 @@ class TableCheck:
 
     def __repr__(self) -> str:
         return f"<TableCheck, tolerance {self.tolerance}: {self.sentence}>"
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 MOST_PROGRAMMES = 300

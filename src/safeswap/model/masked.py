@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from safeswap.model.audit import Audit
+from safeswap.model.audit import Audit, undo
+from safeswap.model.checked import checked
 from safeswap.model.invariant import Finding
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.plan import Plan
@@ -37,6 +38,16 @@ class Masked:
         done = "exchanged" if self.audit.unit == "pairs" else "changed"
         made = f"{several(self.audit.made, self.audit.unit.removesuffix('s'))} {done}"
         return f"<Masked by {self.audit.method}: {several(len(self.data), 'record')}, {made}{stamp}>"
+
+    def undo(self) -> Microdata:
+        """Restore the original exactly, from the masked data and the audit record."""
+        # A masking may change the description of attributes; restore that too.
+        return replace(undo(self.data, self.audit), schema=self.original.schema)
+
+    @checked
+    def with_past(self, steps: tuple[PastStep, ...]) -> Masked:
+        """Return the masking with steps that were applied to its file before all recorded ones."""
+        return replace(self, original=replace(self.original, past=(*steps, *self.original.past)))
 
     def as_dict(self) -> dict[str, Any]:
         """Totals only: safe to print inside the building."""

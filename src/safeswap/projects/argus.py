@@ -27,6 +27,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.files.sources import existing_file, unreadable
 from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.methods.recode.steps import GlobalRecode, Otherwise, Span
+from safeswap.model.checked import checked
 
 _LARGEST = 2**24
 _KEYWORD = re.compile(r"<\s*(\w+)\s*>(.*)")
@@ -34,6 +35,7 @@ _PARTS = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,])+""")
 _WORDS = re.compile(r""""[^"]*"|'[^']*'|-|[^-"']+""")
 
 
+@checked
 def read_grc(path: str | os.PathLike[str], attribute: str, *, otherwise: Otherwise = "keep") -> GlobalRecode:
     """Read an ARGUS recode file as a step on an attribute.
 
@@ -97,6 +99,7 @@ def read_codelist(path: str | os.PathLike[str]) -> dict[str, str]:
     return found
 
 
+@checked
 def read_hierarchy(path: str | os.PathLike[str]) -> Hierarchy:
     """Read a tree of codes: indented (``.hrc`` and others), or a ``.csv`` with a line per finest code and its parents.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from safeswap.arrays.types import Counts, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.files.columns import settled
 from safeswap.files.frames import NATIVE, from_frame, is_frame, native_of
+from safeswap.files.write import write
 from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import level_texts
@@ -104,6 +107,12 @@ def to_long(result: SafeTables, *, number: int = 0, like: Any = None) -> Any:
     else:
         native = NATIVE[like] if isinstance(like, str) else native_of(_native(like))
     return native.from_arrow(made)
+
+
+def write_long(result: SafeTables, path: str | PathLike[str], *, number: int = 0, force: bool = False) -> Path:
+    """Write one of the safe tables in long form, as csv or parquet."""
+    write(to_long(result, number=number, like="arrow"), path, force=force)
+    return Path(path)
 
 
 def _update_rows(origin: LongCounts, counts: Counts) -> pa.Table:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from safeswap import registry
 from safeswap.charts.spec_text import python_text
 from safeswap.measures.geography_report import areas_changed_most, geography_report
 from safeswap.measures.utility.bias import percentage_bias
 from safeswap.measures.utility.information_loss import InformationLoss
 from safeswap.methods.suppress.method import BELOW, BLANKED, UNSAFE
+from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.schema import Kind
 from safeswap.model.score import Assessment, Comparison
@@ -121,18 +123,29 @@ _MOST_LEVELS = 40
 _MOST_AREAS = 5
 
 
+@checked
 def write_masking_report(
     masked: Masked,
     path: str | os.PathLike[str],
     *,
-    method: str,
-    kept: Sequence[str] = (),
-    assessment: Assessment | None = None,
+    assessment: Assessment,
     distributions: Sequence[str] = (),
     date: str = "",
     force: bool = False,
 ) -> Path:
-    """Write the report atomically, readable by its owner only."""
+    """Write the internal report of one masking as a self-contained HTML page, readable by its owner only.
+
+    ``distributions`` names the attributes whose distributions are shown at each level of geography, by default all
+    categorical ones.
+
+    >>> import tempfile
+    >>> from safeswap import assess, datasets, swap
+    >>> masked = swap(datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1)
+    >>> write_masking_report(masked, Path(tempfile.mkdtemp()) / "report.html", assessment=assess(masked)).name
+    'report.html'
+    """
+    method = registry.method(masked.spec.method)
+    promises = method.invariants(masked.original, masked.spec)
     sections = (
         *table_facts(masked),
         *suppression_sections(masked),
@@ -143,14 +156,14 @@ def write_masking_report(
     )
     report = InternalReport(
         title=f"Masking of {masked.original.schema.name or 'a file'}",
-        method=method,
+        method=method.title,
         date=date,
         plan=masked.plan.sentence + ".",
         spec=python_text(masked.spec, replicate=masked.audit.replicate),
         facts=[(name.replace("_", " "), value) for name, value in _facts(masked)],
-        kept=list(kept),
-        scores=list(assessment or ()),
-        left_out=assessment.left_out_sentences if assessment is not None else (),
+        kept=list(dict.fromkeys(promise.sentence for promise in promises)),
+        scores=list(assessment),
+        left_out=assessment.left_out_sentences,
         sections=sections,
         for_release=masked.audit.releasable,
     )

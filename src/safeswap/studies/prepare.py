@@ -76,12 +76,23 @@ def grid(data: Microdata, study: StudySpec) -> tuple[Group, ...]:
         raise SpecError(
             f"the study has {total:,} candidates, more than {MOST_CANDIDATES:,}",
             code="study-too-large",
-            hint="swap fewer attributes together, name fewer attributes, or search: `search(...)`, `--search BUDGET`",
+            hint="swap fewer attributes together, name fewer attributes, or search: budget=N, or --search BUDGET",
             candidates=total,
         )
     groups = [swap_group(study, chosen, constraint, study.rates) for chosen, constraint in study.groups(names)]
     groups += [other_group(values) for values in study.others]
     return tuple(groups)
+
+
+def count_candidates(data: Microdata, study: StudySpec) -> int:
+    """Count the candidates of a study before it runs. An invalid study is refused; nothing is scored.
+
+    >>> from safeswap import datasets
+    >>> count_candidates(datasets.cps8d(), StudySpec(replicates=10))
+    1080
+    """
+    check_question(data, study)
+    return study.number_of_candidates(swap_attributes(data, study))
 
 
 def swap_attributes(data: Microdata, study: StudySpec) -> Names:

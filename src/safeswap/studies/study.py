@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +19,7 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.base import compared
 from safeswap.model.checked import checked
+from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 from safeswap.model.text import several
@@ -45,6 +48,83 @@ class Study:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    @classmethod
+    @checked
+    def load(cls, path: str | PathLike[str]) -> Study:
+        """Load a saved study.
+
+        >>> from safeswap import datasets, study
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "study"
+        >>> found = study(datasets.cps8d(), attributes=["Race"], rates=[0.01], insecure_seed=1)
+        >>> found.save(path, pages=False)
+        >>> Study.load(path).table.equals(found.table)
+        True
+        """
+        from safeswap.studies.files import read_study
+        from safeswap.studies.table import specs_of
+
+        stored = read_study(path)
+        return cls(
+            spec=stored.spec,
+            table=stored.table,
+            specs=specs_of(stored.table),
+            facts=stored.facts,
+            two_way=stored.two_way,
+            table_pairs=stored.table_pairs,
+        )
+
+    @checked
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        choice: Choice | None = None,
+        data: Any = None,
+        pages: bool = True,
+        publish_figures: bool = False,
+        force: bool = False,
+    ) -> None:
+        """Save to an internal directory: ``study.parquet``, ``study.json``, ``two_way.parquet``.
+
+        With ``pages`` the map is saved too and, given a ``choice``, the reports; given the ``data``, these say what the
+        chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which
+        the rate can be inferred, and says so; ``study.json`` records this consent. :meth:`load` reads the study back.
+        """
+        from safeswap.files.atomic import atomic_directory
+        from safeswap.files.read import read
+        from safeswap.studies import files
+
+        further: dict[str, Any] = {"publish_figures": publish_figures}
+        if choice is not None:
+            further["choice"] = choice.as_dict()
+        with atomic_directory(path, force=force, marker=files.FACTS) as folder:
+            files.write_study(self, folder, table_measures=TABLE_MEASURES, further=further)
+            if pages:
+                known = data if data is None or isinstance(data, Microdata) else read(data)
+                self._write_pages(choice, known, folder, publish_figures=publish_figures)
+
+    def _write_pages(
+        self, choice: Choice | None, data: Microdata | None, folder: Path, *, publish_figures: bool
+    ) -> None:
+        """Write the map and the two reports, internal and public."""
+        from safeswap.charts.map import map_html
+        from safeswap.files.atomic import atomic_write
+        from safeswap.reports.study import write_study_report
+
+        with atomic_write(folder / "map.html") as part:
+            part.write_text(map_html(self, choice=choice), encoding="utf-8")
+        if choice is None:
+            return
+        promises = () if data is None else registry.method(choice.spec.method).invariants(data, choice.spec)
+        names = () if data is None else data.schema.categorical
+        public = [seen for promise in promises if (seen := promise.for_users_of(names)) is not None]
+        inside, outside = (tuple(dict.fromkeys(promise.sentence for promise in kept)) for kept in (promises, public))
+        write_study_report(self, choice, folder / "report.html", version="internal", kept=inside)
+        write_study_report(
+            self, choice, folder / "report-public.html", version="public", kept=outside, publish_figures=publish_figures
+        )
 
     @checked
     def scores(self, measure: str) -> Floats:

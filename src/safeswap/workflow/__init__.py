@@ -1,91 +1,53 @@
 """The public verbs: read → describe → plan → mask → assess → release, one function each.
 
-The command line and all other surfaces call these and nothing below them.
+What a verb returns has methods for the rest: ``masked.undo()``, ``study.choose()``, ``study.save()``.
 """
 
 from __future__ import annotations
 
-from safeswap.workflow.arguments import as_key, as_spec, as_study_spec, find_engine
-from safeswap.workflow.argus import risky, write_risky
-from safeswap.workflow.assessing import assess, assess_file, compare
-from safeswap.workflow.masking import keep, mask, mask_file, plan, recall, swap, undo
-from safeswap.workflow.plotting import confidentiality, confidentiality_by_keys, write_confidentiality
-from safeswap.workflow.reading import describe, read, to_frame, write
-from safeswap.workflow.recoding import (
-    advice,
-    argus_session,
-    as_recipe,
-    read_grc,
-    read_hierarchy,
-    read_recipe,
-    recode,
-    risky_after,
-    write_recipe,
-)
-from safeswap.workflow.record_risks import file_risk, record_risk, special_uniques, suda, write_record_risks
-from safeswap.workflow.releasing import keygen, read_key, release, report, verify
-from safeswap.workflow.safe import (
-    check_tables,
-    safe_records,
-    safe_table,
-    safe_table_report,
-    write_checked,
-    write_safe_tables,
-)
-from safeswap.workflow.studying import load_study, number_of_candidates, save_study, search, study
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from safeswap import moved
+from safeswap.workflow.argus import risky
+from safeswap.workflow.assessing import assess, assess_file
+from safeswap.workflow.masking import mask, mask_file, plan, swap, undo
+from safeswap.workflow.plotting import confidentiality
+from safeswap.workflow.reading import describe, read, to_frame
+from safeswap.workflow.recoding import recode
+from safeswap.workflow.releasing import read_key, release, verify
+from safeswap.workflow.safe import check_tables, safe_records, safe_table
+from safeswap.workflow.studying import study
+
+if TYPE_CHECKING:
+    from safeswap.workflow.old_names import *  # noqa: F403  (what type checkers see of __getattr__)
 
 __all__ = [
-    "advice",
-    "argus_session",
-    "as_key",
-    "as_recipe",
-    "as_spec",
-    "as_study_spec",
     "assess",
     "assess_file",
     "check_tables",
-    "compare",
     "confidentiality",
-    "confidentiality_by_keys",
     "describe",
-    "file_risk",
-    "find_engine",
-    "keep",
-    "keygen",
-    "load_study",
     "mask",
     "mask_file",
-    "number_of_candidates",
     "plan",
     "read",
-    "read_grc",
-    "read_hierarchy",
     "read_key",
-    "read_recipe",
-    "recall",
     "recode",
-    "record_risk",
     "release",
-    "report",
     "risky",
-    "risky_after",
     "safe_records",
     "safe_table",
-    "safe_table_report",
-    "save_study",
-    "search",
-    "special_uniques",
     "study",
-    "suda",
     "swap",
     "to_frame",
     "undo",
     "verify",
-    "write",
-    "write_checked",
-    "write_confidentiality",
-    "write_recipe",
-    "write_record_risks",
-    "write_risky",
-    "write_safe_tables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in moved.VERBS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    moved.warn_users(f"{__name__}.{name}", moved.VERBS[name])
+    return getattr(import_module("safeswap.workflow.old_names"), name)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
 from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
-from safeswap.model.text import Part
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:
@@ -56,15 +54,3 @@ def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
         )
     source = read(data.data if isinstance(data, Masked) else data)
     return replace(find(source, asked), frame_type=_frame_type(source))
-
-
-@checked
-def write_risky(found: Risky, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
-    """Write a part of the unsafe combinations as csv or parquet, readable by its owner only.
-
-    ``unsafe`` has the values, ``records`` the records behind them: both are internal.
-    """
-    from safeswap.files.write import write
-    from safeswap.measures.risk.risky import table_of
-
-    write(table_of(found, part), path, force=force)

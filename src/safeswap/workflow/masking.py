@@ -188,8 +188,7 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     from safeswap.on_disk.audit_record import read_audit, read_audit_json
 
     if isinstance(masked, Masked):
-        # A masking may change the description of attributes; restore that too.
-        return replace(undone(masked.data, masked.audit), schema=masked.original.schema)
+        return masked.undo()
     if audit is None:
         raise SpecError("the audit record is needed", code="no-audit", hint="undo(masked_file, audit_directory)")
     if isinstance(audit, Audit):
@@ -232,7 +231,4 @@ def recall(
     from safeswap.on_disk.masking import recall as recall_masking
 
     found = recall_masking(Path(original), Path(masked), audit=Path(audit))
-    if recipe is None:
-        return found
-    past = (*as_recipe(recipe).past, *found.original.past)
-    return replace(found, original=replace(found.original, past=past))
+    return found if recipe is None else found.with_past(as_recipe(recipe).past)

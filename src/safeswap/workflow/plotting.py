@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.errors import SpecError
@@ -14,7 +13,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
-    from safeswap.measures.plot.values import ConfidentialityPlot, Policy
+    from safeswap.measures.plot.values import ConfidentialityPlot
 
 
 @checked
@@ -48,7 +47,7 @@ def confidentiality(
     from safeswap.arrays import keyed
     from safeswap.measures.plot.plots import make_plot
 
-    before, after = _two_files(original, released)
+    before, after = two_files(original, released)
     others = {"archive": archive, "population": population}
     stated: dict[str, Any] = {name: read(source) for name, source in others.items() if source is not None}
     if key is not None:
@@ -56,34 +55,8 @@ def confidentiality(
     return make_plot(before, after, keys, linkage=linkage, only=only, **stated, **options)
 
 
-@checked
-def confidentiality_by_keys(
-    original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
-) -> Any:
-    """Return the totals of :func:`confidentiality` for several sets of keys as an Arrow table, a row each."""
-    from safeswap.measures.plot.plots import plots_by_keys
-
-    before, after = _two_files(original, released)
-    return plots_by_keys(before, after, key_sets, **options)
-
-
-@checked
-def write_confidentiality(
-    plot: ConfidentialityPlot,
-    path: str | PathLike[str],
-    *,
-    version: Literal["internal", "public"] = "internal",
-    second: Policy | None = None,
-    title: str = "",
-    force: bool = False,
-) -> None:
-    """Write a plot in the format of the file's suffix: html, svg or png; csv or parquet for a row per record."""
-    from safeswap.reports.plot_files import write_plot
-
-    write_plot(plot, path, version=version, second=second, title=title, force=force)
-
-
-def _two_files(original: Any, released: Any) -> tuple[Microdata, Microdata]:
+def two_files(original: Any, released: Any) -> tuple[Microdata, Microdata]:
+    """Return the original and the released file, from a masking or from both."""
     if isinstance(original, Masked):
         return original.original, original.data
     if released is None:

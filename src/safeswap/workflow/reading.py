@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
-from pathlib import PurePath
 from typing import Any
 
 from safeswap.methods.safe.spec import SafeTables
@@ -53,19 +51,6 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     if isinstance(data, SafeTables):
         return to_long(data, like=like)
     return as_frame(data, like=like)
-
-
-@checked
-def write(data: Masked | Microdata, path: str | PathLike[str], *, force: bool = False) -> tuple[str, ...]:
-    """Write an internal file in the format of its suffix; return the parts of its description that are lost.
-
-    Writing is atomic. A format that would alter a value or truncate a label is refused.
-    """
-    from safeswap.files.labelled import not_kept
-    from safeswap.files.write import write as write_file
-
-    write_file(data, path, force=force)
-    return not_kept(data, PurePath(path).suffix)
 
 
 def _frame_type(data: Microdata) -> str:

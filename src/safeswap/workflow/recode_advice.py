@@ -25,10 +25,12 @@ from safeswap.measures.risk.risky import unsafe_cells
 from safeswap.methods.recode.apply import check_step, values_of
 from safeswap.methods.recode.rules import Values, pinned_ranges, targets
 from safeswap.methods.recode.steps import ByHierarchy, Drop, Ranges, Recode, Step, TopBottomCode, Truncate, as_step
+from safeswap.model.checked import checked
 from safeswap.model.columns import ranked_levels
 from safeswap.model.combination import Combinations, as_combinations, check_combinations
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind, level_texts
+from safeswap.workflow.reading import read
 
 MOST_MERGES = 24
 """The largest number of pairs of neighbouring levels to try, those with the fewest records first."""
@@ -149,17 +151,22 @@ class AdviceList:
         return {"unsafe": self.unsafe, "tried": self.tried, "advice": [each.as_dict() for each in self.advice]}
 
 
+@checked
 def advice(
-    data: Microdata, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
+    data: Any, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
 ) -> AdviceList:
-    """Rank single recodes: those given, or else the obvious ones for each key.
+    """Rank single recodes by unsafe combinations removed per unit of information lost, best first.
+
+    ``combinations`` as for :func:`~safeswap.workflow.risky`. Without ``candidates`` the obvious ones are tried: merge
+    neighbouring levels of an ordered key, merge the rarest levels, use fewer ranges, top or bottom code, drop the last
+    character of codes, go one level up a hierarchy, drop the key.
 
     >>> from safeswap import datasets
-    >>> found = advice(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "AvgHrs", "MS", "Race"]})
-    >>> found.unsafe > found[0].unsafe
-    True
+    >>> found = advice(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "AvgHrs", "MS", "Race"]}, most=3)
+    >>> found.unsafe > found[0].unsafe, found[0].worth >= found[1].worth
+    (True, True)
     """
-    asked = as_combinations(combinations)
+    data, asked = read(data), as_combinations(combinations)
     trial = _Trial.of(data, asked)
     stated = candidates is not None
     steps = [as_step(each) for each in candidates] if candidates is not None else _suggest(data, trial.names)

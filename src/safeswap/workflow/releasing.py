@@ -1,11 +1,10 @@
-"""Keys, reports and releases."""
+"""Release a masked file, and verify what was released."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.errors import SpecError
@@ -13,8 +12,6 @@ from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep
-from safeswap.model.score import Assessment
-from safeswap.workflow.assessing import assess
 from safeswap.workflow.recoding import as_recipe
 
 if TYPE_CHECKING:
@@ -121,60 +118,6 @@ def verify(bundle: str | PathLike[str]) -> Verification:
     from safeswap.releases.scan import verify_bundle
 
     return verify_bundle(bundle)
-
-
-@checked
-def report(
-    masked: Masked,
-    path: str | PathLike[str],
-    *,
-    assessment: Assessment | None = None,
-    distributions: Sequence[str] = (),
-    date: str = "",
-    force: bool = False,
-) -> Path:
-    """Write the internal report of one masking as a self-contained HTML page.
-
-    ``distributions`` names the attributes whose distributions are shown at each level of geography, by default all
-    categorical ones.
-
-    >>> import tempfile, pathlib
-    >>> from safeswap import datasets, swap
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
-    >>> report(swap(datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1), path).name
-    'report.html'
-    """
-    from safeswap import registry
-    from safeswap.reports.masking import write_masking_report
-
-    method = registry.method(masked.spec.method)
-    promises = method.invariants(masked.original, masked.spec)
-    return write_masking_report(
-        masked,
-        path,
-        method=method.title,
-        kept=tuple(dict.fromkeys(promise.sentence for promise in promises)),
-        assessment=assess(masked) if assessment is None else assessment,
-        distributions=distributions,
-        date=date,
-        force=force,
-    )
-
-
-@checked
-def keygen(path: str | PathLike[str], *, force: bool = False) -> Key:
-    """Generate a secret key and write it to a file that only its owner can read.
-
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "survey.key"
-    >>> keygen(path) == read_key(path)
-    True
-    """
-    from safeswap.files.keyfile import write_key
-
-    key = Key.generate()
-    write_key(key, path, force=force)
-    return key
 
 
 @checked

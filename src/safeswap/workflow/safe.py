@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from safeswap.measures.table_check import TableCheck
@@ -132,8 +130,8 @@ def check_tables(
     :func:`safe_table` takes them. The assumption is that all counts are published, including the tables' ``margins``,
     except those above 0 and below ``tolerance``, and that this rule is known: a withheld count is at least 1 and below
     ``tolerance``. Bounds come from interval propagation through all sums and, if few cells are open, from integer
-    programmes; the result says which, and whether its bounds are exact. Totals are shown; ``write_checked`` writes the
-    cells, for internal use.
+    programmes; the result says which, and whether its bounds are exact. Totals are shown; its method ``write`` writes
+    the cells, for internal use.
 
     >>> check_tables([[1, 4], [6, 9]], tolerance=3).derived
     1
@@ -145,55 +143,7 @@ def check_tables(
     return check_programme(programme, tolerance=tolerance, margins=margins)
 
 
-@checked
-def write_checked(found: TableCheck, path: str | PathLike[str], *, force: bool = False) -> None:
-    """Write the small cells of checked tables as csv or parquet, readable by its owner only.
-
-    With several tables, a column names the table, and a variable that a table does not have is empty.
-    """
-    import pyarrow as pa
-
-    from safeswap.files.write import write
-
-    parts = [
-        table.long().append_column("table", pa.array([" × ".join(table.table.names)] * table.small, pa.string()))
-        for table in found.tables
-    ]
-    plain = [part.cast(pa.schema([(f.name, _plain(f.type)) for f in part.schema])) for part in parts]
-    write(pa.concat_tables(plain, promote_options="default"), path, force=force)
-
-
-@checked
-def write_safe_tables(result: SafeTables, path: str | PathLike[str], *, number: int = 0, force: bool = False) -> Path:
-    """Write one of the safe tables in long form, as csv or parquet."""
-    from safeswap.files.write import write
-    from safeswap.projects.tables import to_long
-
-    write(to_long(result, number=number, like="arrow"), path, force=force)
-    return Path(path)
-
-
-@checked
-def safe_table_report(result: SafeTables, path: str | PathLike[str], *, force: bool = False) -> Path:
-    """Write the tables before and after, with changed cells marked, as a self-contained internal page.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "tables.html"
-    >>> safe_table_report(safe_table([[4, 9], [9, 9]], 5), path).name
-    'tables.html'
-    """
-    from safeswap.reports.safe import write_safe_report
-
-    return write_safe_report(result, path, force=force)
-
-
 def _margins(keep: Any) -> tuple[tuple[str, ...], ...]:
     """Return margins as tuples of names; a single name is a margin by itself."""
     parts = (keep,) if isinstance(keep, str) else tuple(keep or ())
     return tuple((part,) if isinstance(part, str) else tuple(part) for part in parts)
-
-
-def _plain(kind: Any) -> Any:
-    import pyarrow as pa
-
-    return kind.value_type if pa.types.is_dictionary(kind) else kind

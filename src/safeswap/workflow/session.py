@@ -18,11 +18,14 @@ from safeswap.measures.risk.risky import Risky, risky
 from safeswap.measures.utility.information_loss import InformationLoss
 from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, at_step, recoded, sentence_of
 from safeswap.methods.recode.steps import Step, as_step
+from safeswap.model.checked import checked
 from safeswap.model.combination import Combinations, KeyCombination, as_combinations
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
 from safeswap.model.spec import MaskSpec
+from safeswap.workflow.reading import read
+from safeswap.workflow.recoding import Steps, as_recipe
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,17 +105,21 @@ class ArgusSession:
     key: Key | None = field(default=None, repr=False)
 
     @classmethod
+    @checked
     def start(
-        cls, data: Microdata, combinations: Any, *, recipe: Recipe | None = None, key: Key | None = None
+        cls, data: Any, combinations: Any, *, recipe: Steps | None = None, key: Key | None = None
     ) -> ArgusSession:
-        """Start a session, with the steps of a recipe applied; ``key`` is for steps that draw."""
-        asked = as_combinations(combinations)
+        """Start a session with a file or dataframe, and the steps of a recipe applied; ``key`` is for steps that draw.
+
+        Each step shows its effect on the unsafe combinations and can be undone or edited.
+        """
+        data, asked = read(data), as_combinations(combinations)
         for keys, _ in asked.stated():
             for name in keys:
                 data.schema[name]
         first = Stage(step=None, data=data, original=data, asked=asked)
         session = cls(asked=asked, history=History(), stages=(first,), key=key)
-        return session if recipe is None else session._at(History(recipe))
+        return session if recipe is None else session._at(History(as_recipe(recipe)))
 
     @property
     def recipe(self) -> Recipe:

@@ -6,6 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from safeswap import datasets, workflow
+from safeswap.files.write import write
 
 KEYS = "turnover,employees"
 
@@ -20,7 +21,7 @@ def files(tmp_path, safeswap):
         {"method": "rank_swap", "attributes": ["turnover", "employees"], "window": 0.08},
         insecure_seed=1,
     )
-    workflow.write(result, masked)
+    write(result, masked)
     return [original, masked, "--schema", schema, "--only", "division=18"]
 
 
@@ -67,8 +68,8 @@ def test_outputs_are_written_for_their_owner_or_for_the_public(safeswap, files, 
 def test_an_archive_and_a_population_need_no_columns_but_the_keys(safeswap, files, tmp_path):
     data = datasets.synthetic_enterprises().table
     archive, people = tmp_path / "archive.csv", tmp_path / "people.csv"
-    workflow.write(workflow.read(data.select(["id", "turnover", "employees", "division"])), archive)
-    workflow.write(workflow.read(data.select(["region", "division"])), people)
+    write(workflow.read(data.select(["id", "turnover", "employees", "division"])), archive)
+    write(workflow.read(data.select(["region", "division"])), people)
     run = safeswap("confidentiality", *files, "--keys", KEYS, "--archive", archive, "--json")
     plain = safeswap("confidentiality", *files, "--keys", KEYS, "--json")
     assert run.document["plots"][0]["unsafe"] == plain.document["plots"][0]["unsafe"]

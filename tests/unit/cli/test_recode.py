@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from safeswap import datasets, workflow
+from safeswap import datasets
+from safeswap.files.write import write
+from safeswap.projects.toml import read_recipe
 
 RECIPE = """
 [[steps]]
@@ -25,7 +27,7 @@ KEYS = ("--keys", "Age,Edu,EmpTyp,MS,Race,Sex", "--up-to", "4")
 @pytest.fixture
 def cps(tmp_path: Path) -> tuple[Path, Path]:
     file, recipe = tmp_path / "cps.csv", tmp_path / "recipe.toml"
-    workflow.write(datasets.cps8d(), file)
+    write(datasets.cps8d(), file)
     recipe.write_text(RECIPE)
     return file, recipe
 
@@ -58,7 +60,7 @@ def test_recode_by_a_file_of_argus(safeswap, cps, tmp_path: Path) -> None:
     written = tmp_path / "written.toml"
     done = safeswap("recode", cps[0], "--grc", f"Edu={tmp_path / 'edu.grc'}", "--write-recipe", written)
     assert done.code == 0, done.said
-    assert len(workflow.read_recipe(written)[0].spans) == 2
+    assert len(read_recipe(written)[0].spans) == 2
 
 
 def test_advice_ranks_recodes_and_writes_the_best(safeswap, cps, tmp_path: Path) -> None:

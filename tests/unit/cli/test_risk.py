@@ -6,6 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from safeswap import workflow
+from safeswap.measures.risk.by_record import file_risk, record_risk, special_uniques, suda
 
 from .conftest import CANARY
 
@@ -39,9 +40,9 @@ def test_the_document_has_the_figures_of_python(safeswap, sample):
     run = safeswap("risk", sample, "--keys", "Sex,Town", "--keys", "Age", "--k", 5, "--max-size", 2, "--json")
     document, data = run.document, workflow.read(sample)
     keys = ["Sex", "Town", "Age"]
-    expected = workflow.file_risk(data, keys, k=5, max_size=2)
+    expected = file_risk(data, keys, k=5, max_size=2)
     assert document["scores"] == expected.as_dict()["scores"]
-    found = workflow.special_uniques(data, keys, max_size=2)
+    found = special_uniques(data, keys, max_size=2)
     assert document["special_uniques"]["by_key"] == found.by_key.to_pylist()
     assert document["output"] is None
 
@@ -49,7 +50,7 @@ def test_the_document_has_the_figures_of_python(safeswap, sample):
 @pytest.mark.parametrize("missing", ["none", "own", "any", "vouching"])
 def test_a_stated_meaning_of_missing_holds_for_every_figure(safeswap, sample, missing):
     document = safeswap("risk", sample, "--keys", "Sex,Town,Age", "--missing", missing, "--json").document
-    expected = workflow.file_risk(workflow.read(sample), ["Sex", "Town", "Age"], missing=missing)
+    expected = file_risk(workflow.read(sample), ["Sex", "Town", "Age"], missing=missing)
     assert [score["value"] for score in document["scores"]] == [score.value for score in expected]
 
 
@@ -61,11 +62,8 @@ def test_records_go_to_a_file_that_only_its_owner_reads(safeswap, sample, tmp_pa
     written = pyarrow.parquet.read_table(output)
     assert written.column_names[:4] == ["id", "sample_count", "population_count", "risk"]
     data = workflow.read(sample, identifier="id")
-    assert (
-        written["risk"].to_pylist()
-        == workflow.record_risk(data, ["Sex", "Town", "Age"], weight="w")["risk"].to_pylist()
-    )
-    assert written["score"].to_pylist() == workflow.suda(data, ["Sex", "Town", "Age"])["score"].to_pylist()
+    assert written["risk"].to_pylist() == record_risk(data, ["Sex", "Town", "Age"], weight="w")["risk"].to_pylist()
+    assert written["score"].to_pylist() == suda(data, ["Sex", "Town", "Age"])["score"].to_pylist()
     again = safeswap(*arguments)
     assert again.code == 8
     assert "exists already" in again.stderr

@@ -14,7 +14,9 @@ import pytest
 from tests.unit.cli.conftest import CANARY
 
 from safeswap import workflow
+from safeswap.files.write import write
 from safeswap.model.study import ConstraintSet, StudySpec
+from safeswap.studies.study import Study
 
 QUICK = ["--attributes", "Race,Sex", "--rates", "0.05,0.2", "--identifier", "id"]
 
@@ -38,7 +40,7 @@ def test_it_says_how_many_candidates_there_are_shows_the_frontier_and_the_choice
 
 def test_what_it_writes_is_the_study(safeswap, call, key, survey, tmp_path):
     assert safeswap(*call, "--no-pages").code == 0
-    found = workflow.load_study(tmp_path / "out")
+    found = Study.load(tmp_path / "out")
     data = workflow.read(survey, identifier="id")
     again = workflow.study(data, attributes=["Race", "Sex"], rates=[0.05, 0.2], key=workflow.read_key(key))
     assert found.table.equals(again.table)
@@ -85,7 +87,7 @@ def test_the_command_that_it_shows_makes_the_very_draw(safeswap, call, survey, t
     said = safeswap(*call, "--replicates", 4, "--no-pages").stdout
     shown = said.partition("To write this draw as a masked file:\n")[2].replace("\\\n", " ")
     assert safeswap(*shlex.split(shown)[1:]).code == 0
-    choice = workflow.load_study(tmp_path / "out").choose()
+    choice = Study.load(tmp_path / "out").choose()
     made = workflow.assess(
         workflow.read(survey, identifier="id"),
         workflow.read("masked.parquet", identifier="id"),
@@ -189,7 +191,7 @@ def test_where_nothing_fits_the_rule_the_figures_are_kept_and_the_exit_code_says
     assert run.code == 5
     assert "no candidate satisfies" in run.stderr
     assert "Frontier" in run.stdout
-    assert len(workflow.load_study(tmp_path / "out")) == 6
+    assert len(Study.load(tmp_path / "out")) == 6
     again = safeswap(*call, "--objective", "cap_distortion:0", "--no-pages", "--force", "--json")
     assert (again.code, again.document["code"]) == (5, "no-candidate")
 
@@ -212,7 +214,7 @@ def _study_of_demo(tmp_path, *more) -> list[str]:
 def cps8d_file(tmp_path):
     from safeswap import datasets
 
-    workflow.write(datasets.cps8d(), tmp_path / "cps8d.parquet")
+    write(datasets.cps8d(), tmp_path / "cps8d.parquet")
 
 
 @pytest.mark.usefixtures("cps8d_file")
@@ -265,7 +267,7 @@ def test_what_was_stopped_goes_on_to_the_same_end(safeswap, tmp_path, monkeypatc
     assert safeswap(*request, "--resume").code == 0
     assert len(calls) - before < 4 * 36
     direct = workflow.study(tmp_path / "cps8d.parquet", replicates=4, rates=[0.01, 0.1], insecure_seed=1)
-    assert workflow.load_study(tmp_path / "out").table.equals(direct.table)
+    assert Study.load(tmp_path / "out").table.equals(direct.table)
 
 
 @pytest.mark.usefixtures("cps8d_file")

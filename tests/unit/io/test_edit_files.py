@@ -16,6 +16,7 @@ from safeswap.errors import EngineError, InputError, SpecError, UnsafeRelease
 from safeswap.files.splice import same_chunks
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.on_disk import run as module
+from safeswap.workflow.masking import recall
 
 SCHEMA = datasets.synthetic_census_schema()
 GEOGRAPHY = ("STATE", "COUNTY", "PLACE", "TRACT", "BLOCK")
@@ -75,7 +76,7 @@ def test_the_record_undoes_the_edit(census: Path, edit: str) -> None:
     result = masked(census, EDITS[edit])
     undone = workflow.undo(ss.read(census.parent / "masked.parquet", schema=SCHEMA), result.audit)
     assert undone.table.to_pydict() == pq.read_table(census).to_pydict()
-    recalled = workflow.recall(census, census.parent / "masked.parquet", audit=census.parent / "audit")
+    recalled = recall(census, census.parent / "masked.parquet", audit=census.parent / "audit")
     assert recalled.audit.made == result.made
 
 

@@ -18,6 +18,7 @@ from safeswap.errors import EngineError, InputError, OutputError, UnsafeRelease
 from safeswap.files import rewrite, splice
 from safeswap.files.parquet import open_parquet
 from safeswap.on_disk import run as module
+from safeswap.workflow.masking import recall
 
 SCHEMA = datasets.synthetic_census_schema()
 SPEC = ss.SwapSpec(swap=["TENURE", "ADULTS"], fixed=["STATE"], rate=0.2)
@@ -58,7 +59,7 @@ def test_the_record_undoes_the_masking(census: Path, engine: str) -> None:
     result = masked(census, engine)
     undone = workflow.undo(ss.read(census.parent / "masked.parquet", schema=SCHEMA), result.audit)
     assert undone.table.to_pydict() == pq.read_table(census).to_pydict()
-    recalled = workflow.recall(census, census.parent / "masked.parquet", audit=census.parent / "audit")
+    recalled = recall(census, census.parent / "masked.parquet", audit=census.parent / "audit")
     assert recalled.audit.made == result.made
     assert (result.audit.stat().st_mode & 0o777, (result.audit / "pairs.parquet").stat().st_mode & 0o777) == (
         0o700,

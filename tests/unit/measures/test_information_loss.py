@@ -20,7 +20,7 @@ from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Comparison
-from safeswap.workflow import compare
+from safeswap.workflow.assessing import compare
 
 VALUES = st.lists(st.sampled_from(["a", "b", "c", "d", None]), min_size=1, max_size=25)
 

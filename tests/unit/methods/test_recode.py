@@ -15,6 +15,7 @@ from safeswap.errors import SpecError
 from safeswap.methods.recode.method import RecodeMethod, RecodeSpec
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
+from safeswap.workflow.masking import keep, recall
 
 STEPS = [
     {"step": "ranges", "attribute": "Age", "equal_count": 4},
@@ -43,8 +44,8 @@ def test_a_recoded_file_is_kept_taken_up_again_undone_and_released(tmp_path: Pat
     data, key = workflow.read(tmp_path / "in.parquet", identifier="id"), Key.generate()
     masked = workflow.mask(data, RecodeSpec(steps=STEPS), key=key)
     output = tmp_path / f"out.{suffix}"
-    workflow.keep(masked, output, audit=tmp_path / "audit", reading={"identifier": "id"})
-    again = workflow.recall(tmp_path / "in.parquet", output, audit=tmp_path / "audit")
+    keep(masked, output, audit=tmp_path / "audit", reading={"identifier": "id"})
+    again = recall(tmp_path / "in.parquet", output, audit=tmp_path / "audit")
     assert again.data.schema == masked.data.schema
     assert again.data.table["Age"].to_pylist() == masked.data.table["Age"].to_pylist()
     assert workflow.undo(again).table.equals(data.table)
@@ -106,7 +107,7 @@ def test_what_is_undone_has_the_description_that_it_had(tmp_path: Path) -> None:
     data = workflow.read(table(), identifier="id")
     masked = workflow.mask(data, RecodeSpec(steps=STEPS), key=Key.generate())
     assert workflow.undo(masked).schema == data.schema
-    record = workflow.keep(masked, tmp_path / "out.parquet", audit=tmp_path / "audit")
+    record = keep(masked, tmp_path / "out.parquet", audit=tmp_path / "audit")
     restored = workflow.undo(workflow.read(tmp_path / "out.parquet"), record)
     assert restored.schema == data.schema
     assert restored.table["Age"].to_pylist() == data.table["Age"].to_pylist()

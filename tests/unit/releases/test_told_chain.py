@@ -14,9 +14,11 @@ from tests.hand_made import KEY
 import safeswap as ss
 from safeswap import workflow
 from safeswap.errors import UnsafeRelease
+from safeswap.files.write import write
 from safeswap.methods.recode.recipe import Recipe
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
+from safeswap.workflow.masking import keep, recall
 
 BANDS = {"step": "ranges", "attribute": "age", "breaks": [30, 60]}
 SWAP = {"method": "swap", "swap": ["civil"], "rate": 0.2}
@@ -91,13 +93,13 @@ def kept(folder: Path, source: Path, name: str, spec: dict[str, Any], *, key: Ke
     """What the command line does with a file: read, mask, keep."""
     masked = ss.mask(ss.read(source, identifier="id"), spec, key=key)
     target = folder / name
-    workflow.keep(masked, target, audit=folder / "audit", reading={"identifier": "id"}, source=source)
+    keep(masked, target, audit=folder / "audit", reading={"identifier": "id"}, source=source)
     return target
 
 
 def chain(folder: Path, *specs: dict[str, Any], key: Key = KEY) -> list[Path]:
     files = [folder / "survey.parquet"]
-    workflow.write(read(), files[0])
+    write(read(), files[0])
     for number, spec in enumerate(specs):
         files.append(kept(folder, files[-1], f"masked-{number}.parquet", spec, key=key))
     return files
@@ -106,7 +108,7 @@ def chain(folder: Path, *specs: dict[str, Any], key: Key = KEY) -> list[Path]:
 def test_a_chain_of_files_is_told_by_their_records(tmp_path: Path) -> None:
     recode = {"method": "recode", "steps": [BANDS]}
     files = chain(tmp_path, recode, SUPPRESS, PRAM, MICRO)
-    masked = workflow.recall(files[-2], files[-1], audit=tmp_path / "audit")
+    masked = recall(files[-2], files[-1], audit=tmp_path / "audit")
     told = facts(tmp_path, masked)
     words = ("Recoding", "Local suppression", "Post-randomisation", "Microaggregation")
     places = [told["method"].index(word) for word in words]
@@ -117,7 +119,7 @@ def test_a_chain_of_files_is_told_by_their_records(tmp_path: Path) -> None:
 
 def test_a_recoded_file_that_was_swapped_claims_nothing_of_what_was_recoded(tmp_path: Path) -> None:
     files = chain(tmp_path, {"method": "recode", "steps": [BANDS]}, SWAP)
-    told = facts(tmp_path, workflow.recall(files[1], files[2], audit=tmp_path / "audit"))
+    told = facts(tmp_path, recall(files[1], files[2], audit=tmp_path / "audit"))
     assert told["method"].startswith("Recoding; then Data swapping")
     assert told["kept_exactly"]
     assert "age" not in str(told["kept_exactly"])
@@ -126,7 +128,7 @@ def test_a_recoded_file_that_was_swapped_claims_nothing_of_what_was_recoded(tmp_
 def test_a_recipe_without_a_record_can_be_stated(tmp_path: Path) -> None:
     files = chain(tmp_path, PRAM, SWAP)
     stated = [BANDS]
-    masked = workflow.recall(files[1], files[2], audit=tmp_path / "audit", recipe=stated)
+    masked = recall(files[1], files[2], audit=tmp_path / "audit", recipe=stated)
     assert [step.method for step in masked.original.past] == ["recode", "pram"]
     assert masked.original.past[:1] == Recipe.of(stated).past
 

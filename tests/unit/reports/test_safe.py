@@ -9,8 +9,11 @@ from tests.conformance.safe_strategies import safe_example
 
 from safeswap import workflow
 from safeswap.files.schema_file import write_schema
+from safeswap.files.write import write
 from safeswap.model.key import Key
-from safeswap.reports.safe import grid, safe_sections
+from safeswap.reports.masking import write_masking_report
+from safeswap.reports.safe import grid, safe_sections, write_safe_report
+from safeswap.workflow.masking import keep, recall
 
 MOORE = [[19, 10, 10, 15], [4, 10, 10, 1], [11, 14, 8, 2], [15, 1, 2, 2]]
 
@@ -43,25 +46,25 @@ def test_the_report_of_records_shows_tables_and_what_moved(tmp_path):
     assert [row[0] for row in moved.rows if row[2] == "changed"] == masked.audit.facts["univariate_margins_moved"]
     for section, told in zip(tables, masked.audit.facts["tables"], strict=True):
         assert len(section.marked_cells) == told["changed_cells"]
-    text = workflow.report(masked, tmp_path / "report.html").read_text()
+    text = write_masking_report(masked, tmp_path / "report.html", assessment=workflow.assess(masked)).read_text()
     assert len(re.findall('class="num changed"', text)) == sum(len(section.marked_cells) for section in tables)
     assert "The tables before and after" in text
 
 
 def test_a_file_that_was_kept_and_taken_up_again_has_the_same_report(tmp_path):
     data, spec = safe_example()
-    workflow.write(data, tmp_path / "original.parquet")
+    write(data, tmp_path / "original.parquet")
     original = workflow.read(tmp_path / "original.parquet", schema=data.schema)
     masked = workflow.mask(original, spec, key=Key(bytes(32)))
     reading = {"schema": str(tmp_path / "schema.toml")}
     write_schema(original.schema, tmp_path / "schema.toml")
-    workflow.keep(masked, tmp_path / "masked.parquet", audit=tmp_path / "audit", reading=reading)
-    again = workflow.recall(tmp_path / "original.parquet", tmp_path / "masked.parquet", audit=tmp_path / "audit")
+    keep(masked, tmp_path / "masked.parquet", audit=tmp_path / "audit", reading=reading)
+    again = recall(tmp_path / "original.parquet", tmp_path / "masked.parquet", audit=tmp_path / "audit")
     assert safe_sections(again)[2:] == safe_sections(masked)[2:]
 
 
 def test_violated_margins_are_listed(tmp_path):
     result = workflow.safe_table([[1, 3], [2, 3]], 3, soft=True)
-    text = workflow.safe_table_report(result, tmp_path / "soft.html").read_text()
+    text = write_safe_report(result, tmp_path / "soft.html").read_text()
     assert "Kept figures that are off" in text
     assert "No safe table is off by fewer than" in text

@@ -11,7 +11,7 @@ from tests.unit.studies.samples import KEY, sample
 from safeswap.errors import InputError, OutputError
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies.run import run_study
-from safeswap.workflow import load_study, save_study
+from safeswap.studies.study import Study
 
 QUESTION = StudySpec(
     rates=(0.05, 1.0),
@@ -29,12 +29,12 @@ def made():
 
 @pytest.fixture
 def saved(made, tmp_path):
-    save_study(made, tmp_path / "study", pages=False)
+    made.save(tmp_path / "study", pages=False)
     return tmp_path / "study"
 
 
 def test_what_is_read_back_is_the_same_study(made, saved):
-    found = load_study(saved)
+    found = Study.load(saved)
     assert found.spec == made.spec
     assert found.specs == made.specs
     assert found.table.equals(made.table)
@@ -48,8 +48,8 @@ def test_what_is_read_back_is_the_same_study(made, saved):
 def test_a_study_without_kept_tables_is_read_back_too(made, tmp_path):
     from dataclasses import replace
 
-    save_study(replace(made, two_way=None, table_pairs=()), tmp_path / "study", pages=False)
-    found = load_study(tmp_path / "study")
+    replace(made, two_way=None, table_pairs=()).save(tmp_path / "study", pages=False)
+    found = Study.load(tmp_path / "study")
     assert found.two_way is None
     assert not (tmp_path / "study" / "two_way.parquet").exists()
 
@@ -71,7 +71,7 @@ def test_the_tables_can_be_read_by_any_program(made, saved):
 
 def test_the_choice_is_kept_with_the_study(made, tmp_path):
     choice = made.choose()
-    save_study(made, tmp_path / "study", choice=choice, pages=False)
+    made.save(tmp_path / "study", choice=choice, pages=False)
     document = json.loads((tmp_path / "study" / "study.json").read_text())
     assert document["publish_figures"] is False
     assert document["choice"]["sentence"] == choice.sentence
@@ -86,24 +86,24 @@ def test_no_key_and_no_record_is_in_the_files(saved):
 
 def test_an_existing_study_is_kept_unless_forced(made, saved):
     with pytest.raises(OutputError) as refusal:
-        save_study(made, saved, pages=False)
+        made.save(saved, pages=False)
     assert refusal.value.code == "exists"
-    save_study(made, saved, pages=False, force=True)
-    assert len(load_study(saved)) == len(made)
+    made.save(saved, pages=False, force=True)
+    assert len(Study.load(saved)) == len(made)
 
 
 def test_force_does_not_remove_a_directory_that_is_no_study(made, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letters.txt").write_text("dear")
     with pytest.raises(OutputError):
-        save_study(made, tmp_path / "home", pages=False, force=True)
+        made.save(tmp_path / "home", pages=False, force=True)
     assert (tmp_path / "home" / "letters.txt").read_text() == "dear"
 
 
 def test_a_directory_without_a_study_is_named(tmp_path):
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(InputError) as refusal:
-            load_study(path)
+            Study.load(path)
         assert refusal.value.code == "no-study"
 
 
@@ -118,7 +118,7 @@ def test_damaged_files_are_refused_by_name(saved, name, damage):
     else:
         path.unlink()
     with pytest.raises(InputError, match=name.replace(".", r"\.")):
-        load_study(saved)
+        Study.load(saved)
 
 
 def test_rows_that_are_missing_or_out_of_order_are_refused(made, saved):
@@ -126,12 +126,12 @@ def test_rows_that_are_missing_or_out_of_order_are_refused(made, saved):
     for rows in (order[:-1], order[::-1], np.concatenate([order, order])):
         parquet.write_table(made.table.take(pa.array(rows)), saved / "study.parquet")
         with pytest.raises(InputError):
-            load_study(saved)
+            Study.load(saved)
     parquet.write_table(made.table.drop_columns(["n_rule"]), saved / "study.parquet")
     with pytest.raises(InputError):
-        load_study(saved)
+        Study.load(saved)
 
 
 def test_consent_to_publish_figures_is_recorded_with_the_study(made, tmp_path):
-    save_study(made, tmp_path / "study", pages=False, publish_figures=True)
+    made.save(tmp_path / "study", pages=False, publish_figures=True)
     assert json.loads((tmp_path / "study" / "study.json").read_text())["publish_figures"] is True

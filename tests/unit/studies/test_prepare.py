@@ -9,8 +9,9 @@ from safeswap import registry
 from safeswap.errors import EngineError, InputError, SafeswapError, SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies import evaluate, prepare
+from safeswap.studies.prepare import count_candidates
 from safeswap.studies.run import run_study
-from safeswap.workflow import number_of_candidates, search, study
+from safeswap.workflow import study
 
 WITH_IDENTIFIER = file_of({"id": [1, 2, 3, 4], "A": list("xyxy"), "B": list("ppqq")}, identifier="id")
 
@@ -161,16 +162,16 @@ def test_a_large_study_is_counted_without_being_made():
 @pytest.mark.usefixtures("plugged_in")
 def test_counting_candidates_scores_no_measure():
     # "fails" raises as soon as it is asked for a score.
-    assert number_of_candidates(sample(), risk=("fails",)) == number_of_candidates(sample()) == 30
+    assert count_candidates(sample(), StudySpec(risk=("fails",))) == count_candidates(sample(), StudySpec()) == 30
     for case in ("unknown swap attribute", "unknown risk measure", "a distortion measure as risk", "negative slope"):
         parameters, code, _ = BAD[case]
         with pytest.raises(SpecError) as refusal:
-            number_of_candidates(sample(), **parameters)
+            count_candidates(sample(), StudySpec(**parameters))
         assert refusal.value.code == code
 
 
 @pytest.mark.parametrize("budget", [0, 19, 10**9])
 def test_a_search_needs_a_sensible_budget(budget):
     with pytest.raises(SafeswapError) as refusal:
-        search(sample(), budget=budget, key=KEY)
+        study(sample(), budget=budget, key=KEY)
     assert refusal.value.code == "bad-budget"

@@ -15,7 +15,7 @@ from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies.files import CheckpointDirectory
 from safeswap.studies.run import run_study
 from safeswap.studies.search import Space, search_study
-from safeswap.workflow import load_study, save_study
+from safeswap.studies.study import Study
 
 NAMES = tuple("ABCDEFGH")
 DATA = sample(1500, (2, 3, 4, 2, 3, 5, 2, 4))
@@ -133,8 +133,8 @@ def test_candidates_that_cannot_be_made_do_not_lead_it_astray():
 
 
 def test_it_is_saved_and_read_back_like_any_study(found, tmp_path):
-    save_study(found, tmp_path / "study", pages=False)
-    read = load_study(tmp_path / "study")
+    found.save(tmp_path / "study", pages=False)
+    read = Study.load(tmp_path / "study")
     assert read.specs == found.specs
     assert read.facts["search"] == found.facts["search"]
 

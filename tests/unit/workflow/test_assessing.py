@@ -16,6 +16,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.score import Assessment
 from safeswap.model.study import StudySpec
+from safeswap.reports.masking import write_masking_report
 
 MEASURES = ("n_rule", "hellinger", "total_variation", "entropy_change", "adV", "share_changed")
 
@@ -146,7 +147,7 @@ def test_after_numeric_methods_numeric_measures_step_in_and_the_others_are_named
 
 def test_the_report_of_a_numeric_masking_names_what_was_left_out(tmp_path: Path) -> None:
     masked = ss.mask(numeric_file(), NUMERIC[0], insecure_seed=1)
-    text = workflow.report(masked, tmp_path / "report.html").read_text("utf-8")
+    text = write_masking_report(masked, tmp_path / "report.html", assessment=ss.assess(masked)).read_text("utf-8")
     assert "Left out: n_rule, hellinger" in text
     assert "correct_links" in text
 

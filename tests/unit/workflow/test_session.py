@@ -14,7 +14,7 @@ DROP = {"step": "drop", "attributes": ["Race"]}
 
 
 def session() -> ArgusSession:
-    return workflow.argus_session(datasets.cps8d(), KEYS).do(MERGE).do(DROP)
+    return ArgusSession.start(datasets.cps8d(), KEYS).do(MERGE).do(DROP)
 
 
 def test_every_step_shows_what_became_of_the_list() -> None:
@@ -47,20 +47,20 @@ def test_replaying_a_recipe_gives_what_the_session_gave() -> None:
     found = session()
     again = workflow.recode(datasets.cps8d(), found.recipe)
     assert again.table.equals(found.now.data.table)
-    told = workflow.risky_after(found.recipe, datasets.cps8d(), KEYS)
+    told = ArgusSession.start(datasets.cps8d(), KEYS, recipe=found.recipe).as_dict()["stages"]
     assert [each["unsafe_combinations"] for each in told] == [stage.unsafe for stage in found.stages]
 
 
 def test_a_number_is_no_key_until_it_is_recoded() -> None:
     data = datasets.synthetic_enterprises()
-    found = workflow.argus_session(data, [("employees", "division")])
+    found = ArgusSession.start(data, [("employees", "division")])
     assert found.now.unsafe is None
     recoded = found.do({"step": "ranges", "attribute": "employees", "equal_count": 4})
     assert recoded.now.unsafe is not None
 
 
 def test_no_key_left_is_no_risk_left() -> None:
-    found = workflow.argus_session(datasets.cps8d(), [("Race",)]).do(DROP)
+    found = ArgusSession.start(datasets.cps8d(), [("Race",)]).do(DROP)
     assert (found.now.unsafe, found.now.risky, found.now.information_loss) == (0, None, pytest.approx(1.0))
 
 
@@ -74,7 +74,7 @@ def test_a_masking_is_a_step_and_needs_a_key() -> None:
 
 def test_a_key_that_is_not_in_the_file_is_refused_at_once() -> None:
     with pytest.raises(SpecError, match="no attribute"):
-        workflow.argus_session(datasets.cps8d(), [("Nowhere",)])
+        ArgusSession.start(datasets.cps8d(), [("Nowhere",)])
 
 
 def test_a_masking_is_a_step_by_its_method() -> None:

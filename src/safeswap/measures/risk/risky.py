@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,15 @@ class Risky:
             f"{several(self.unsafe, 'combination')} of values unsafe, in {lists}; "
             f"{self.unsafe_records:,} of {several(self.records, 'record')} ({share:.2%}) are in one"
         )
+
+    def write(self, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
+        """Write a part as csv or parquet, readable by its owner only.
+
+        ``unsafe`` has the values, ``records`` the records behind them: both are internal.
+        """
+        from safeswap.files.write import write
+
+        write(table_of(self, part), path, force=force)
 
     def listed(self, *, most: int | None = None) -> pa.Table:
         """Return every unsafe combination with its values and count, rarest first. Confidential: shows values."""

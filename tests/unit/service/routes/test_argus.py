@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 
-from safeswap import workflow
 from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.service.routes import argus
 from safeswap.service.routes.argus import dump_history, history_of
+from safeswap.workflow.recoding import as_recipe
 
 
 def recipe(*names: str) -> Recipe:
@@ -28,7 +28,7 @@ def test_a_history_is_kept_whole():
 
 def test_a_masking_within_a_recipe_is_kept_too():
     suppressed = {"method": "suppress", "keys": ["a", "b"], "up_to": 2}
-    history = after(workflow.as_recipe([suppressed]), workflow.as_recipe([*recipe("c").as_dicts(), suppressed])).undo()
+    history = after(as_recipe([suppressed]), as_recipe([*recipe("c").as_dicts(), suppressed])).undo()
     assert history_of(json.loads(json.dumps(dump_history(history)))) == history
     assert len(history_of({"steps": [suppressed]}).present) == 1
 

@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import select, update
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
-from safeswap import datasets, workflow
+from safeswap import datasets
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.files.read import read
+from safeswap.files.write import write
 from safeswap.model.schema import Kind, Schema
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.store import Store
@@ -93,7 +94,7 @@ def test_a_description_names_no_level_that_few_records_have(place):
 def test_every_format_gives_the_same_data(place, tmp_path, suffix):
     original = datasets.cps8d()
     file = tmp_path / f"cps.{suffix.removesuffix('.gz')}"
-    workflow.write(original, file)
+    write(original, file)
     content = file.read_bytes()
     place.read(upload=place.send(gzip.compress(content, 1) if suffix.endswith("gz") else content), name=f"c.{suffix}")
     data = read_data(place.store, place.project, 1)

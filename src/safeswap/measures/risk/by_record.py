@@ -1,4 +1,4 @@
-"""The risk of single records. Confidential: for internal use only."""
+"""The risk of a file by its keys, in totals, and of its single records. Records are confidential."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from safeswap.model.score import Assessment, Comparison
 from safeswap.model.text import RiskModel, Scoring
 
 if TYPE_CHECKING:
+    from safeswap.measures.base import Measure
     from safeswap.measures.risk.suda2 import SpecialUniques
 
 
@@ -41,18 +42,19 @@ def file_risk(
     >>> [score.measure for score in file_risk(datasets.cps8d(), ["Age", "Sex"], k=5)]
     ['k_anonymity:keys=Age+Sex,k=5', 'individual_risk:keys=Age+Sex', 'suda2:keys=Age+Sex']
     """
-    from safeswap import registry
+    from safeswap.measures.key_cells import checked_keys
+    from safeswap.measures.risk.individual_risk import IndividualRisk
+    from safeswap.measures.risk.k_anonymity import KAnonymity
+    from safeswap.measures.risk.l_diversity import LDiversity
+    from safeswap.measures.risk.suda2 import Suda2
 
     common: dict[str, Any] = {"keys": tuple(keys), **({} if missing is None else {"missing": missing})}
-    weighting = {"weight": weight, "model": model} if weight else {}
-    measures = [registry.measure("k_anonymity", k=k, **common)]
+    weighting: dict[str, Any] = {"weight": weight, "model": model} if weight else {}
+    measures: list[Measure] = [KAnonymity(k=k, **common)]
     if sensitive:
-        kinds = ("distinct", "entropy")
-        measures += [registry.measure("l_diversity", sensitive=sensitive, l=l, kind=kind, **common) for kind in kinds]
-    measures.append(registry.measure("individual_risk", **weighting, **common))
-    measures.append(registry.measure("suda2", max_size=max_size, sampling_fraction=sampling_fraction, **common))
-    from safeswap.measures.key_cells import checked_keys
-
+        measures += [LDiversity(sensitive=sensitive, l=l, kind=kind, **common) for kind in ("distinct", "entropy")]
+    measures.append(IndividualRisk(**weighting, **common))
+    measures.append(Suda2(max_size=max_size, sampling_fraction=sampling_fraction, **common))
     source = _read(data)
     seen = Comparison(before=source, after=source, attributes=checked_keys(source, keys))
     return Assessment(scores=tuple(measure.score(seen) for measure in measures))
@@ -163,9 +165,10 @@ def write_record_risks(
 
 
 def _read(data: Any) -> Microdata:
-    from safeswap.workflow.reading import read
+    from safeswap.files.read import read
 
-    return data.data if isinstance(data, Masked) else read(data)
+    known = data.data if isinstance(data, Masked) else data
+    return known if isinstance(known, Microdata) else read(known)
 
 
 def _by_record(figures: Any, data: Microdata) -> Any:

@@ -1,0 +1,157 @@
+"""Names that ``safeswap.workflow`` had in version 0.1; they go in version 0.3.
+
+Those whose arguments did not change are imported from where they live now; the others are translated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from safeswap.files.keyfile import generate_key
+from safeswap.files.write import write_microdata
+from safeswap.measures.plot.plots import plots_by_keys
+from safeswap.measures.risk.by_record import file_risk, record_risk, special_uniques, suda, write_record_risks
+from safeswap.measures.risk.risky import Risky
+from safeswap.measures.table_check import TableCheck
+from safeswap.methods.safe.spec import SafeTables
+from safeswap.model.checked import checked
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.score import Assessment
+from safeswap.model.text import Part
+from safeswap.projects import toml
+from safeswap.projects.argus import read_grc, read_hierarchy
+from safeswap.projects.tables import write_long
+from safeswap.reports.masking import write_masking_report
+from safeswap.reports.plot_files import write_plot as write_confidentiality
+from safeswap.reports.safe import write_safe_report as safe_table_report
+from safeswap.studies.choice import Choice
+from safeswap.studies.prepare import count_candidates
+from safeswap.studies.study import Study
+from safeswap.workflow.arguments import as_key, as_spec, as_study_spec, find_engine
+from safeswap.workflow.assessing import assess, compare
+from safeswap.workflow.masking import keep, recall
+from safeswap.workflow.plotting import two_files
+from safeswap.workflow.reading import read
+from safeswap.workflow.recode_advice import advice
+from safeswap.workflow.recoding import Steps, as_recipe
+from safeswap.workflow.session import ArgusSession
+from safeswap.workflow.studying import study
+
+__all__ = [
+    "advice",
+    "argus_session",
+    "as_key",
+    "as_recipe",
+    "as_spec",
+    "as_study_spec",
+    "compare",
+    "confidentiality_by_keys",
+    "file_risk",
+    "find_engine",
+    "keep",
+    "keygen",
+    "load_study",
+    "number_of_candidates",
+    "read_grc",
+    "read_hierarchy",
+    "read_recipe",
+    "recall",
+    "record_risk",
+    "report",
+    "risky_after",
+    "safe_table_report",
+    "save_study",
+    "search",
+    "special_uniques",
+    "suda",
+    "write",
+    "write_checked",
+    "write_confidentiality",
+    "write_recipe",
+    "write_record_risks",
+    "write_risky",
+    "write_safe_tables",
+]
+
+Paths = str | PathLike[str]
+argus_session = ArgusSession.start
+keygen = checked(generate_key)
+load_study = Study.load
+read_recipe = checked(toml.read_recipe)
+safe_table_report = checked(safe_table_report)
+write_confidentiality = checked(write_confidentiality)
+
+
+@checked
+def confidentiality_by_keys(
+    original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
+) -> Any:
+    """Translate to :func:`safeswap.measures.plot.plots.plots_by_keys`."""
+    return plots_by_keys(*two_files(original, released), key_sets, **options)
+
+
+@checked
+def number_of_candidates(data: Any, spec: Any = None, **parameters: Any) -> int:
+    """Translate to :func:`safeswap.studies.prepare.count_candidates`."""
+    return count_candidates(read(data), as_study_spec(spec, **parameters))
+
+
+@checked
+def report(masked: Masked, path: Paths, *, assessment: Assessment | None = None, **options: Any) -> Path:
+    """Translate to :func:`safeswap.reports.masking.write_masking_report`."""
+    known = assess(masked) if assessment is None else assessment
+    return write_masking_report(masked, path, assessment=known, **options)
+
+
+@checked
+def risky_after(recipe: Steps, data: Any, combinations: Any, *, key: Key | None = None) -> list[dict[str, Any]]:
+    """Translate to :meth:`safeswap.workflow.session.ArgusSession.as_dict`."""
+    return [stage.as_dict() for stage in ArgusSession.start(data, combinations, recipe=recipe, key=key).stages]
+
+
+@checked
+def save_study(study: Study, path: Paths, *, choice: Choice | None = None, **options: Any) -> None:
+    """Translate to :meth:`safeswap.studies.study.Study.save`."""
+    study.save(path, choice=choice, **options)
+
+
+@checked
+def search(data: Any, spec: Any = None, *, budget: int, **options: Any) -> Study:
+    """Translate to :func:`safeswap.workflow.study`."""
+    return study(data, spec, budget=budget, **options)
+
+
+@checked
+def write(data: Masked | Microdata, path: Paths, *, force: bool = False) -> tuple[str, ...]:
+    """Translate to :func:`safeswap.files.write.write_microdata`."""
+    return write_microdata(data, path, force=force)
+
+
+@checked
+def write_checked(found: TableCheck, path: Paths, *, force: bool = False) -> None:
+    """Translate to :meth:`safeswap.measures.table_check.TableCheck.write`."""
+    found.write(path, force=force)
+
+
+@checked
+def write_recipe(recipe: Steps, path: Paths, *, data: Any = None, force: bool = False) -> None:
+    """Translate to :func:`safeswap.projects.toml.write_recipe`, of a recipe pinned to the data."""
+    found = as_recipe(recipe)
+    toml.write_recipe(found if data is None else found.pinned(read(data)), path, force=force)
+
+
+@checked
+def write_risky(found: Risky, path: Paths, *, part: Part = "unsafe", force: bool = False) -> None:
+    """Translate to :meth:`safeswap.measures.risk.risky.Risky.write`."""
+    found.write(path, part=part, force=force)
+
+
+@checked
+def write_safe_tables(result: SafeTables, path: Paths, *, number: int = 0, force: bool = False) -> Path:
+    """Translate to :func:`safeswap.projects.tables.write_long`."""
+    return write_long(result, path, number=number, force=force)
