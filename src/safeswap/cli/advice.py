@@ -42,15 +42,18 @@ def advice(
     applied first and the advice is about the next one.
     """
     from safeswap import workflow
+    from safeswap.methods.recode.recipe import Recipe
+    from safeswap.projects.toml import read_recipe, write_recipe
+    from safeswap.workflow.recode_advice import advice as rank_recodes
 
     check_outputs([take] if take else [], inputs=[file, *([recipe] if recipe else [])], force=force)
     asked = Combinations(**parameters)
-    made = workflow.as_recipe(()) if recipe is None else workflow.read_recipe(recipe)
+    made = Recipe() if recipe is None else read_recipe(recipe)
     with console.steps(2) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("trying recodes")
-        found = workflow.advice(workflow.recode(data, made), asked, most=most)
+        found = rank_recodes(workflow.recode(data, made), asked, most=most)
     if take is not None:
         if not len(found):
             raise InfeasibleError(
@@ -58,7 +61,7 @@ def advice(
                 code="no-advice",
                 hint="nothing was written",
             )
-        workflow.write_recipe(made + found[0].step, take, force=force)
+        write_recipe(made + found[0].step, take, force=force)
     console.say(f"{several(found.unsafe, 'unsafe combination')} of values; {several(found.tried, 'recode')} tried.")
     rows = [
         [

@@ -13,7 +13,7 @@ from safeswap.errors import SpecError
 from safeswap.model.text import several
 
 datasets = typer.Typer(
-    help="List and write the data sets that come with safeswap.",
+    help="List and write the data sets included with safeswap.",
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -24,7 +24,7 @@ datasets = typer.Typer(
 @datasets.callback()
 @command
 def _list_by_default(console: Console, context: typer.Context) -> None:
-    """List and write the data sets that come with safeswap.
+    """List and write the data sets included with safeswap.
 
     Without a subcommand, they are listed.
     """
@@ -53,8 +53,8 @@ def write(
 ) -> None:
     """Write a data set to a file."""
     from safeswap import datasets as shipped
-    from safeswap import workflow
     from safeswap.files.schema_file import write_schema as write_schema_file
+    from safeswap.files.write import write
 
     if name not in shipped.available():
         raise SpecError(
@@ -64,7 +64,7 @@ def write(
         )
     check_outputs([path, *([write_schema] if write_schema else [])], force=force)
     data = getattr(shipped, name)()
-    workflow.write(data, path, force=force)
+    write(data, path, force=force)
     warn_of_losses(console, data, path)
     if write_schema:
         write_schema_file(data.schema, write_schema, force=force)

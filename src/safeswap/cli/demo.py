@@ -29,29 +29,31 @@ def demo(
         "demo-output"
     ),
 ) -> None:
-    """Go from a survey file to a release, on data that come with safeswap.
+    """Walk through the whole path, from survey file to release, on included data.
 
     Evaluates every swap of one or two attributes of CPS-8d at three rates, shows the risk–distortion frontier, chooses
     one candidate and releases it.
     """
     from safeswap import datasets, workflow
+    from safeswap.files.keyfile import generate_key
     from safeswap.releases.ledger import LedgerFile
+    from safeswap.workflow.masking import keep
 
     check_outputs([output], hint="choose another name with --output, or remove the directory")
     data = datasets.cps8d()
     inside = output / "confidential"
     with _directory(output):
         inside.mkdir(mode=0o700)
-        key = workflow.keygen(inside / "demo.key")
+        key = generate_key(inside / "demo.key")
         with Bar(console) as bar:
             study = workflow.study(data, rates=RATES, replicates=REPLICATES, objective=OBJECTIVE, key=key, progress=bar)
         with console.steps(2) as steps:
             steps.at("writing the map and the reports")
             choice = study.choose()
-            workflow.save_study(study, inside / "study", choice=choice, data=data)
+            study.save(inside / "study", choice=choice, data=data)
             steps.at("releasing the chosen candidate")
             masked = workflow.mask(data, choice.spec, key=key, replicate=choice.replicate)
-            record = workflow.keep(masked, inside / "masked.parquet", audit=inside / "audit")
+            record = keep(masked, inside / "masked.parquet", audit=inside / "audit")
             published = workflow.release(
                 masked,
                 output / "public",

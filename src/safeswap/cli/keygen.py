@@ -22,8 +22,8 @@ def keygen(
     The file holds 32 random bytes and is readable by its owner only. Anyone who has it and a release can undo every
     swap: store it with the original data, and keep it for as long as the release must be accounted for.
     """
-    from safeswap import workflow
+    from safeswap.files.keyfile import generate_key
 
-    key = workflow.keygen(path, force=force)
+    key = generate_key(path, force=force)
     console.say(f"Wrote {visible(str(path))}, key {key.id}, readable by you only. Keep it confidential.")
     console.result({"command": "keygen", "path": str(path), "key_id": key.id})

@@ -73,6 +73,11 @@ def recode(
     """
     from safeswap import workflow
     from safeswap.files.schema_file import write_schema as write_description
+    from safeswap.files.write import write_microdata
+    from safeswap.projects.toml import write_recipe as write_steps
+    from safeswap.reports.masking import write_masking_report
+    from safeswap.workflow.masking import keep
+    from safeswap.workflow.session import ArgusSession
 
     outputs = [path for path in (output, report, write_recipe, write_schema) if path is not None]
     inputs = [path for path in (file, recipe, key) if path is not None]
@@ -91,20 +96,20 @@ def recode(
         data = workflow.read(file, **reading)
         steps.at("recoding")
         asked = Combinations(**parameters) if parameters else Combinations(keys=_default_keys(data, wanted))
-        stages = workflow.argus_session(data, asked, recipe=wanted, key=secret).stages
+        stages = ArgusSession.start(data, asked, recipe=wanted, key=secret).stages
         steps.at("writing")
         if write_recipe is not None:
-            workflow.write_recipe(wanted, write_recipe, data=data, force=force)
+            write_steps(wanted.pinned(data), write_recipe, force=force)
         if write_schema is not None:
             write_description(stages[-1].data.schema, write_schema, force=force)
         if audit is not None and output is not None:
             written = masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
             if report is not None:
-                workflow.report(masked, report, force=force)
-            record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=force)
+                write_masking_report(masked, report, assessment=workflow.assess(masked), force=force)
+            record = keep(masked, output, audit=audit, reading=reading, source=file, force=force)
         elif output is not None:
             written = stages[-1].data
-            workflow.write(written, output, force=force)
+            write_microdata(written, output, force=force)
     if written is not None and output is not None:
         warn_of_losses(console, written, output)
     console.say(_stage_table(stages, risk=bool(parameters)))
@@ -119,14 +124,16 @@ def recode(
 
 def _read_recipe(recipe: Path | None, grc: list[str] | tuple[()]) -> Recipe:
     """Read the steps of the recipe file, then those of the recode files."""
-    from safeswap import workflow
+    from safeswap.methods.recode.recipe import Recipe
+    from safeswap.projects.argus import read_grc
+    from safeswap.projects.toml import read_recipe
 
-    found = workflow.as_recipe(()) if recipe is None else workflow.read_recipe(recipe)
+    found = Recipe() if recipe is None else read_recipe(recipe)
     for text in grc:
         name, equals, path = text.rpartition("=")
         if not (name and equals and path):
             raise SpecError("--grc takes an attribute and a file", code="bad-grc", hint="write --grc Age=age.grc")
-        found = found + workflow.read_grc(path, name)
+        found = found + read_grc(path, name)
     if not len(found):
         raise SpecError("the recipe has no steps", code="empty-recipe", hint="pass --recipe FILE or --grc A=FILE")
     return found

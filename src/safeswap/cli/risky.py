@@ -66,7 +66,7 @@ def risky(
         if wanted:
             steps.at("writing")
         for part, path in wanted.items():
-            workflow.write_risky(found, path, part=part, force=force)  # type: ignore[arg-type]
+            found.write(path, part=part, force=force)  # type: ignore[arg-type]
     sentence = found.sentence
     console.say(sentence[0].upper() + sentence[1:] + ".")
     for each in (_by_size(found), _by_key(found), _by_combination(found)) if found.unsafe else ():

@@ -29,13 +29,14 @@ def undo(
 ) -> None:
     """Restore the original from a masked file and its audit record."""
     from safeswap import workflow
+    from safeswap.files.write import write_microdata
 
     check_outputs([output], inputs=[masked, record], force=force)
     with console.steps(2) as steps:
         steps.at("restoring")
         original = workflow.undo(workflow.read(masked, **reading), record)
         steps.at("writing")
-        workflow.write(original, output, force=force)
+        write_microdata(original, output, force=force)
     warn_of_losses(console, original, output)
     console.say(f"Restored {several(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})
