@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,18 +10,79 @@ import typer
 
 from safeswap.cli.assess import read_masked
 from safeswap.cli.console import Console, table
-from safeswap.cli.options import OUTPUT, Force, KeyFile, check_outputs, command, names, reading_options
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    KeyFile,
+    Shown,
+    check_outputs,
+    command,
+    names,
+    reading_options,
+    request_options,
+    spec_options,
+)
 from safeswap.errors import SpecError
+from safeswap.measures.plot.spec import PlotSpec
 from safeswap.model.text import several
 
 if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot
+    from safeswap.model.microdata import Microdata
 
 POLICY = "Policy"
 CATEGORICAL = "Categorical keys"
+DISTANCES = "Comparing records"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotFiles:
+    """The other files that the intruder may have, the records to compare, and what is written."""
+
+    archive: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="file that the intruder has; the original if omitted")
+    ] = None
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="A=VALUE", help="use only records with this value, e.g. division=18")
+    ] = None
+    population: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="file in which the keys are counted", rich_help_panel=CATEGORICAL),
+    ] = None
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="plot (.html, .svg, .png) or records (.csv, .parquet)", rich_help_panel=OUTPUT
+        ),
+    ] = None
+    public: Annotated[
+        bool, typer.Option("--public", help="write the public version: bins, no records", rich_help_panel=OUTPUT)
+    ] = False
+    key: KeyFile = None
+    force: Force = False
+
+    def check(self, inputs: list[Path]) -> list[Path]:
+        """Return the outputs, or refuse them before anything is read."""
+        outputs = self.output or []
+        others = [path for path in (self.archive, self.population) if path is not None]
+        check_outputs(outputs, inputs=[*inputs, *others], force=self.force)
+        return outputs
+
+
+_SHOWN = {
+    **dict.fromkeys(("r", "k", "curvature"), Shown(panel=POLICY)),
+    "linkage": Shown(panel=DISTANCES, metavar="METHOD"),
+    "scale": Shown(panel=DISTANCES, metavar="SCALE"),
+    "distance": Shown(panel=DISTANCES, metavar="KIND"),
+    "weight": Shown(panel=CATEGORICAL, metavar="NAME"),
+    "sampling_fraction": Shown(panel=CATEGORICAL),
+    "alpha": Shown(panel=DISTANCES),
+}
 
 
 @command
+@spec_options(PlotSpec, shown=_SHOWN)
+@request_options(PlotFiles)
 @reading_options
 def confidentiality(
     console: Console,
@@ -31,59 +93,8 @@ def confidentiality(
         list[str],
         typer.Option(metavar="A,B", help="attributes that an intruder may know; repeat to compare several sets"),
     ],
-    linkage: Annotated[
-        str, typer.Option(metavar="METHOD", help="auto, distance, fellegi_sunter (needs splink) or frequency")
-    ] = "auto",
-    alpha: Annotated[
-        float | None, typer.Option(help="share of non-matching pairs that count as near (default: 0.05)")
-    ] = None,
-    scale: Annotated[str | None, typer.Option(metavar="SCALE", help="log (default), asinh or linear")] = None,
-    distance: Annotated[
-        str | None, typer.Option(metavar="KIND", help="relative (default), standardised or mahalanobis")
-    ] = None,
-    archive: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="file that the intruder has; the original if omitted")
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="A=VALUE", help="use only records with this value, e.g. division=18")
-    ] = None,
-    r: Annotated[
-        float, typer.Option(help="perturbation that is safe without neighbours", rich_help_panel=POLICY)
-    ] = 0.15,
-    k: Annotated[
-        float | None,
-        typer.Option(
-            help="neighbours (15), or frequency (3), that are safe without perturbation", rich_help_panel=POLICY
-        ),
-    ] = None,
-    curvature: Annotated[
-        float,
-        typer.Option(
-            help="0: straight line; above: bent to the origin; below: away",
-            rich_help_panel=POLICY,
-        ),
-    ] = 0.0,
-    population: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="file in which the keys are counted", rich_help_panel=CATEGORICAL),
-    ] = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="NAME", help="survey weight to sum", rich_help_panel=CATEGORICAL)
-    ] = None,
-    sampling_fraction: Annotated[
-        float | None, typer.Option(help="share of the population in the file", rich_help_panel=CATEGORICAL)
-    ] = None,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="plot (.html, .svg, .png) or records (.csv, .parquet)", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="write the public version: bins, no records", rich_help_panel=OUTPUT)
-    ] = False,
-    key: KeyFile = None,
-    force: Force = False,
+    parameters: dict[str, Any],
+    options: PlotFiles,
     reading: dict[str, Any],
 ) -> None:
     """Show which records of a masked file are unsafe.
@@ -93,42 +104,24 @@ def confidentiality(
     by identifier or, if the files have none, by row order.
     """
     from safeswap import workflow
-    from safeswap.measures.plot.values import Policy
+    from safeswap.reports.plot_files import write_plot
 
-    outputs = output or []
-    inputs = [path for path in (original, released, archive, population) if path is not None]
-    check_outputs(outputs, inputs=inputs, force=force)
+    outputs = options.check([original, released])
     sets = [names([one]) for one in keys]
     if outputs and len(sets) > 1:
         raise SpecError("a plot shows one set of keys", code="bad-keys", hint="give --keys once, or omit --output")
-    stated = {"alpha": alpha, "scale": scale, "distance": distance, "weight": weight}
-    options: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
-    options |= {} if sampling_fraction is None else {"sampling_fraction": sampling_fraction}
     with console.steps(3) as steps:
         steps.at("reading the files")
         before = workflow.read(original, **reading)
         after = read_masked(released, before, reading)
-        # Other files have other columns: schema and identifier do not apply to them.
-        own = {name: value for name, value in reading.items() if name not in ("schema", "identifier")}
-        if archive is not None:
-            identifier = before.schema.identifier
-            options["archive"] = workflow.read(
-                archive, **own, **({"identifier": identifier.name} if identifier else {})
-            )
-        if population is not None:
-            options["population"] = workflow.read(population, **own)
+        asked = _read_others(options, before, reading)
         steps.at("comparing records")
-        if linkage == "frequency" or (linkage == "auto" and all(before.schema[n].kind.is_categorical for n in sets[0])):
-            options |= {} if k is None else {"k": k}
-        else:
-            options["policy"] = Policy(r=r, k=15.0 if k is None else k, curvature=curvature)
-        options |= {"linkage": linkage, "only": _parse_only(only or ())}
-        options |= {"key": workflow.read_key(key)} if key is not None else {}
-        plots = [workflow.confidentiality(before, after, keys=chosen, **options) for chosen in sets]
+        asked |= {**PlotSpec(**parameters).options_for(before, sets[0]), "only": _parse_only(options.only or ())}
+        asked |= {"key": workflow.read_key(options.key)} if options.key is not None else {}
+        plots = [workflow.confidentiality(before, after, keys=chosen, **asked) for chosen in sets]
         steps.at("writing")
         for path in outputs:
-            version = "public" if public else "internal"
-            workflow.write_confidentiality(plots[0], path, version=version, force=force)  # type: ignore[arg-type]
+            write_plot(plots[0], path, version="public" if options.public else "internal", force=options.force)
     for plot in plots:
         console.say(_describe(plot))
     if len(plots) > 1:
@@ -140,6 +133,23 @@ def confidentiality(
             "plots": [plot.as_dict() for plot in plots],
         }
     )
+
+
+def _read_others(options: PlotFiles, before: Microdata, reading: dict[str, Any]) -> dict[str, Any]:
+    """Read the archive and the population, where given."""
+    from safeswap import workflow
+
+    # Other files have other columns: schema and identifier do not apply to them.
+    own = {name: value for name, value in reading.items() if name not in ("schema", "identifier")}
+    found: dict[str, Any] = {}
+    if options.archive is not None:
+        identifier = before.schema.identifier
+        found["archive"] = workflow.read(
+            options.archive, **own, **({"identifier": identifier.name} if identifier else {})
+        )
+    if options.population is not None:
+        found["population"] = workflow.read(options.population, **own)
+    return found
 
 
 def _parse_only(stated: list[str] | tuple[()]) -> dict[str, str] | None:

@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from safeswap.cli.console import Console
-from safeswap.cli.masking import MaskingOptions, mask_file, masking_options
-from safeswap.cli.options import command, reading_options, spec_options
+from safeswap.cli.masking import MaskingOptions, mask_file
+from safeswap.cli.options import command, reading_options, request_options, spec_options
 
 
 class Methods(TyperGroup):
@@ -51,7 +51,7 @@ def method_command(name: str) -> Any:
 
     @command
     @spec_options(method.spec_type, prefixes=prefixes)
-    @masking_options()
+    @request_options(MaskingOptions)
     @reading_options
     def run(
         console: Console,

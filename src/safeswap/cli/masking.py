@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,9 +17,7 @@ from safeswap.cli.options import (
     InsecureSeed,
     KeyFile,
     check_outputs,
-    make_parameter,
     randomness,
-    replace_parameter,
     warn_of_losses,
 )
 from safeswap.cli.scores import say_left_out, score_table
@@ -42,60 +40,6 @@ ReportFile = Annotated[
     Path | None,
     typer.Option("--report", metavar="HTML", help="report on the masking (confidential)", rich_help_panel=OUTPUT),
 ]
-
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "plan_only": (
-        Annotated[bool, typer.Option("--plan-only", help="only check feasibility; needs no key and writes nothing")],
-        False,
-    ),
-    "scores": (Annotated[bool, typer.Option(help="measure the risk and distortion of the result")], True),
-    "key": (KeyFile, None),
-    "insecure_seed": (InsecureSeed, None),
-    "replicate": (
-        Annotated[
-            int,
-            typer.Option(
-                "--replicate",
-                min=0,
-                metavar="N",
-                help="number of the draw from the key: 0, or the one that a study chose",
-                rich_help_panel=RANDOMNESS,
-            ),
-        ],
-        0,
-    ),
-    "output": (
-        Annotated[Path | None, typer.Option(metavar="FILE", help="masked file (confidential)", rich_help_panel=OUTPUT)],
-        None,
-    ),
-    "audit": (AuditDirectory, None),
-    "report": (ReportFile, None),
-    "force": (Force, False),
-}
-_LARGE_FILE_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "engine": (
-        Annotated[
-            str | None,
-            typer.Option(
-                "--engine",
-                metavar="NAME",
-                help="mask a Parquet file, or a directory of them, on disk: memory (holds the columns involved), "
-                "duckdb (within --memory-limit) or spark",
-                rich_help_panel=LARGE_FILES,
-            ),
-        ],
-        None,
-    ),
-    "memory_limit": (
-        Annotated[
-            str,
-            typer.Option(
-                "--memory-limit", metavar="SIZE", help="memory that duckdb may use", rich_help_panel=LARGE_FILES
-            ),
-        ],
-        "1GB",
-    ),
-}
 # Reading options that also apply to a file masked on disk; a Parquet file has no delimiter, encoding or quotes.
 _READ_ON_DISK = ("schema", "identifier")
 
@@ -104,17 +48,42 @@ _READ_ON_DISK = ("schema", "identifier")
 class MaskingOptions:
     """Options of a masking run, apart from file, method and how the file is read."""
 
-    plan_only: bool
-    scores: bool
-    key: Path | None
-    insecure_seed: int | None
-    replicate: int
-    output: Path | None
-    audit: Path | None
-    report: Path | None
-    force: bool
-    engine: str | None = None
-    memory_limit: str = "1GB"
+    plan_only: Annotated[
+        bool, typer.Option("--plan-only", help="only check feasibility; needs no key and writes nothing")
+    ] = False
+    scores: Annotated[bool, typer.Option(help="measure the risk and distortion of the result")] = True
+    key: KeyFile = None
+    insecure_seed: InsecureSeed = None
+    replicate: Annotated[
+        int,
+        typer.Option(
+            "--replicate",
+            min=0,
+            metavar="N",
+            help="number of the draw from the key: 0, or the one that a study chose",
+            rich_help_panel=RANDOMNESS,
+        ),
+    ] = 0
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="masked file (confidential)", rich_help_panel=OUTPUT)
+    ] = None
+    audit: AuditDirectory = None
+    report: ReportFile = None
+    force: Force = False
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="mask a Parquet file, or a directory of them, on disk: memory (holds the columns involved), "
+            "duckdb (within --memory-limit) or spark",
+            rich_help_panel=LARGE_FILES,
+        ),
+    ] = None
+    memory_limit: Annotated[
+        str,
+        typer.Option("--memory-limit", metavar="SIZE", help="memory that duckdb may use", rich_help_panel=LARGE_FILES),
+    ] = "1GB"
 
     def places(self) -> tuple[Path, Path]:
         """Return output and audit directory, both of which a run needs."""
@@ -123,15 +92,8 @@ class MaskingOptions:
         return self.output, self.audit
 
 
-def masking_options(*, on_disk: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace the parameter ``options`` by the options of a masking run; ``on_disk`` adds those for large files."""
-    described = {**_OPTIONS, **(_LARGE_FILE_OPTIONS if on_disk else {})}
-    made = {name: make_parameter(name, kind, default=default) for name, (kind, default) in described.items()}
-
-    def collect(stated: Mapping[str, Any]) -> MaskingOptions:
-        return MaskingOptions(**stated)
-
-    return lambda function: replace_parameter("options", function, made, collect)
+ON_DISK = ("engine", "memory_limit")
+"""The options for files that are masked on disk."""
 
 
 def mask_file(
@@ -161,6 +123,8 @@ def _mask_in_memory(
     console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions
 ) -> None:
     from safeswap import workflow
+    from safeswap.reports.masking import write_masking_report
+    from safeswap.workflow.masking import keep
 
     output, audit = options.places()
     written = [output, *([options.report] if options.report else [])]
@@ -176,8 +140,9 @@ def _mask_in_memory(
         assessment = workflow.assess(masked) if options.scores else None
         steps.at("writing")
         if options.report is not None:
-            workflow.report(masked, options.report, assessment=assessment, force=options.force)
-        record = workflow.keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
+            shown = workflow.assess(masked) if assessment is None else assessment
+            write_masking_report(masked, options.report, assessment=shown, force=options.force)
+        record = keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
     warn_of_losses(console, masked, output)
     show_masked(console, masked)
     _show_scores(console, assessment)

@@ -7,10 +7,12 @@ import inspect
 import math
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -95,7 +97,7 @@ InsecureSeed = Annotated[
     typer.Option(
         "--insecure-seed",
         metavar="N",
-        help="seed instead of a key, for teaching only: anyone can undo the result, and it is stamped not for release",
+        help="seed instead of a key, for teaching only: anyone can undo the result, which is stamped not for release",
         rich_help_panel=RANDOMNESS,
     ),
 ]
@@ -166,21 +168,45 @@ def reading_options(function: Callable[..., None]) -> Callable[..., None]:
     return replace_parameter("reading", function, made, collect)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How a command shows the field of a specification, where that differs from what its type implies."""
+
+    flag: str | None = None
+    panel: str | None = None
+    metavar: str | None = None
+    parse: Callable[[Any], Any] | None = None
+    is_usage: bool = False  # a missing value, or one out of bounds, is an error of usage
+
+
 def spec_options(
-    spec_type: type[BaseModel], *, prefixes: Mapping[str, str] | None = None
+    spec_type: type[BaseModel],
+    *,
+    prefixes: Mapping[str, str] | None = None,
+    shown: Mapping[str, Shown] | None = None,
+    omit: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the parameter ``parameters`` by one option per field of a specification.
 
     The command gets the options that were given, as plain values; the rest is left to the specification's defaults.
     Fields of a nested specification become options with the prefix given for it.
     """
-    prefixes = prefixes or {}
+    fields = {name: field for name, field in spec_type.model_fields.items() if name not in omit}
+    form = _Form(fields=fields, panel=_panel(spec_type), prefixes=prefixes or {}, shown=shown or {})
+    return lambda function: replace_parameter("parameters", function, form.parameters(), form.collect)
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        made = _spec_parameters(spec_type, prefixes)
-        return replace_parameter("parameters", function, made, lambda stated: _collect(spec_type, stated, prefixes))
 
-    return decorate
+def request_options(
+    request_type: type[Any], *, omit: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace the parameter ``options`` by one option per field of a dataclass, each annotated with its option."""
+    hints = get_type_hints(request_type, include_extras=True)
+    made = {
+        each.name: make_parameter(each.name, hints[each.name], default=each.default)
+        for each in dataclass_fields(request_type)
+        if each.name not in omit
+    }
+    return lambda function: replace_parameter("options", function, made, lambda stated: request_type(**stated))
 
 
 def randomness(*, key: Path | None, insecure_seed: int | None) -> dict[str, Any]:
@@ -246,44 +272,82 @@ def as_number(text: str) -> float | str:
     return text
 
 
-def _spec_parameters(spec_type: type[BaseModel], prefixes: Mapping[str, str]) -> dict[str, inspect.Parameter]:
-    made = {}
-    for name, field in spec_type.model_fields.items():
-        nested = _nested(field.annotation)
-        if nested is not None:
-            prefix = prefixes.get(name, name)
-            for inner, parameter in _spec_parameters(nested, {}).items():
-                made[f"{prefix}_{inner}"] = parameter.replace(name=f"{prefix}_{inner}")
-            continue
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """The fields of a specification as options."""
+
+    fields: Mapping[str, FieldInfo]
+    panel: str
+    prefixes: Mapping[str, str]
+    shown: Mapping[str, Shown]
+
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Return a parameter per option."""
+        made = {}
+        for name, field in self.fields.items():
+            if inner := self._inner(name):
+                prefix = self.prefixes.get(name, name)
+                for each, parameter in inner.parameters().items():
+                    made[f"{prefix}_{each}"] = parameter.replace(name=f"{prefix}_{each}")
+            else:
+                made[name] = self._parameter(name, field)
+        return made
+
+    def collect(self, stated: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that were given, by field name."""
+        found: dict[str, Any] = {}
+        for name, field in self.fields.items():
+            if inner := self._inner(name):
+                prefix = self.prefixes.get(name, name) + "_"
+                own = {key.removeprefix(prefix): value for key, value in stated.items() if key.startswith(prefix)}
+                if values := inner.collect(own):
+                    found[name] = values
+            elif stated[name] is not None:
+                parse = self.shown.get(name, Shown()).parse
+                found[name] = parse(stated[name]) if parse else _parse(field.annotation, stated[name])
+        return found
+
+    def _inner(self, name: str) -> _Form | None:
+        nested = _nested(self.fields[name].annotation)
+        if nested is None:
+            return None
+        return _Form(fields=nested.model_fields, panel=_panel(nested), prefixes={}, shown={})
+
+    def _parameter(self, name: str, field: FieldInfo) -> inspect.Parameter:
+        as_shown = self.shown.get(name, Shown())
         option = typer.Option(
+            *([as_shown.flag] if as_shown.flag else []),
             help=_help_of(field),
-            metavar=_metavar(field.annotation),
-            rich_help_panel=_panel(spec_type),
+            metavar=as_shown.metavar or _metavar(field.annotation),
+            rich_help_panel=as_shown.panel or self.panel,
+            **(_bounds_of(field) if as_shown.is_usage else {}),
         )
-        made[name] = make_parameter(name, Annotated[_option_type(field.annotation), option], default=None)
-    return made
+        is_required = as_shown.is_usage and field.is_required()
+        kind = _option_type(field.annotation)
+        return make_parameter(name, Annotated[kind, option], default=inspect.Parameter.empty if is_required else None)
+
+
+def _bounds_of(field: FieldInfo) -> dict[str, Any]:
+    """Return the least and greatest value of a field, as typer takes them."""
+    found = {"min": [getattr(each, "ge", None) for each in field.metadata]}
+    found["max"] = [getattr(each, "le", None) for each in field.metadata]
+    return {name: value for name, values in found.items() for value in values if value is not None}
 
 
 def _help_of(field: FieldInfo) -> str:
-    """Return the description of a field, with its default where that is a choice or a number."""
-    text = field.description or ""
-    has_no_default = field.is_required() or field.default in (None, ()) or field.default_factory is not None
-    return text if has_no_default else f"{text} (default: {field.default})"
+    """Return the description of a field, with its default where that is a choice, a number or a list of these.
 
-
-def _collect(spec_type: type[BaseModel], stated: Mapping[str, Any], prefixes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options that were given, by field name."""
-    found: dict[str, Any] = {}
-    for name, field in spec_type.model_fields.items():
-        nested = _nested(field.annotation)
-        if nested is not None:
-            prefix = prefixes.get(name, name) + "_"
-            inner = {key.removeprefix(prefix): value for key, value in stated.items() if key.startswith(prefix)}
-            if values := _collect(nested, inner, {}):
-                found[name] = values
-        elif stated[name] is not None:
-            found[name] = _parse(field.annotation, stated[name])
-    return found
+    >>> from pydantic.fields import FieldInfo
+    >>> _help_of(FieldInfo(description="rates to try", default=(0.01, 0.1)))
+    'rates to try (default: 0.01,0.1)'
+    """
+    text, default = field.description or "", field.default
+    if field.is_required() or field.default_factory is not None or default in (None, (), "", False):
+        return text
+    if isinstance(default, tuple):
+        plain = all(isinstance(each, str | int | float) for each in default)
+        return f"{text} (default: {','.join(map(str, default))})" if plain else text
+    return f"{text} (default: {default})"
 
 
 def _parse(annotation: Any, stated: Any) -> Any:
@@ -292,20 +356,25 @@ def _parse(annotation: Any, stated: Any) -> Any:
         return {name: as_number(text) for name, text in pairs(stated).items()}
     if _is_groups(annotation):
         return [_group(annotation, text) for text in stated]
+    if _is_names(annotation) and _bare(get_args(_bare(annotation))[0]) in (int, float):
+        return tuple(as_number(text) for text in names(stated))
     return names(stated) if _is_names(annotation) else stated
 
 
 def _group(annotation: Any, text: str) -> Any:
-    """Parse one group of names; where groups have a tolerance, it may follow a colon.
+    """Parse one group of names; where groups have a tolerance, it may follow a colon. Some groups parse themselves.
 
     >>> from safeswap.model.combination import KeyCombination
     >>> _group(tuple[KeyCombination, ...], "Age,Sex:5"), _group(tuple[tuple[str, ...], ...], "Age,Sex")
     ({'keys': ('Age', 'Sex'), 'tolerance': 5}, ('Age', 'Sex'))
     """
+    item = _nested(get_args(_bare(annotation))[0])
+    if item is not None and hasattr(item, "from_text"):
+        return item.from_text(text)
     if text.lstrip().startswith("{"):
         return _from_json(text)
     before, colon, behind = text.rpartition(":")
-    if colon and _nested(get_args(_bare(annotation))[0]) and _is_number(behind):
+    if colon and item is not None and _is_number(behind):
         return {"keys": names([before]), "tolerance": as_number(behind)}
     return names([text])
 

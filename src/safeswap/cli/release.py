@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, RANDOMNESS, Force, check_outputs, command, names
+from safeswap.cli.options import OUTPUT, RANDOMNESS, Force, Shown, check_outputs, command, spec_options
+from safeswap.model.release import ReleaseSpec
 
+CONSENT = "Exceptions to confirm"
 DOCUMENTATION = "Documentation"
 
 
+_SHOWN = {
+    "data_format": Shown(flag="--format", panel=OUTPUT),
+    **dict.fromkeys(("identifiers", "drop"), Shown(panel=OUTPUT)),
+    **dict.fromkeys(("title", "date"), Shown(panel=DOCUMENTATION)),
+    "publish_rate": Shown(flag="--publish-rate", panel=DOCUMENTATION),
+    "second_release": Shown(panel=CONSENT, metavar="REASON"),
+    "unmasked": Shown(flag="--unmasked", panel=CONSENT),
+}
+
+
 @command
+@spec_options(ReleaseSpec, shown=_SHOWN)
 def release(
     console: Console,
     original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file")],
@@ -26,19 +39,7 @@ def release(
         Path, typer.Option(metavar="FILE", help="secret key; determines the row order", rich_help_panel=RANDOMNESS)
     ],
     output: Annotated[Path, typer.Option(metavar="BUNDLE", help="directory to publish", rich_help_panel=OUTPUT)],
-    data_format: Annotated[
-        Literal["csv", "parquet", "dta", "sav"],
-        typer.Option("--format", help="file format of the data", rich_help_panel=OUTPUT),
-    ] = "csv",
-    identifiers: Annotated[
-        Literal["new", "none"], typer.Option(help="assign new record numbers, or none", rich_help_panel=OUTPUT)
-    ] = "new",
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="columns to leave out", rich_help_panel=OUTPUT)
-    ] = None,
     force: Force = False,
-    title: Annotated[str, typer.Option(help="title of the data set", rich_help_panel=DOCUMENTATION)] = "",
-    date: Annotated[str, typer.Option(help="date of the release", rich_help_panel=DOCUMENTATION)] = "",
     recipe: Annotated[
         Path | None,
         typer.Option(
@@ -47,19 +48,7 @@ def release(
             rich_help_panel=DOCUMENTATION,
         ),
     ] = None,
-    publish_rate: Annotated[
-        bool,
-        typer.Option(
-            "--publish-rate", help="publish the share of records that took part", rich_help_panel=DOCUMENTATION
-        ),
-    ] = False,
-    second_release: Annotated[
-        str,
-        typer.Option(metavar="REASON", help="reason for releasing records that were released before"),
-    ] = "",
-    unmasked: Annotated[
-        bool, typer.Option("--unmasked", help="release the data although nothing was masked; the report says so")
-    ] = False,
+    parameters: dict[str, Any],
 ) -> None:
     """Verify a masked file and write the bundle for publication.
 
@@ -67,28 +56,16 @@ def release(
     data in a secret row order, a dictionary, a report and a manifest. If any check fails, nothing is written.
     """
     from safeswap import workflow
+    from safeswap.workflow.masking import recall
 
     check_outputs([output], inputs=[original, masked, key, audit], force=force)
     secret = workflow.read_key(key)
     with console.steps(2) as steps:
         steps.at("reading")
-        masking = workflow.recall(original, masked, audit=audit, recipe=recipe)
+        masking = recall(original, masked, audit=audit, recipe=recipe)
         steps.at("verifying and writing")
-        published = workflow.release(
-            masking,
-            output,
-            audit=audit,
-            key=secret,
-            data_format=data_format,
-            identifiers=identifiers,
-            drop=names(drop or ()),
-            title=title,
-            date=date,
-            publish_rate=publish_rate,
-            second_release=second_release,
-            unmasked=unmasked,
-            force=force,
-        )
+        terms = ReleaseSpec(**parameters).model_dump()
+        published = workflow.release(masking, output, audit=audit, key=secret, force=force, **terms)
     console.say("Verified:")
     for finding in published.findings:
         console.say(f"  ✓ {visible(finding.sentence)}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, names, reading_options
+from safeswap.cli.options import OUTPUT, Force, Shown, check_outputs, command, reading_options, spec_options
 from safeswap.cli.scores import figure
-from safeswap.model.combination import Missing
+from safeswap.measures.risk.spec import RiskSpec
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,42 +23,21 @@ if TYPE_CHECKING:
 MOST_SETS = 12
 
 
+# A missing key, and a number out of its bounds, are refused before the file is read.
+_SHOWN = {
+    **dict.fromkeys(("keys", "k", "max_size"), Shown(is_usage=True)),
+    **dict.fromkeys(("sensitive", "weight"), Shown(metavar="NAME")),
+}
+
+
 @command
+@spec_options(RiskSpec, shown=_SHOWN)
 @reading_options
 def risk(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine, before or after masking")],
     *,
-    keys: Annotated[list[str], typer.Option(metavar="A,B", help="attributes that an intruder may know")],
-    sensitive: Annotated[
-        str | None, typer.Option(metavar="NAME", help="sensitive attribute to protect (l-diversity)")
-    ] = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="NAME", help="survey weight; if omitted, the file is the population")
-    ] = None,
-    model: Annotated[
-        Literal["franconi-polettini", "inverse"],
-        typer.Option(help="with a weight: expected 1/F given the sample, or 1 / sum of weights"),
-    ] = "franconi-polettini",
-    k: Annotated[
-        int, typer.Option("--k", min=2, metavar="K", help="smallest number of records that must share their keys")
-    ] = 3,
-    l: Annotated[  # noqa: E741  (the established name)
-        float, typer.Option("--l", metavar="L", help="smallest acceptable diversity of the sensitive attribute")
-    ] = 2,
-    max_size: Annotated[
-        int, typer.Option(min=1, max=62, metavar="M", help="find records that are unique on up to M keys")
-    ] = 3,
-    sampling_fraction: Annotated[
-        float, typer.Option(metavar="SHARE", help="sampling fraction of the file, for the DIS scores")
-    ] = 0.01,
-    missing: Annotated[
-        Missing | None,
-        typer.Option(
-            help="missing keys: count a record by the keys that it has (none, any), treat missing as a value (own), or "
-            "let it match everything both ways (vouching)"
-        ),
-    ] = None,
+    parameters: dict[str, Any],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -75,23 +54,24 @@ def risk(
     totals only; pass --output to write the risks of single records to a file.
     """
     from safeswap import workflow
+    from safeswap.measures.risk.by_record import file_risk, special_uniques, write_record_risks
 
     if output is not None:
         check_outputs([output], inputs=[file], force=force)
-    chosen, meaning = names(keys), {} if missing is None else {"missing": missing}
-    search: dict[str, Any] = {"max_size": max_size, "sampling_fraction": sampling_fraction, **meaning}
-    weighting: dict[str, Any] = {"weight": weight, "model": model}
+    spec = RiskSpec(**parameters)
+    search = spec.only("max_size", "sampling_fraction", "missing")
+    weighting = spec.only("weight", "model")
     with console.steps(4) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("counting cells")
-        assessment = workflow.file_risk(data, chosen, sensitive=sensitive, k=k, l=l, **weighting, **search)
+        assessment = file_risk(data, spec.keys, **spec.only("sensitive", "k", "l"), **weighting, **search)
         steps.at("searching for special uniques")
-        found = workflow.special_uniques(data, chosen, **search)
+        found = special_uniques(data, spec.keys, **search)
         if output is not None:
             steps.at("writing")
-            workflow.write_record_risks(data, output, chosen, force=force, **weighting, **search)
-    console.say(f"Keys {visible(', '.join(chosen))}:")
+            write_record_risks(data, output, spec.keys, force=force, **weighting, **search)
+    console.say(f"Keys {visible(', '.join(spec.keys))}:")
     console.say("")
     console.say(_score_table(assessment))
     for each in (_by_size(found), _by_key(found), _by_keys(found)) if found.special else ():

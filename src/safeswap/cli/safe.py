@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, ReportFile, mask_file, masking_options
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, names, reading_options, spec_options
+from safeswap.cli.masking import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_file
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    check_outputs,
+    command,
+    names,
+    reading_options,
+    request_options,
+    spec_options,
+)
 from safeswap.errors import SpecError
 from safeswap.methods.safe.spec import SafeSpec
 from safeswap.model.text import several
@@ -51,7 +60,9 @@ def table_command(
     count: CountColumn = "count",
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="margin to keep; repeatable (default: all but one way)"),
+        typer.Option(
+            metavar="A,B", help="margin to keep exactly; repeatable (default: all that leave out one variable)"
+        ),
     ] = None,
     objective: Annotated[str, typer.Option(help="change to minimise: total or largest", rich_help_panel=SOLVING)] = (
         "total"
@@ -84,6 +95,8 @@ def table_command(
     Margins stay exact. Tables of the same records agree on the margins that they share.
     """
     from safeswap import workflow
+    from safeswap.projects.tables import write_long
+    from safeswap.reports.safe import write_safe_report
 
     outputs = output or []
     wanted = [*outputs, *([report] if report else [])]
@@ -108,9 +121,9 @@ def table_command(
         if wanted:
             steps.at("writing")
         for number, path in enumerate(outputs):
-            workflow.write_safe_tables(found, path, number=number, force=force)
+            write_long(found, path, number=number, force=force)
         if report is not None:
-            workflow.safe_table_report(found, report, force=force)
+            write_safe_report(found, report, force=force)
     sentence = found.sentence
     console.say(sentence[0].upper() + sentence[1:] + ".")
     console.say("")
@@ -142,7 +155,7 @@ def _change_table(found: SafeTables) -> Table:
 @safe.command()
 @command
 @spec_options(SafeSpec)
-@masking_options(on_disk=False)
+@request_options(MaskingOptions, omit=ON_DISK)
 @reading_options
 def records(
     console: Console,
@@ -189,7 +202,7 @@ def check(
         found = workflow.check_tables(file, stated, tolerance, margins=margins, count=count, **reading)
         if output:
             steps.at("writing")
-            workflow.write_checked(found, output, force=force)
+            found.write(output, force=force)
     sentence = found.sentence
     console.say(sentence[0].upper() + sentence[1:] + ".")
     console.say("")

@@ -7,9 +7,10 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -19,15 +20,18 @@ from safeswap.cli.options import (
     Force,
     InsecureSeed,
     KeyFile,
-    as_number,
+    Shown,
     check_outputs,
     command,
     names,
     randomness,
     reading_options,
+    request_options,
+    spec_options,
 )
 from safeswap.cli.scores import figure
 from safeswap.errors import InfeasibleError, OutputError
+from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.model.text import several
 
 if TYPE_CHECKING:
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from safeswap.model.microdata import Microdata
-    from safeswap.model.study import StudySpec
     from safeswap.studies.choice import Choice
     from safeswap.studies.files import CheckpointDirectory
     from safeswap.studies.study import Study
@@ -171,18 +174,17 @@ def _places_table(output: Path, *, pages: bool, choice: bool) -> Table:
     return table(["made", "where", ""], rows)
 
 
-def _masking_command(
-    choice: Choice, file: Path, key: Path | None, insecure_seed: int | None, reading: Mapping[str, Any]
-) -> str:
+def _masking_command(choice: Choice, file: Path, options: StudyOptions, reading: Mapping[str, Any]) -> str:
     """Return the shell command that writes the chosen draw as a masked file."""
     from safeswap.charts.spec_text import command_text
 
     text = command_text(choice.spec, replicate=choice.replicate)
-    secret = f"--insecure-seed {insecure_seed}" if key is None else f"--key {shlex.quote(str(key))}"
-    options = [
+    key = options.key
+    secret = f"--insecure-seed {options.insecure_seed}" if key is None else f"--key {shlex.quote(str(key))}"
+    how_read = [
         f"--{name} {shlex.quote(str(value))}" for name, value in reading.items() if isinstance(value, (str, Path))
     ]
-    words = " ".join([shlex.quote(str(file)), *options])
+    words = " ".join([shlex.quote(str(file)), *how_read])
     return text.replace(" data.csv ", f" {words} ", 1).replace("--key secret.key", secret, 1)
 
 
@@ -214,98 +216,54 @@ def _option(panel: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, rich_help_panel=panel, **more)
 
 
-@command
-@reading_options
-def study(
-    console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to be released")],
-    *,
-    attributes: Annotated[
-        list[str] | None,
-        _option(CANDIDATES, metavar="A,B", help="attributes that may be swapped; all categorical ones if omitted"),
-    ] = None,
-    up_to: Annotated[
-        int | None, _option(CANDIDATES, metavar="N", help="maximum number of attributes swapped together (default: 2)")
-    ] = None,
-    rates: Annotated[
-        list[str] | None,
-        _option(CANDIDATES, metavar="R,R", help="shares of records that take part (default: 0.01,0.02,0.1)"),
-    ] = None,
+def _parse_measures(stated: Sequence[str]) -> tuple[str, ...]:
+    """Parse measures from repeated options; commas may separate names without parameters."""
+    found = [part.strip() for text in stated for part in ([text] if ":" in text else next(csv.reader([text]), []))]
+    return tuple(part for part in found if part)
+
+
+_SHOWN = {
+    **dict.fromkeys(("attributes", "up_to", "true_swap", "pairing", "replicates"), Shown(panel=CANDIDATES)),
+    "rates": Shown(panel=CANDIDATES, metavar="R,R"),
+    "constraints": Shown(panel=CANDIDATES, metavar="TEXT"),
+    **dict.fromkeys(("risk", "distortion"), Shown(panel=FIGURES, metavar="NAME", parse=_parse_measures)),
+    "keys": Shown(panel=FIGURES),
+    "objective": Shown(panel=FIGURES, metavar="RULE"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """Options of a study run, apart from the file, how it is read, and the study itself."""
+
     fixed: Annotated[
-        list[str] | None, _option(CANDIDATES, metavar="A,B", help="attributes that must be equal within a pair")
-    ] = None,
+        list[str] | None, _option(CANDIDATES, metavar="A,B", help=ConstraintSet.model_fields["fixed"].description)
+    ] = None
     differ: Annotated[
-        list[str] | None, _option(CANDIDATES, metavar="A,B", help="attributes that must differ within a pair")
-    ] = None,
-    constraints: Annotated[
-        list[str] | None,
-        _option(
-            CANDIDATES,
-            metavar="TEXT",
-            help='set of constraints to try, e.g. "Sex equal, MS different" or none; repeatable',
-        ),
-    ] = None,
-    true_swap: Annotated[
-        Literal["any", "all"] | None,
-        _option(CANDIDATES, help="whether any or all swap attributes of a pair must differ (default: any)"),
-    ] = None,
-    pairing: Annotated[
-        Literal["repaired", "uniform"] | None,
-        _option(
-            CANDIDATES,
-            help="repair until the requested number or the maximum is reached, or make one random pass "
-            "(default: repaired)",
-        ),
-    ] = None,
-    replicates: Annotated[
-        int | None, _option(CANDIDATES, metavar="N", help="keyed draws per specification (default: 1)")
-    ] = None,
-    risk: Annotated[
-        list[str] | None,
-        _option(FIGURES, metavar="NAME", help="risk measures; the first is the vertical axis (default: n_rule)"),
-    ] = None,
-    distortion: Annotated[
-        list[str] | None,
-        _option(
-            FIGURES,
-            metavar="NAME",
-            help="distortion measures; the first is the horizontal axis (default: the usual ones, hellinger first)",
-        ),
-    ] = None,
-    keys: Annotated[
-        list[str] | None,
-        _option(FIGURES, metavar="A,B", help="attributes that form the cells; all categorical ones if omitted"),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        _option(
-            FIGURES,
-            metavar="RULE",
-            help="rule of choice: linear:a=2, cap_risk:0.01 or cap_distortion:0.05 (default: linear:a=1)",
-        ),
-    ] = None,
+        list[str] | None, _option(CANDIDATES, metavar="A,B", help=ConstraintSet.model_fields["differ"].description)
+    ] = None
     question: Annotated[
         Path | None,
         _option(RUNNING, "--study", metavar="TOML", help="read the study from a file; options override it"),
-    ] = None,
+    ] = None
     write_study: Annotated[
         Path | None, _option(RUNNING, metavar="TOML", help="only write the study to a file, to run with --study")
-    ] = None,
-    plan_only: Annotated[bool, _option(RUNNING, "--plan-only", help="only count the candidates; needs no key")] = False,
+    ] = None
+    plan_only: Annotated[bool, _option(RUNNING, "--plan-only", help="only count the candidates; needs no key")] = False
     search: Annotated[
         int | None,
         _option(RUNNING, metavar="BUDGET", help="maximum number of specifications to evaluate (search)"),
-    ] = None,
-    resume: Annotated[bool, _option(RUNNING, "--resume", help="resume an interrupted study")] = False,
+    ] = None
+    resume: Annotated[bool, _option(RUNNING, "--resume", help="resume an interrupted study")] = False
     threads: Annotated[
         int | None, _option(RUNNING, min=1, metavar="N", help="number of threads; all cores if omitted")
-    ] = None,
-    key: KeyFile = None,
-    insecure_seed: InsecureSeed = None,
+    ] = None
+    key: KeyFile = None
+    insecure_seed: InsecureSeed = None
     output: Annotated[
         Path | None, _option(OUTPUT, metavar="DIR", help="directory to create: figures, map, reports (confidential)")
-    ] = None,
-    pages: Annotated[bool, _option(OUTPUT, help="write the map and the reports, not only the figures")] = True,
+    ] = None
+    pages: Annotated[bool, _option(OUTPUT, help="write the map and the reports, not only the figures")] = True
     publish_figures: Annotated[
         bool,
         _option(
@@ -313,8 +271,38 @@ def study(
             "--publish-figures",
             help="include the map and the figures in the public report; the rate can be inferred from them",
         ),
-    ] = False,
-    force: Force = False,
+    ] = False
+    force: Force = False
+
+    def make_spec(self, parameters: dict[str, Any]) -> StudySpec:
+        """Make the study from its file and the options that override it."""
+        if self.fixed or self.differ:  # one more set of constraints
+            together = ConstraintSet(fixed=names(self.fixed or ()), differ=names(self.differ or ()))
+            parameters = {**parameters, "constraints": (*parameters.get("constraints", ()), together)}
+        if self.question is None:
+            return StudySpec(**parameters)
+        from safeswap.projects.toml import read_study_spec
+
+        return read_study_spec(self.question, **parameters)
+
+    def place(self, file: Path) -> Path:
+        """Return the directory to create."""
+        if self.output is None:
+            raise typer.BadParameter("missing output: pass --output DIR")
+        check_outputs([self.output], inputs=[file, *([self.key] if self.key else [])], force=self.force)
+        return self.output
+
+
+@command
+@spec_options(StudySpec, shown=_SHOWN, omit=("others",))
+@request_options(StudyOptions)
+@reading_options
+def study(
+    console: Console,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to be released")],
+    *,
+    parameters: dict[str, Any],
+    options: StudyOptions,
     reading: dict[str, Any],
 ) -> None:
     """Try many candidate releases, show their frontier and choose one.
@@ -324,49 +312,39 @@ def study(
 
     Press Ctrl-C to stop; repeat the command with --resume to continue.
     """
-    from safeswap import workflow
-
-    stated = {
-        "attributes": names(attributes) if attributes else None,
-        "up_to": up_to,
-        "rates": tuple(map(as_number, names(rates))) if rates else None,
-        "constraints": _parse_constraints(fixed, differ, constraints),
-        "true_swap": true_swap,
-        "pairing": pairing,
-        "replicates": replicates,
-        "risk": _parse_measures(risk),
-        "distortion": _parse_measures(distortion),
-        "keys": names(keys) if keys else None,
-        "objective": objective,
-    }
-    spec = _make_spec(question, {name: value for name, value in stated.items() if value is not None})
-    if write_study is not None:
-        from safeswap.projects.toml import write_study_spec
-
-        write_study_spec(spec, write_study, force=force)
-        console.say(f"Wrote {write_study}; run it with --study.")
-        console.result({"command": "study", "study": str(write_study)})
-        return
-    if plan_only:
-        _, total = _read(console, file, reading, spec, search)
+    spec = options.make_spec(parameters)
+    if options.write_study is not None:
+        _write_question(console, spec, options.write_study, force=options.force)
+    elif options.plan_only:
+        _, total = _read(console, file, reading, spec, options.search)
         console.result({"command": "study", "candidates": total})
-        return
-    output = _check_output(output, [file, *([key] if key else [])], force=force)
-    secret = randomness(key=key, insecure_seed=insecure_seed)
-    data, _ = _read(console, file, reading, spec, search)
-    checkpoint = _checkpoint(output, resume=resume, force=force)
-    secret |= {} if search is None else {"budget": search}
-    found = _run(console, data, spec, threads=threads, checkpoint=checkpoint, **secret)
+    else:
+        _run_study(console, file, spec, reading=reading, options=options)
+
+
+def _write_question(console: Console, spec: StudySpec, path: Path, *, force: bool) -> None:
+    from safeswap.projects.toml import write_study_spec
+
+    write_study_spec(spec, path, force=force)
+    console.say(f"Wrote {path}; run it with --study.")
+    console.result({"command": "study", "study": str(path)})
+
+
+def _run_study(
+    console: Console, file: Path, spec: StudySpec, *, reading: dict[str, Any], options: StudyOptions
+) -> None:
+    output = options.place(file)
+    secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
+    data, _ = _read(console, file, reading, spec, options.search)
+    checkpoint = _checkpoint(output, resume=options.resume, force=options.force)
+    found = _run(console, data, spec, threads=options.threads, budget=options.search, checkpoint=checkpoint, **secret)
     choice, why_none = _choose(found)
-    workflow.save_study(
-        found, output, choice=choice, data=data, pages=pages, publish_figures=publish_figures, force=force
-    )
+    pages, figures = options.pages, options.publish_figures
+    found.save(output, choice=choice, data=data, pages=pages, publish_figures=figures, force=options.force)
     checkpoint.discard()
     _show(console, found, choice, output, pages=pages)
     if choice is not None:
-        console.say(
-            "\nTo write this draw as a masked file:\n" + _masking_command(choice, file, key, insecure_seed, reading)
-        )
+        console.say("\nTo write this draw as a masked file:\n" + _masking_command(choice, file, options, reading))
     if why_none is not None:
         hint = f"{why_none.hint}; all results are in {output}"
         raise InfeasibleError(why_none.message, code=why_none.code, hint=hint, output=str(output))
@@ -378,47 +356,14 @@ def _read(
 ) -> tuple[Microdata, int]:
     """Read the data and count the candidates; print their number before anything runs."""
     from safeswap import workflow
+    from safeswap.studies.prepare import count_candidates
 
     with console.steps(1) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
-        total = workflow.number_of_candidates(data, spec)
+        total = count_candidates(data, spec)
     console.say(_describe_size(spec, total, search))
     return data, total
-
-
-def _make_spec(path: Path | None, stated: dict[str, Any]) -> StudySpec:
-    from safeswap.model.study import StudySpec
-    from safeswap.projects.toml import read_study_spec
-
-    return StudySpec(**stated) if path is None else read_study_spec(path, **stated)
-
-
-def _parse_constraints(
-    fixed: list[str] | None, differ: list[str] | None, sets: list[str] | None
-) -> tuple[Any, ...] | None:
-    """Make a set from each --constraints, and one more from --fixed and --differ together."""
-    from safeswap.model.study import ConstraintSet
-
-    found = [ConstraintSet.from_text(text) for text in sets or ()]
-    if fixed or differ:
-        found.append(ConstraintSet(fixed=names(fixed or ()), differ=names(differ or ())))
-    return tuple(found) or None
-
-
-def _parse_measures(stated: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Parse measures from repeated options; commas may separate names without parameters."""
-    if not stated:
-        return None
-    found = [part.strip() for text in stated for part in ([text] if ":" in text else next(csv.reader([text]), []))]
-    return tuple(part for part in found if part)
-
-
-def _check_output(output: Path | None, inputs: Sequence[Path], *, force: bool) -> Path:
-    if output is None:
-        raise typer.BadParameter("missing output: pass --output DIR")
-    check_outputs([output], inputs=inputs, force=force)
-    return output
 
 
 def _describe_size(spec: StudySpec, total: int, search: int | None) -> str:
@@ -459,10 +404,9 @@ def _run(console: Console, data: Microdata, spec: StudySpec, *, checkpoint: Chec
     from safeswap import workflow
     from safeswap.cli.app import Interrupted
 
-    verb = workflow.search if "budget" in how else workflow.study
     with Bar(console) as bar:
         try:
-            return verb(data, spec, checkpoint=checkpoint, progress=bar, **how)
+            return workflow.study(data, spec, checkpoint=checkpoint, progress=bar, **how)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped after {bar.done:,} of {several(bar.total, 'candidate')}, kept in {checkpoint.path.name!r}",

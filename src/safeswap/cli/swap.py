@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table
-from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, mask_file, masking_options, show_masked
-from safeswap.cli.options import check_outputs, command, randomness, reading_options, spec_options
+from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, mask_file, show_masked
+from safeswap.cli.options import check_outputs, command, randomness, reading_options, request_options, spec_options
 from safeswap.model.spec import SwapSpec
 
 
 @command
 @spec_options(SwapSpec, prefixes={"targeting": "target"})
-@masking_options()
+@request_options(MaskingOptions)
 @reading_options
 def swap(
     console: Console,

@@ -139,21 +139,23 @@ class StudySpec(Strict):
     """
 
     attributes: Annotated[
-        Names, Field(description="attributes that may be swapped; none named: all categorical ones")
+        Names, Field(description="attributes that may be swapped; all categorical ones if omitted")
     ] = ()
-    up_to: Annotated[int, Field(ge=1, description="how many attributes may be swapped together")] = 2
-    rates: Annotated[
-        tuple[Rate, ...], Field(min_length=1, description="shares of records that take part in a swap")
-    ] = (
+    up_to: Annotated[int, Field(ge=1, description="maximum number of attributes swapped together")] = 2
+    rates: Annotated[tuple[Rate, ...], Field(min_length=1, description="shares of records that take part")] = (
         0.01,
         0.02,
         0.10,
     )
     constraints: Annotated[
-        tuple[ConstraintSet, ...], Field(min_length=1, description="collections of constraints, each tried in turn")
+        tuple[ConstraintSet, ...],
+        Field(
+            min_length=1,
+            description='sets of constraints, each tried in turn, such as "Sex equal, MS different" or none',
+        ),
     ] = (ConstraintSet(),)
     true_swap: Annotated[
-        Literal["any", "all"], Field(description="a pair counts if any, or all, of its swap attributes differ")
+        Literal["any", "all"], Field(description="whether any or all swap attributes of a pair must differ")
     ] = "any"
     pairing: Annotated[
         Literal["repaired", "uniform"],
@@ -166,14 +168,16 @@ class StudySpec(Strict):
     others: Annotated[
         tuple[dict[str, Any], ...], Field(description="further candidates: specifications of any method")
     ] = ()
-    risk: Annotated[Names, Field(min_length=1, description="risk measures; the first is the map's upward axis")] = (
-        "n_rule",
-    )
+    risk: Annotated[
+        Names, Field(min_length=1, description="risk measures; the first is the vertical axis of the map")
+    ] = ("n_rule",)
     distortion: Annotated[
-        Names, Field(min_length=1, description="distortion measures; the first is the map's sideways axis")
+        Names, Field(min_length=1, description="distortion measures; the first is the horizontal axis of the map")
     ] = ("hellinger", "total_variation", "entropy_change")
-    keys: Annotated[Names, Field(description="attributes that form the cells; none named: all categorical ones")] = ()
-    objective: Annotated[str, Field(description="how one candidate is chosen")] = "linear:a=1"
+    keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if omitted")] = ()
+    objective: Annotated[str, Field(description="rule of choice: linear:a=2, cap_risk:0.01 or cap_distortion:0.05")] = (
+        "linear:a=1"
+    )
 
     def __init__(self, **values: Any) -> None:
         try:

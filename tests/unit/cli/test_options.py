@@ -1,18 +1,25 @@
 """Options follow from the fields of a specification."""
 
 import inspect
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import pytest
+import typer
 from pydantic import BaseModel, Field
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from safeswap.cli import app as program
-from safeswap.cli.options import Console, command, names, pairs, spec_options
+from safeswap.cli.app import LazyCommand
+from safeswap.cli.options import Console, command, names, pairs, request_options, spec_options
 from safeswap.errors import SpecError
+from safeswap.measures.plot.spec import PlotSpec
+from safeswap.measures.risk.spec import RiskSpec
 from safeswap.model.combination import KeyCombination
+from safeswap.model.release import ReleaseSpec
 from safeswap.model.spec import SwapSpec, Targeting
+from safeswap.model.study import StudySpec
 
 
 class Inner(BaseModel):
@@ -33,8 +40,6 @@ class Outer(BaseModel):
 @pytest.fixture
 def called():
     """A command with options from Outer, and what it was called with."""
-    import typer
-
     seen = []
 
     @command
@@ -131,3 +136,40 @@ def test_a_command_says_nothing_of_its_console():
 
     assert "console" not in inspect.signature(greet).parameters
     assert get_command(program.app) is not None
+
+
+SPECS = {"study": StudySpec, "risk": RiskSpec, "release": ReleaseSpec, "confidentiality": PlotSpec}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_options_and_help_of_a_command_come_from_its_specification(name: str) -> None:
+    shown = {parameter.name: parameter.help for parameter in LazyCommand(name).load().params if parameter.name}
+    for field, info in SPECS[name].model_fields.items():
+        if (name, field) != ("study", "others"):  # specifications of other methods are for files and programs
+            assert shown[field].startswith(info.description)
+
+
+def test_defaults_are_told_as_they_would_be_typed() -> None:
+    shown = {parameter.name: parameter.help for parameter in LazyCommand("study").load().params}
+    assert shown["rates"].endswith("(default: 0.01,0.02,0.1)")
+    assert "default" not in shown["constraints"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    name: Annotated[str, typer.Option("--called")] = "Ann"
+    times: Annotated[int, typer.Option()] = 1
+
+
+def test_options_of_a_dataclass_arrive_as_one_value() -> None:
+    seen: list[Request] = []
+
+    @request_options(Request, omit=("times",))
+    def run(*, options: Request) -> None:
+        seen.append(options)
+
+    app = typer.Typer()
+    app.command()(run)
+    assert CliRunner().invoke(app, ["--called", "Bea"]).exit_code == 0
+    assert CliRunner().invoke(app, ["--times", "2"]).exit_code == 2
+    assert seen == [Request(name="Bea", times=1)]
