@@ -64,7 +64,10 @@ def add_user(
     *,
     role: Annotated[str, typer.Option(metavar="ROLE", help=", ".join(ROLES))] = "analyst",
     display_name: Annotated[str, typer.Option(metavar="TEXT", help="name shown to other users")] = "",
-    password: Annotated[bool, typer.Option(help="ask for a password; otherwise log in by provider or proxy")] = True,
+    password: Annotated[
+        bool,
+        typer.Option(help="prompt for a password; if not, log in via provider or proxy"),
+    ] = True,
     settings: SettingsFile = None,
     store: StoreFolder = None,
     master_key: MasterKey = None,

@@ -41,8 +41,8 @@ COMMANDS = {
     "workbench": "Open the workbench in a browser on this machine, for one person.",
     "serve": "Run the service for a team: projects, jobs and the workbench.",
     "admin": "Set up and maintain a service.",
-    "datasets": "List and write the data sets that come with safeswap.",
-    "demo": "Go from a survey file to a release, on data that come with safeswap.",
+    "datasets": "List and write the data sets included with safeswap.",
+    "demo": "Walk through the whole path, from survey file to release, on included data.",
 }
 """Every command with its help line, in the order of work."""
 

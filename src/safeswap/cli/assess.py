@@ -62,10 +62,10 @@ def assess(
 ) -> None:
     """Measure the risk and distortion of a masked file.
 
-    The two files are compared record by record; what differs counts as swapped. Without --measure, all usual measures
-    that apply to the changed attributes are used, and the others are named. Delimiter, encoding and quote apply to the
-    original; those of the masked file may differ and are detected. A recoded file has other levels: pass its schema
-    with --masked-schema.
+    The two files are compared record by record; records that differ count as swapped. Without --measure, the default
+    measures that apply to the changed attributes are used, and the others are listed. Delimiter, encoding and quote
+    apply to the original; those of the masked file may differ and are detected. A recoded file has other levels: pass
+    its schema with --masked-schema.
     """
     from safeswap import workflow
     from safeswap.cli.scores import say_left_out, score_table, small_tables

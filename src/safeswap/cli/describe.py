@@ -16,12 +16,12 @@ from safeswap.model.text import several
 @reading_options
 def describe(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, Parquet, Arrow, Stata, SPSS or SAS")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file: CSV, Parquet, Arrow, Stata, SPSS or SAS")],
     *,
-    tolerance: Annotated[int, typer.Option(min=1, metavar="Q", help="hide values that fewer records have")] = 3,
+    tolerance: Annotated[int, typer.Option(min=1, metavar="Q", help="hide values shared by fewer than Q records")] = 3,
     write_schema: Annotated[
         Path | None,
-        typer.Option(metavar="TOML", help="write the schema of the columns, for correction", rich_help_panel=OUTPUT),
+        typer.Option(metavar="TOML", help="write the schema of the columns, for editing", rich_help_panel=OUTPUT),
     ] = None,
     force: Force = False,
     reading: dict[str, Any],

@@ -32,7 +32,7 @@ def workbench(
     *,
     store: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="directory for the projects; if omitted, all is erased at the end"),
+        typer.Option(metavar="DIR", help="directory for the projects; if omitted, everything is erased on exit"),
     ] = None,
     port: Annotated[int, typer.Option(metavar="N", help="port; a free one if omitted")] = 0,
     identifier: Annotated[str | None, typer.Option(metavar="COLUMN", help="column that identifies a record")] = None,
@@ -40,8 +40,8 @@ def workbench(
 ) -> None:
     """Open the workbench in a browser on this machine, for one person.
 
-    Needs no account and no network: the program listens on loopback and admits only one browser, through the address
-    that it prints, once and within a minute. Press Enter for a new address, Ctrl-C to stop.
+    Needs no account and no network. It listens on the loopback interface and admits a single browser, through the
+    address that it prints; the address works once, within a minute. Press Enter for a new address, Ctrl-C to stop.
     """
     from safeswap.service.work.running import require_extra
 

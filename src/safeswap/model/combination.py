@@ -62,12 +62,14 @@ class CombinationFields(Strict):
     combinations: Annotated[
         tuple[KeyCombination, ...],
         BeforeValidator(_as_combinations),
-        Field(description="combinations of keys to protect, each as names or with a tolerance of its own"),
+        Field(description="combinations of keys to protect, each a list of names, optionally with its own tolerance"),
     ] = ()
     keys: Annotated[Names, Field(description="protect every combination of up to `up_to` of these attributes")] = ()
     up_to: Annotated[
         int | None,
-        Field(ge=1, description="maximum number of `keys` to combine; default: all, as far as the limit allows"),
+        Field(
+            ge=1, description="maximum number of `keys` to combine; all if omitted, within the limit on combinations"
+        ),
     ] = None
     exactly: Annotated[bool, Field(description="only combinations of exactly `up_to` keys, not of fewer")] = False
     levels: Annotated[
@@ -92,7 +94,7 @@ class CombinationFields(Strict):
             "(any), or matches all and counts for others too (vouching)"
         ),
     ] = "none"
-    weight: Annotated[str | None, Field(description="count by this attribute's sum instead of by records")] = None
+    weight: Annotated[str | None, Field(description="sum this attribute instead of counting records")] = None
 
     @model_validator(mode="after")
     def _is_complete(self) -> CombinationFields:

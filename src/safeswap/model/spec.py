@@ -135,11 +135,16 @@ class Targeting(Strict):
     Such a record is ``weight`` times as likely to be drawn next as one that is not at risk.
     """
 
-    keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if none")] = ()
-    n: Annotated[int, Field(ge=2, description="a cell of fewer records is at risk")] = 3
+    keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if omitted")] = ()
+    n: Annotated[int, Field(ge=2, description="records in cells with fewer records are at risk")] = 3
     weight: Annotated[
         float,
-        Field(gt=0, le=1e6, allow_inf_nan=False, description="how many times as likely a record at risk is drawn"),
+        Field(
+            gt=0,
+            le=1e6,
+            allow_inf_nan=False,
+            description="how many times as likely as others a record at risk is drawn",
+        ),
     ] = 10.0
 
 
@@ -169,7 +174,7 @@ class SwapSpec(MaskSpec):
     pairs: Annotated[int | None, Field(ge=0, description="number of pairs, instead of a rate")] = None
     true_swap: Annotated[
         Literal["any", "all"],
-        Field(description="a pair counts if any, or all, of its swap attributes differ"),
+        Field(description="whether any or all swap attributes of a pair must differ"),
     ] = "any"
     pairing: Annotated[
         Literal["repaired", "uniform"],
@@ -180,11 +185,11 @@ class SwapSpec(MaskSpec):
     ] = "repaired"
     mode: Annotated[
         Literal["simultaneous", "sequential"],
-        Field(description="all attributes of a pair together, or each attribute with pairs of its own"),
+        Field(description="exchange all attributes of a pair together, or each attribute with its own pairs"),
     ] = "simultaneous"
     on_shortfall: Annotated[
         Literal["error", "take"],
-        Field(description="when fewer pairs are feasible: refuse, or take what there is"),
+        Field(description="if fewer pairs are feasible: refuse, or make as many as possible"),
     ] = "error"
     targeting: Annotated[Targeting | None, Field(description="draw records at risk more often")] = None
 
