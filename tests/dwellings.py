@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.engines.memory import MemoryEngine
 from safeswap.methods.edit_targeted.method import EditTargeted, EditTargetedSpec
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -56,7 +55,7 @@ def dwellings(records: int = 4000, seed: int = 1, *, places: int = 40) -> Microd
 def edit(data: Microdata, *, key: Key = KEY, replicate: int = 0, **parameters: Any) -> Masked:
     """The targeted edit of a file; keys are those of :func:`dwellings` unless others are named."""
     spec = EditTargetedSpec(**{"keys": KEYS, **parameters})
-    return EditTargeted().apply(data, spec, key=key, engine=MemoryEngine(), replicate=replicate)
+    return EditTargeted().apply(data, spec, key=key, replicate=replicate)
 
 
 def column(data: Microdata, name: str) -> list[Any]:

@@ -160,16 +160,16 @@ class EngineTable(CodeTable):
     @property
     def heading(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return one column per engine."""
-        from safeswap.on_disk.capabilities import ENGINES
+        from safeswap.on_disk.engines import ENGINES
 
         return ("what", *(f"`{name}`" for name in ENGINES))
 
     def rows(self) -> Iterable[Sequence[str]]:
-        """Yield a row per capability, in the order of ``CAPABILITIES``."""
-        from safeswap.on_disk.capabilities import CAPABILITIES, ENGINES
+        """Yield a row per method and per need, as the classes of the engines declare them."""
+        from safeswap.on_disk.engines import list_abilities
 
-        for capability in CAPABILITIES.values():
-            yield capability.what, *("yes" if name in capability.engines else "–" for name in ENGINES)
+        for what, engines in list_abilities():
+            yield what, *("yes" if able else "–" for able in engines)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import safeswap as ss
 from safeswap import workflow
 from safeswap.service.work import rare
 from safeswap.service.work.rare import MISSING, RARE, Sample, before_after
+from safeswap.workflow.session import ArgusSession
 
 TOLERANCE, MOST = 3, 500
 NAMES = ("a", "b", "c", "d")
@@ -108,7 +109,7 @@ def ask_description(data: ss.Microdata) -> dict[str, Any]:
 
 
 def ask_risky(data: ss.Microdata) -> list[dict[str, Any]]:
-    session = workflow.argus_session(data, {"keys": NAMES, "tolerance": TOLERANCE, "missing": "own"}, key=KEY)
+    session = ArgusSession.start(data, {"keys": NAMES, "tolerance": TOLERANCE, "missing": "own"}, key=KEY)
     return summarise_risky(session, NOISE)["combinations"]
 
 

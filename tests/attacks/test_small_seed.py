@@ -14,7 +14,6 @@ import pytest
 
 from safeswap.arrays import order, pairing
 from safeswap.engines.identity import record_identity
-from safeswap.engines.memory import MemoryEngine
 from safeswap.methods.swap import Swap, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
@@ -53,7 +52,7 @@ class Intruder:
 
     def undo(self, key: Key) -> list[str]:
         """The incomes after swapping the masked file once more, as anybody can who has the package."""
-        again = Swap().apply(self.file, SPEC, key=key, engine=MemoryEngine())
+        again = Swap().apply(self.file, SPEC, key=key)
         found: list[str] = again.data.table["Income"].to_pylist()
         return found
 
@@ -74,7 +73,7 @@ def persons(*, identified: bool) -> Microdata:
 def attack(key: Key, *, identified: bool) -> tuple[Intruder, list[str]]:
     """Mask a file and hand it to the intruder: in its own order, or shuffled where identifiers tell who is who."""
     original = persons(identified=identified)
-    masked = Swap().apply(original, SPEC, key=key, engine=MemoryEngine()).data
+    masked = Swap().apply(original, SPEC, key=key).data
     rng = np.random.default_rng(9)
     shuffled: npt.NDArray[np.int64] = rng.permutation(300) if identified else np.arange(300)
     truth = original.table["Income"].take(pa.array(shuffled)).to_pylist()
@@ -111,6 +110,6 @@ def test_a_key_of_256_bits_is_not_found_and_nothing_undone(identified: bool) -> 
 
 
 def test_what_a_small_seed_makes_says_that_it_must_not_leave() -> None:
-    masked = Swap().apply(persons(identified=True), SPEC, key=Key.insecure(seed=1), engine=MemoryEngine())
+    masked = Swap().apply(persons(identified=True), SPEC, key=Key.insecure(seed=1))
     assert not masked.audit.releasable
     assert "NOT FOR RELEASE" in repr(masked)

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError
 from safeswap.methods.safe.records.method import Safe
 from safeswap.methods.safe.spec import SafeSpec
@@ -35,7 +34,7 @@ def any_safe_inputs(draw: st.DrawFn, files: st.SearchStrategy[Microdata]) -> tup
 
 def is_possible(tried: tuple[Microdata, SafeSpec]) -> bool:
     try:
-        Safe().apply(*tried, key=Key(bytes(range(32))), engine=MemoryEngine())
+        Safe().apply(*tried, key=Key(bytes(range(32))))
     except InfeasibleError:
         return False
     return True

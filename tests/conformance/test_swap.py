@@ -12,7 +12,6 @@ from hypothesis import event, given, settings
 from tests.conformance.strategies import Tried, swap_example, swap_inputs, values_of
 from tests.conformance.swap_by_hand import Rules, keyed_order, margin, most_pairs, stratified_pairs, uniform_pairs
 
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError
 from safeswap.methods.swap import Swap
 from safeswap.model.key import Key
@@ -26,7 +25,7 @@ FEW = 16  # records: the blossom algorithm in plain Python is slow
 
 
 def swap(data: Microdata, spec: SwapSpec, key: Key = KEY) -> Masked:
-    return Swap().apply(data, spec, key=key, engine=MemoryEngine())
+    return Swap().apply(data, spec, key=key)
 
 
 def pairs_of(masked: Masked, stage: int = 0) -> list[tuple[int, int]]:

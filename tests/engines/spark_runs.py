@@ -14,7 +14,6 @@ import pyarrow as pa
 from tests.engines.specs import KEY, SCHEMA, census, records_of, spec_of, write_parts
 
 from safeswap import registry, workflow
-from safeswap.engines.memory import MemoryEngine
 from safeswap.engines.spark.session import own_session
 from safeswap.files.parquet import open_parquet
 from safeswap.model.masked import Masked
@@ -84,7 +83,7 @@ def masked(source: Path, spec: Any, session: Any, **options: Any) -> workflow.Ma
 def expected(name: str) -> Masked:
     """What the reference makes of the census."""
     spec = spec_of(name)
-    return registry.method(spec.method).apply(Microdata(census(), SCHEMA), spec, key=KEY, engine=MemoryEngine())
+    return registry.method(spec.method).apply(Microdata(census(), SCHEMA), spec, key=KEY)
 
 
 def check(folder: Path, result: Any, name: str) -> None:

@@ -19,7 +19,7 @@ from tests.engines.specs import SCHEMA, census, spec_of, write_parts
 from safeswap import workflow
 from safeswap.errors import EngineError, InputError
 from safeswap.model.schema import Schema
-from safeswap.on_disk import spark
+from safeswap.on_disk import run
 
 if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
@@ -125,14 +125,14 @@ def test_an_input_that_changes_underneath_leaves_nothing(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_parts(census(), tmp_path / "census", 1)
-    verify = spark._verify
+    verify = run._verify
 
     def verified_late(*arguments: Any) -> Any:
         found = verify(*arguments)
         os.utime(next(source.glob("*.parquet")), ns=(1, 1))
         return found
 
-    monkeypatch.setattr(spark, "_verify", verified_late)
+    monkeypatch.setattr(run, "_verify", verified_late)
     with pytest.raises(InputError) as caught:
         masked(source, spec_of("a number of pairs"), cluster)
     assert caught.value.code == "input-changed"
@@ -145,7 +145,7 @@ def test_an_interrupted_write_leaves_nothing(cluster: Any, tmp_path: Path, monke
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(spark, "_verify", interrupt)
+    monkeypatch.setattr(run, "_verify", interrupt)
     with pytest.raises(KeyboardInterrupt):
         masked(source, spec_of("a number of pairs"), cluster)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["census"]
@@ -157,7 +157,7 @@ def test_a_job_that_fails_leaves_nothing(cluster: Any, tmp_path: Path, monkeypat
     def fail(*_: object) -> None:
         cluster.range(1).selectExpr("assert_true(id > 5)").collect()
 
-    monkeypatch.setattr(spark, "_verify", fail)
+    monkeypatch.setattr(run, "_verify", fail)
     with pytest.raises(EngineError) as caught:
         masked(source, spec_of("one attribute"), cluster)
     assert caught.value.code == "engine-failed"

@@ -26,15 +26,15 @@ from pathlib import Path
 from safeswap import datasets, workflow
 from safeswap.engines.spark.session import own_session
 from safeswap.errors import SafeswapError
-from safeswap.on_disk import spark as spark_files
+from safeswap.on_disk import run
 
 def noticed(*arguments):
     assert any(part.glob("part-*.parquet") for part in folder.glob(".safeswap-*"))
     print(session.sparkContext._gateway.proc.pid, flush=True)
     return verified(*arguments)
 
-folder, verified = Path(sys.argv[1]), spark_files._verify
-spark_files._verify = noticed
+folder, verified = Path(sys.argv[1]), run._verify
+run._verify = noticed
 session = own_session(master="local[1]", **{settings!r})
 try:
     workflow.mask_file(folder / "census", folder / "masked", {spec!r}, audit=folder / "audit", engine="spark",

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pytest
 
 from safeswap import datasets
-from safeswap.engines.memory import MemoryEngine
 from safeswap.methods.swap import Swap, draw
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
@@ -91,7 +90,7 @@ def draws() -> dict[tuple[str, str], npt.NDArray[np.float64]]:
         spec = SwapSpec(swap=[column], rate=0.05)
         for seed in range(KEYS):
             key = Key.insecure(seed=seed)
-            pairs = draw(datasets.cps8d(), spec, (column,), stage=0, key=key, engine=MemoryEngine(), replicate=0)
+            pairs = draw(datasets.cps8d(), spec, (column,), stage=0, key=key, replicate=0)
             assert len(pairs) == 1_221
             for row in ATTRIBUTES:
                 if row != column:
@@ -124,7 +123,7 @@ def test_published_two_way_tables_lie_within_the_range_of_our_draws(measure: str
 
 def test_counting_touched_records_only_gives_the_table_of_the_masked_file() -> None:
     data = datasets.cps8d()
-    masked = Swap().apply(data, SwapSpec(swap=["MS"], rate=0.05), key=Key.insecure(seed=3), engine=MemoryEngine())
+    masked = Swap().apply(data, SwapSpec(swap=["MS"], rate=0.05), key=Key.insecure(seed=3))
     after = masked.data.coded("MS").codes.astype(np.int64)
     counted = np.bincount(codes()["Sex"] * 2 + after, minlength=4).reshape(2, 2)
     assert moved("Sex", "MS", masked.audit.exchanges[0].pairs).tolist() == counted.tolist()
@@ -137,7 +136,7 @@ def test_counting_touched_records_only_gives_the_table_of_the_masked_file() -> N
 def uniform(seed: int, swap: tuple[str, ...], rate: float) -> int:
     spec = SwapSpec(swap=swap, rate=rate, true_swap="all", pairing="uniform")
     key = Key.insecure(seed=seed)
-    return len(draw(datasets.cps8d(), spec, swap, stage=0, key=key, engine=MemoryEngine(), replicate=0))
+    return len(draw(datasets.cps8d(), spec, swap, stage=0, key=key, replicate=0))
 
 
 def expected_pairs(data: Microdata, one: str, other: str) -> float:
@@ -159,4 +158,4 @@ def test_race_and_income_fall_short_by_uniform_pairing_at_about_1990_of_2442_pai
 def test_the_shortfall_of_race_and_income_is_one_of_the_pairing_and_not_of_the_data() -> None:
     data = datasets.cps8d()
     spec = SwapSpec(swap=["Race", "AnnSal"], rate=0.10, true_swap="all")
-    assert Swap().apply(data, spec, key=Key.insecure(seed=1), engine=MemoryEngine()).audit.made == 2_442
+    assert Swap().apply(data, spec, key=Key.insecure(seed=1)).audit.made == 2_442

@@ -35,11 +35,11 @@ CLERK = {"Whites": 9, "Over18": 4, "Place": "Trenton", "Occupation": "Clerk", "I
 
 
 def test_example_1_exchanges_the_places_and_nothing_else() -> None:
-    from safeswap.engines.memory import MemoryEngine
+    from safeswap.engines.memory import exchange
 
     kinds = {"Place": Kind.GEOGRAPHY, "Income": Kind.NUMERIC, "HomeValue": Kind.NUMERIC}
     data = microdata({name: [LAWYER[name], CLERK[name]] for name in LAWYER}, **kinds)
-    after = MemoryEngine().exchange(data, ("Place",), np.array([[0, 1]])).table.to_pylist()
+    after = exchange(data, ("Place",), np.array([[0, 1]])).table.to_pylist()
     assert after == [{**LAWYER, "Place": "Trenton"}, {**CLERK, "Place": "Princeton"}]
 
 

@@ -17,7 +17,6 @@ from tests.conformance import strategies
 import safeswap as ss
 from safeswap import registry
 from safeswap.cli.app import run
-from safeswap.engines.memory import MemoryEngine
 from safeswap.model.invariant import verify
 from safeswap.model.key import Key
 
@@ -72,10 +71,10 @@ def test_the_example_passes_as_its_case_says(installed: Path) -> None:
 
     cases: dict[str, strategies.Case] = {}
     exec(block("python", "blank_out_inputs"), {**vars(strategies), "BlankOutSpec": BlankOutSpec, "CASES": cases})
-    case, method, engine = cases["blank_out"], registry.method("blank_out"), MemoryEngine()
+    case, method = cases["blank_out"], registry.method("blank_out")
 
     def masked(tried: Any, key: Key = Key(bytes(32))) -> Any:  # noqa: B008  (a key is a value)
-        return method.apply(tried[0], tried[1], key=key, engine=engine)
+        return method.apply(tried[0], tried[1], key=key)
 
     @settings(max_examples=30)
     @given(st.data())

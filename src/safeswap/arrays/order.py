@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -32,7 +33,9 @@ def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) ->
         values.append(draws[found])
     if not rows:
         return np.zeros(0, dtype=np.int64)
-    return _sort_by_draw(np.concatenate(rows), np.concatenate(values), identity, key)
+    return sort_by_draw(
+        np.concatenate(rows), np.concatenate(values), lambda some: keyed.encrypt(as_blocks(identity[some]), key)
+    )
 
 
 def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
@@ -45,7 +48,7 @@ def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.N
     arrival = arrivals(draws, weights)
     order: Rows = np.argsort(arrival)
     if (np.diff(arrival[order]) == 0).any():
-        full = keyed.encrypt(_as_blocks(identity), key)
+        full = keyed.encrypt(as_blocks(identity), key)
         order = np.lexsort((full[:, 1], full[:, 0], arrival))
     return order
 
@@ -70,11 +73,13 @@ def sortable(times: npt.NDArray[np.float64]) -> Words:
     return np.ascontiguousarray(times).view(np.uint64)
 
 
-def _as_blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
+def as_blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
+    """Return the blocks to encrypt, whatever records are known by."""
     return keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
 
 
-def _sort_by_draw(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | Words, key: bytes) -> Rows:
+def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) -> Rows:
+    """Sort rows by the first word of their draws; where two are equal, by the whole draws, which ``encrypt`` gives."""
     if len(rows) < _WORTH_BUCKETS:
         order = np.argsort(values)
         ordered: Rows = rows[order]
@@ -83,7 +88,7 @@ def _sort_by_draw(rows: Rows, values: Words, identity: npt.NDArray[np.int64] | W
         ordered, met = bucket_sort(rows, values)
     if met:
         # Two 64-bit draws are equal; the whole cipher text, which is unique, breaks the tie. Row numbers must not.
-        full = keyed.encrypt(_as_blocks(identity[rows]), key)
+        full = encrypt(rows)
         ordered = rows[np.lexsort((full[:, 1], full[:, 0], values))]
     return ordered
 

@@ -1,20 +1,26 @@
-"""The engine protocol: count classes, draw pairs, exchange columns.
+"""What every engine offers: records that can be counted, drawn by a key and paired, and tables of integers.
 
-Planning needs counts only and is the same for all engines; an engine decides nothing: it sorts records by their keyed
-draw and moves values.
+A method is written once, on these operations. Three rules make the engines agree: a column is an integer without order,
+compared for equality only; a draw is one number, unique to its record; a kernel sees whole groups and positions in its
+batch, never rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from safeswap.arrays import matching
+from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts
+from safeswap.arrays.types import Counts, Flags, Int64s, Integers, UInt64s
+from safeswap.model.microdata import Microdata
+from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 
@@ -53,62 +59,214 @@ class PairRequest:
     wanted: int
     repair: bool
     draw_key: bytes = field(repr=False)
-    identity_key: bytes = field(repr=False)
     targeting: Targeting | None = None
     pairs_per_record: float = 0.25  # an estimate of how much of the order is needed; does not affect the result
 
 
-class Records(Protocol):
-    """What planning needs to know about a file, wherever its records are."""
+class Need(StrEnum):
+    """What a method or a file may require of an engine; an engine declares what it lacks."""
+
+    POSITIONS = "files without an identifier"
+    ROW_ORDER = "records in the order of the source"
+    WHOLE_FILE = "methods that need the whole file in memory"
+    RECORDS = "measures that need the records themselves, not counts"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cells:
+    """Records counted by some attributes: a row of codes, and of values, per occupied cell, in no particular order.
+
+    Codes are those of tables drawn from the same records.
+    """
+
+    names: Names
+    codes: Int64s
+    counts: Counts
+    values: pa.Table = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def column(self, name: str) -> Int64s:
+        """Return the codes of one attribute."""
+        return self.codes[:, self.names.index(name)]
+
+    def select(self, chosen: Flags) -> Cells:
+        """Return some of the cells."""
+        return Cells(
+            names=self.names,
+            codes=self.codes[chosen],
+            counts=self.counts[chosen],
+            values=self.values.filter(pa.array(chosen)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """The draws to keep: those below one number, and those from another number on."""
+
+    below: int
+    since: int
+
+
+class Derivation(Protocol):
+    """A function of each record by itself that adds integer columns while records are read.
+
+    A frozen dataclass: Spark sends it to its workers. The column ``KEEP``, if it adds that, drops records where it
+    is 0.
+    """
 
     @property
-    def schema(self) -> Schema:
-        """The schema of its columns."""
+    def adds(self) -> Names:
+        """The columns added."""
         ...
 
+    def __call__(self, draws: UInt64s, columns: Mapping[str, Integers]) -> Mapping[str, Integers]:
+        """Return the new columns, given the first word of each draw and the codes."""
+        ...
+
+
+class Kernel(Protocol):
+    """A function on batches of whole groups. A frozen dataclass: Spark sends it to its workers.
+
+    It sees positions within its batch, never a row, and compares codes for equality only: they have no order, and
+    differ from engine to engine. Groups must not depend on each other.
+    """
+
+    @property
+    def needs(self) -> Names:
+        """The columns read."""
+        ...
+
+    @property
+    def adds(self) -> Names:
+        """The columns added."""
+        ...
+
+    @property
+    def partner(self) -> str:
+        """The added column that holds the position of another record of the batch, or −1; empty if there is none."""
+        ...
+
+    def __call__(self, bounds: Int64s, columns: Mapping[str, Integers]) -> Mapping[str, Int64s]:
+        """Return the new columns. Group g spans the positions from ``bounds[g]`` to ``bounds[g + 1]``."""
+        ...
+
+
+KEEP = "keep"
+DRAW = "draw"
+"""The draw as a column of a table: one logical number, the whole cipher text, which is unique."""
+
+
+class Pairs(Protocol):
+    """Disjoint pairs of records, wherever they are held, in the order of drawing."""
+
     def __len__(self) -> int: ...
+
+
+class Table(Protocol):
+    """Rows of integers drawn from the records. Nothing in it depends on the order of the rows."""
+
+    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> Table:
+        """Sort by ``by`` and ``order``, and run the kernel on whole groups; the result also has the draw and ``by``."""
+        ...
+
+    def where(self, name: str, value: int) -> Table:
+        """Return the rows with this value in a column."""
+        ...
+
+    def union(self, other: Table) -> Table:
+        """Return the rows of both tables, which have the same columns."""
+        ...
+
+    def totals(self, *names: str) -> tuple[int, ...]:
+        """Return the sums of some columns."""
+        ...
+
+    def distinct(self, names: Names) -> Int64s:
+        """Return the distinct combinations of some columns, on the driver."""
+        ...
+
+    def pairs(self, first: str, partner: str, order: Names) -> Pairs:
+        """Pair each row in which ``first`` is 1 with its partner; number the pairs in the order of these rows."""
+        ...
+
+
+class Records(Protocol):
+    """The records of a source. An engine holds and moves them; it never decides: methods do, on counts and in kernels.
+
+    Each operation is about one pass over the columns it names.
+    """
+
+    name: ClassVar[str]
+    lacks: ClassVar[Mapping[Need, str]]
+    schema: Schema
+
+    def __len__(self) -> int: ...
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes that were opened, in file order."""
+        ...
+
+    @property
+    def held(self) -> Microdata | None:
+        """The records themselves where they are in memory, for reports that need more than counts."""
+        ...
 
     def is_constant(self, name: str) -> bool:
         """Return True if all records have the same value of an attribute."""
         ...
 
-
-class HouseholdCounts(Protocol):
-    """The counts that the Confidentiality Edit of 1990 needs before any household is drawn."""
-
-    def missing(self, name: str) -> int:
-        """Count the records with no value of an attribute, or a missing code."""
+    def is_unique(self, name: str) -> bool:
+        """Return True if every record has a value of an attribute, and no two have the same."""
         ...
 
-    def repeats(self, name: str) -> bool:
-        """Return True if a household number is missing or occurs twice."""
+    def count(self, *keys: Names) -> tuple[Cells, ...]:
+        """Count the records by each set of attributes, all in one pass."""
         ...
 
-    def straddling(self, coarse: str, fine: str) -> int:
-        """Count the areas of a finer level that lie in more than one of a coarser one."""
-        ...
-
-    def single_areas(self) -> tuple[int, int]:
-        """Count the areas with several households but no other area to exchange with, and their households."""
-        ...
-
-
-class Engine(Protocol):
-    """The operations of every engine, on records as it holds them: columns in memory, or a stream."""
-
-    name: str
-
-    def classes(self, data: Any, constraint: Constraint) -> Classes:
+    def classes(self, constraint: Constraint) -> Classes:
         """Count the records by what decides which of them may be paired."""
         ...
 
-    def pairs(self, data: Any, request: PairRequest) -> Any:
-        """Draw disjoint pairs of records, as many as wanted or else as possible; ``len`` gives their number."""
+    def pair(self, request: PairRequest) -> Pairs:
+        """Pair consecutive records along the keyed order, as many as wanted or else as possible.
+
+        The one pairing for groups that do not fit in memory: without attributes held fixed, the whole file is a group.
+        """
         ...
 
-    def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
-        """Return the data with the values of these attributes exchanged within each pair."""
+    def draw(
+        self,
+        names: Names,
+        key: bytes,
+        *,
+        keep: Ends | None = None,
+        among: CellSet | None = None,
+        derive: Derivation | None = None,
+    ) -> Table:
+        """Load the draw and the codes of some attributes of the records, or of those within ``keep`` or ``among``."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """These attributes are exchanged within these pairs."""
+
+    names: Names
+    pairs: Any
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Drawn:
+    """What an exchanging method decided; nothing has been moved."""
+
+    plan: Plan
+    moves: tuple[Move, ...]
+    made: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    releasable: bool = True
 
 
 # Repair of a shortfall of random pairs, decided on counts of classes alone.
@@ -168,3 +326,33 @@ def _intervals(moves: Counts, number_of_classes: int) -> Counts:
             place[members] += x
         pair += x
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
+
+
+def order_classes(
+    labels: Counts, counts: Counts, earliest: Sequence[tuple[int, ...]], constraint: Constraint
+) -> tuple[Counts, Classes]:
+    """Order classes by first appearance in the keyed order, strata likewise; return the order and the classes."""
+    strata = dense(labels[:, : len(constraint.equal)])
+    stratum_of: list[int] = strata.tolist()
+    first: dict[int, tuple[int, ...]] = {}
+    for stratum, draw in zip(stratum_of, earliest, strict=True):
+        first[stratum] = min(draw, first.get(stratum, draw))
+    places = range(len(labels))
+    order = np.array(sorted(places, key=lambda i: (first[stratum_of[i]], earliest[i])), dtype=np.int64)
+    groups, width = [], len(constraint.equal)
+    for group in constraint.unequal:
+        groups.append(dense(labels[order][:, width : width + len(group)]))
+        width += len(group)
+    return order, Classes(strata=strata[order], coordinates=np.stack(groups, axis=1), counts=counts[order])
+
+
+def dense(labels: Int64s) -> Int64s:
+    """Number the combinations, in ascending order.
+
+    >>> dense(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
+    [1, 0, 1]
+    """
+    if not labels.shape[1]:
+        return np.zeros(len(labels), dtype=np.int64)
+    numbers: Int64s = np.unique(labels, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+    return numbers

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import cells, matching, order, pairing
+from safeswap.arrays import cells, keyed, matching, order, pairing
+from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all
-from safeswap.arrays.types import Codes, Counts, Rows, UInt32s
-from safeswap.engines.base import Classes, Constraint, PairRequest
+from safeswap.arrays.types import Codes, Counts, Identity, Int64s, Integers, Rows, UInt32s, Words
+from safeswap.engines.base import (
+    DRAW,
+    KEEP,
+    Cells,
+    Classes,
+    Constraint,
+    Derivation,
+    Ends,
+    Kernel,
+    Move,
+    Need,
+    PairRequest,
+    Table,
+)
 from safeswap.engines.identity import record_identity
+from safeswap.errors import InternalError
+from safeswap.model.key import Key
 from safeswap.model.microdata import Coded, Microdata, signed_zeros, without_signed_zero
 from safeswap.model.spec import Targeting
 
@@ -22,53 +40,238 @@ _WHOLE_FILE = 100_000
 """Up to this many records the whole order is computed at once; above, only the prefix needed."""
 
 
-class MemoryEngine:
-    """Everything in one process; the reference for other engines."""
+class MemoryRecords:
+    """The records of data in memory; the reference for other engines."""
 
-    name = "memory"
+    name: ClassVar[str] = "memory"
+    lacks: ClassVar[Mapping[Need, str]] = {}
 
-    def classes(self, data: Microdata, constraint: Constraint) -> Classes:
+    def __init__(self, data: Microdata, key: Key | None = None) -> None:
+        self.data = data
+        self.schema = data.schema
+        self._key = key
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes, in file order."""
+        return self.data.attributes
+
+    @property
+    def held(self) -> Microdata:
+        """The data."""
+        return self.data
+
+    @cached_property
+    def identity(self) -> Identity:
+        """What the draws are made from, one per record."""
+        if self._key is None:
+            raise InternalError("records are drawn by a key", code="no-key")
+        return record_identity(self.data, keyed.derive(self._key.secret, "identity"))
+
+    def is_constant(self, name: str) -> bool:
+        """Return True if all records have the same value of an attribute."""
+        return self.data.is_constant(name)
+
+    def is_unique(self, name: str) -> bool:
+        """Return True if every record has a value of an attribute, and no two have the same."""
+        coded = self.data.coded(name)
+        return not coded.has_missing and len(np.unique(coded.codes)) == len(self)
+
+    def count(self, *keys: Names) -> tuple[Cells, ...]:
+        """Count the records by each set of attributes."""
+        return tuple(self._count(names) for names in keys)
+
+    def _count(self, names: Names) -> Cells:
+        codes, sizes = self.data.coded_columns(names)
+        labels, counts = _occupied(codes, sizes)
+        values = [_decode(self.data.coded(name), labels[:, i]) for i, name in enumerate(names)]
+        return Cells(names=names, codes=labels, counts=counts, values=pa.table(values, names=list(names)))
+
+    def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates."""
-        codes, sizes = _labels(data, constraint, None)
-        if prod(sizes) <= cells.MOST_CELLS:
-            counted = cells.cell_counts(codes, sizes)
-            labels = np.stack(np.unravel_index(counted.codes.astype(np.int64), sizes), axis=1).astype(np.int64)
-            counts = counted.counts
-        else:
-            first, _, counts = _distinct(codes, sizes)
-            labels = np.stack([column[first] for column in codes], axis=1).astype(np.int64)
+        labels, counts = _occupied(*_labels(self.data, constraint, None))
         return Classes(strata=labels[:, 0], coordinates=labels[:, 1:], counts=counts)
 
-    def pairs(self, data: Microdata, request: PairRequest) -> Rows:
+    def pair(self, request: PairRequest) -> Rows:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         if request.wanted == 0:
             return np.zeros((0, 2), dtype=np.int64)
-        identity = record_identity(data, request.identity_key)
         if request.targeting is not None:
-            weights = _weights(data, request.targeting)
-            rows = order.weighted(identity, request.draw_key, weights)
-            found = _walk(data, request, rows)[0]
+            weights = _weights(self.data, request.targeting)
+            rows = order.weighted(self.identity, request.draw_key, weights)
+            found = _walk(self.data, request, rows)[0]
         else:
-            rows, found = _walk_prefixes(data, request, identity)
+            rows, found = _walk_prefixes(self.data, request, self.identity)
         if len(found) < request.wanted and request.repair:
-            found = _repair(data, request, rows, found)
+            found = _repair(self.data, request, rows, found)
         paired: Rows = rows[found]
         return paired
 
-    def exchange(self, data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
-        """Exchange values within each pair; all other columns are shared with the input."""
-        columns: dict[str, pa.ChunkedArray] = {}
-        coded: dict[str, Coded] = {}
+    def draw(
+        self,
+        names: Names,
+        key: bytes,
+        *,
+        keep: Ends | None = None,
+        among: CellSet | None = None,
+        derive: Derivation | None = None,
+    ) -> MemoryTable:
+        """Load the draws and the codes of some attributes."""
+        if among is not None:
+            rows = np.flatnonzero(among.flags(self.data.coded_columns(among.names)[0]))
+            draws = keyed.draws(order.as_blocks(self.identity[rows]), key)
+        else:
+            rows, draws = self._draw(key, keep)
+        columns: dict[str, Integers] = {name: self.data.coded(name).codes[rows] for name in names}
+        bounds = {name: self.data.coded(name).cardinality for name in names}
+        if derive is not None:
+            added = dict(derive(draws, columns))
+            if KEEP in added:
+                kept = np.flatnonzero(added.pop(KEEP))
+                rows, draws = rows[kept], draws[kept]
+                columns, added = ({n: column[kept] for n, column in part.items()} for part in (columns, added))
+            columns |= added
+        return MemoryTable(
+            rows, draws, columns, bounds, lambda some: keyed.encrypt(order.as_blocks(self.identity[some]), key)
+        )
 
-        def exchange(name: str) -> None:
-            columns[name] = _exchange_values(data.table.column(name), pairs)
-            before = data.coded(name)
-            codes = before.codes.copy()
-            pairing.exchange(codes, pairs)
-            coded[name] = Coded(codes, before.levels, before.has_missing)
+    def _draw(self, key: bytes, keep: Ends | None) -> tuple[Rows, Words]:
+        found: list[tuple[Rows, Words]] = []
+        for start, draws in keyed.draw_chunks(self.identity, key):
+            if keep is None:
+                rows = np.arange(len(draws), dtype=np.int64)
+            else:
+                rows = np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
+            found.append((rows + start, draws[rows]))
+        none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
+        rows_of, draws_of = zip(none, *found, strict=True)
+        return np.concatenate(rows_of), np.concatenate(draws_of)
 
-        run_all(exchange, attributes)
-        return data.with_columns({name: columns[name] for name in attributes}, coded)
+    def exchange(self, moves: Iterable[Move]) -> Microdata:
+        """Return the data with values exchanged, move after move; all other columns are shared."""
+        data = self.data
+        for move in moves:
+            data = exchange(data, move.names, move.pairs)
+        return data
+
+
+class MemoryTable:
+    """Rows of integers as NumPy arrays: the row in the file, the first word of its draw, and named columns."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        draws: Words,
+        columns: Mapping[str, Integers],
+        bounds: Mapping[str, int],
+        encrypt: Callable[[Rows], Words],
+    ) -> None:
+        self._rows, self._draws, self._columns, self._bounds = rows, draws, dict(columns), dict(bounds)
+        self._encrypt = encrypt  # the whole draws of some rows
+
+    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> MemoryTable:
+        """Sort and run the kernel on all groups at once."""
+        places = self._sort((*by, *order))
+        groups = self._pack(by)[places]
+        bounds = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1], True]) if len(groups) else np.zeros(1, np.int64)
+        added = dict(kernel(bounds, {name: self._columns[name][places] for name in kernel.needs}))
+        rows, draws = self._rows[places], self._draws[places]
+        if kernel.partner:
+            partner = added[kernel.partner]
+            added[kernel.partner] = np.where(partner < 0, -1, rows[partner])
+        kept = {name: self._columns[name][places] for name in by}
+        return MemoryTable(rows, draws, {**kept, **added}, self._bounds, self._encrypt)
+
+    def where(self, name: str, value: int) -> MemoryTable:
+        """Return the rows with this value in a column."""
+        return self._take(np.flatnonzero(self._columns[name] == value))
+
+    def union(self, other: Table) -> MemoryTable:
+        """Return the rows of both tables."""
+        assert isinstance(other, MemoryTable)  # noqa: S101  (tables of one engine)
+        columns = {name: np.concatenate([column, other._columns[name]]) for name, column in self._columns.items()}
+        rows, draws = np.concatenate([self._rows, other._rows]), np.concatenate([self._draws, other._draws])
+        return MemoryTable(rows, draws, columns, self._bounds, self._encrypt)
+
+    def totals(self, *names: str) -> tuple[int, ...]:
+        """Return the sums of some columns."""
+        return tuple(int(self._columns[name].sum()) for name in names)
+
+    def distinct(self, names: Names) -> Int64s:
+        """Return the distinct combinations of some columns."""
+        return np.unique(np.stack([self._columns[name].astype(np.int64) for name in names], axis=1), axis=0)
+
+    def pairs(self, first: str, partner: str, order: Names) -> Rows:
+        """Pair each row in which ``first`` is 1 with its partner."""
+        chosen = self.where(first, 1)
+        places = chosen._sort(order)
+        return np.stack([chosen._rows[places], chosen._columns[partner][places]], axis=1)
+
+    def rows(self, name: str) -> Rows:
+        """Return the rows of the file in which a column is 1."""
+        chosen: Rows = self._rows[self._columns[name] == 1]
+        return chosen
+
+    def partners(self, name: str, partner: str = "mate") -> Rows:
+        """Return the rows of the file that are partners of those in which a column is 1."""
+        chosen: Rows = self._columns[partner][self._columns[name] == 1].astype(np.int64, copy=False)
+        return chosen
+
+    def _take(self, places: Rows) -> MemoryTable:
+        columns = {name: column[places] for name, column in self._columns.items()}
+        return MemoryTable(self._rows[places], self._draws[places], columns, self._bounds, self._encrypt)
+
+    def _sort(self, names: Names) -> Rows:
+        """Return the positions in the order of some columns, the draw last if it is one of them."""
+        places: Rows = np.arange(len(self._rows), dtype=np.int64)
+        if DRAW in names:
+            places = order.sort_by_draw(places, self._draws, lambda some: self._encrypt(self._rows[some]))
+        others = tuple(name for name in names if name != DRAW)
+        if not others:
+            return places
+        packed = self._pack(others)
+        return order.sort_rows(packed, int(packed.max(initial=0)) + 1, places.astype(np.uint32))[1].astype(np.int64)
+
+    def _pack(self, names: Names) -> Codes:
+        """Return a number for each combination of some columns, in their lexical order."""
+        columns = [self._columns[name] for name in names]
+        bounds = [self._bounds.get(name) or int(c.max(initial=0)) + 1 for name, c in zip(names, columns, strict=True)]
+        return cells.pack([column.view(f"u{column.dtype.itemsize}") for column in columns], bounds)[0]
+
+
+def exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+    """Exchange values within each pair; all other columns are shared with the input."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    coded: dict[str, Coded] = {}
+
+    def move(name: str) -> None:
+        columns[name] = _exchange_values(data.table.column(name), pairs)
+        before = data.coded(name)
+        codes = before.codes.copy()
+        pairing.exchange(codes, pairs)
+        coded[name] = Coded(codes, before.levels, before.has_missing)
+
+    run_all(move, attributes)
+    return data.with_columns({name: columns[name] for name in attributes}, coded)
+
+
+def _decode(coded: Coded, codes: Int64s) -> pa.Array:
+    """Return the values of some codes; the last code is that of a missing value, if there is any."""
+    missing = codes == len(coded.levels)
+    return coded.levels.take(pa.array(codes, mask=missing if missing.any() else None))
+
+
+def _occupied(codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int64s, Counts]:
+    """Return the occurring combinations of codes, a row each, sorted by the first column, and their counts."""
+    if prod(sizes) <= cells.MOST_CELLS:
+        counted = cells.cell_counts(codes, sizes)
+        labels = np.unravel_index(counted.codes.astype(np.int64), tuple(sizes))
+        return np.stack(labels, axis=1).astype(np.int64), counted.counts
+    first, _, counts = _distinct(list(codes), list(sizes))
+    return np.stack([column[first] for column in codes], axis=1).astype(np.int64), counts
 
 
 def _labels(

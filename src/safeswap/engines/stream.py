@@ -14,7 +14,7 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
 from safeswap.arrays.types import UInt32s, Words
-from safeswap.engines.base import Classes, Constraint
+from safeswap.engines.base import Classes, Constraint, dense
 from safeswap.engines.identity import column_blocks
 from safeswap.model.microdata import signed_zeros, without_signed_zero
 from safeswap.model.schema import Schema
@@ -397,15 +397,3 @@ def _as_classes(labels: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], co
     return Classes(
         strata=dense(labels[:, : len(constraint.equal)]), coordinates=np.stack(groups, axis=1), counts=counts
     )
-
-
-def dense(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Number the combinations, in ascending order.
-
-    >>> dense(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
-    [1, 0, 1]
-    """
-    if not labels.shape[1]:
-        return np.zeros(len(labels), dtype=np.int64)
-    numbers: npt.NDArray[np.int64] = np.unique(labels, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-    return numbers

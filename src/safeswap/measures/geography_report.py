@@ -75,7 +75,7 @@ def geography_report(
     >>> report.distance["share"].to_pylist()
     [1.0, 0.0]
     """
-    named = [_names(level) for level in levels] or [(name,) for name in geography_levels(masked.original)]
+    named = [_names(level) for level in levels] or [(name,) for name in geography_levels(masked.original.schema)]
     if not named:
         raise SpecError(
             "there is no level of geography to report on", code="no-geography", hint="name the levels: levels=[…]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from safeswap.engines.base import Engine
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -25,11 +24,11 @@ class Method(Protocol):
     spec_type: ClassVar[type[MaskSpec]]
     sources: ClassVar[tuple[str, ...]]
 
-    def plan(self, data: Microdata, spec: Any, *, engine: Engine) -> Plan:
+    def plan(self, data: Microdata, spec: Any) -> Plan:
         """Return what would be done, and whether it is feasible."""
         ...
 
-    def apply(self, data: Microdata, spec: Any, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: Any, *, key: Key, replicate: int = 0) -> Masked:
         """Mask the data. The same data, spec, key and replicate give the same result everywhere."""
         ...
 

@@ -1,29 +1,115 @@
-"""Shared by methods that exchange values between records."""
+"""Methods that exchange values between records: they decide what moves; moving is the same for all."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from safeswap.arrays import cells
+from safeswap.arrays import cells, keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Rows
-from safeswap.engines.base import Constraint, Engine
+from safeswap.engines.base import Constraint, Drawn, Need, Records
+from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SpecError
-from safeswap.model.audit import Exchange
+from safeswap.model.audit import Audit, Exchange
+from safeswap.model.invariant import Invariant
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind
+from safeswap.model.plan import Plan
+from safeswap.model.schema import Kind, Schema
+from safeswap.model.spec import MaskSpec
 
 
-def compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns that a result depends on, and those that it may change."""
+
+    read: Names
+    changed: Names
+
+
+class Described(Protocol):
+    """What a method needs to know of a file to state its promises: the schema, and the attributes at hand."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        ...
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes at hand, in file order."""
+        ...
+
+
+class ExchangingMethod(ABC):
+    """A method that exchanges values within pairs of records, on any engine.
+
+    ``draw`` decides, on counts and in kernels; nothing has moved when it returns. So a method is written once, and a
+    plug-in masks files of any size like a method of ours.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    spec_type: ClassVar[type[MaskSpec]]
+    sources: ClassVar[tuple[str, ...]]
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @abstractmethod
+    def columns(self, schema: Schema, spec: Any) -> Columns:
+        """Return the columns on which the result depends, and those it may change."""
+
+    @abstractmethod
+    def plan(self, data: Microdata, spec: Any) -> Plan:
+        """Return what would be done, and whether it is feasible."""
+
+    @abstractmethod
+    def draw(self, records: Records, spec: Any, key: Key, *, replicate: int = 0) -> Drawn:
+        """Decide what is exchanged. The same data, spec, key and replicate give the same result on every engine."""
+
+    @abstractmethod
+    def invariants(self, data: Described, spec: Any) -> tuple[Invariant, ...]:
+        """Return what holds for every result of this spec on these data."""
+
+    def apply(self, data: Microdata, spec: Any, *, key: Key, replicate: int = 0) -> Masked:
+        """Draw and exchange in memory."""
+        records = MemoryRecords(data, key)
+        drawn = self.draw(records, spec, key, replicate=replicate)
+        masked = records.exchange(drawn.moves)
+        exchanges = tuple(Exchange(attributes=move.names, pairs=move.pairs) for move in drawn.moves)
+        audit = Audit(
+            method=self.name,
+            spec=spec.as_dict(),
+            records=len(data),
+            asked=drawn.plan.asked,
+            feasible=drawn.plan.feasible,
+            at_most=drawn.plan.at_most,
+            made=drawn.made,
+            exchanges=exchanges,
+            key_id=key.id,
+            releasable=key.releasable and drawn.releasable,
+            algorithm=keyed.ALGORITHM,
+            replicate=replicate,
+            data_name=data.schema.name,
+            compensating=count_compensating(data, masked, exchanges),
+            facts=drawn.facts,
+        )
+        return Masked(original=data, data=masked, spec=spec, plan=drawn.plan, audit=audit)
+
+
+def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
     """Count records that changed without changing the table: moved records minus the net change of the cells.
 
     Only records that took part are read, so the cost grows with the number of pairs.
     """
+    if not exchanges:
+        return 0
     rows = exchanges[0].pairs.ravel()
     if len(exchanges) > 1:
         rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
@@ -48,8 +134,7 @@ def _pack_cells(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
 class Nesting:
     """The geography of a file, as the schema states it or the records show it. Counts each pair of columns once."""
 
-    data: Any
-    engine: Engine
+    records: Records
     _counted: dict[tuple[Names, str], tuple[int, int, int]] = field(default_factory=dict, repr=False)
 
     def check(self, stages: Sequence[Names], fixed: Names) -> None:
@@ -77,12 +162,12 @@ class Nesting:
 
     def _moved_apart(self, stages: Sequence[Names]) -> Iterator[tuple[str, str]]:
         stage = {name: number for number, names in enumerate(stages) for name in names}
-        areas = [attribute.name for attribute in self.data.schema.iter_kind(Kind.GEOGRAPHY)]
+        areas = [attribute.name for attribute in self.records.schema.iter_kind(Kind.GEOGRAPHY)]
         return (pair for pair in permutations(areas, 2) if stage.get(pair[0]) != stage.get(pair[1]))
 
     def _lies_in(self, fine: str, coarse: str) -> bool:
         """Return whether each area of one level lies in one of another: as stated, or else as counted."""
-        stated = [self.data.schema[name].geography_level for name in (fine, coarse)]
+        stated = [self.records.schema[name].geography_level for name in (fine, coarse)]
         if stated[0] is not None and stated[1] is not None and stated[0] != stated[1]:
             return bool(stated[0] > stated[1])
         straddling, areas, above = self._count((fine,), coarse)
@@ -90,12 +175,12 @@ class Nesting:
         return not straddling or (straddling == 1 and areas - 1 > above)
 
     def _follows(self, names: Names, value: str) -> bool:
-        return self._count(names, value)[0] == 0 if names else bool(self.data.is_constant(value))
+        return self._count(names, value)[0] == 0 if names else bool(self.records.is_constant(value))
 
     def _count(self, names: Names, value: str) -> tuple[int, int, int]:
         """Count the combinations that occur with several values, all combinations, and the values."""
         if (names, value) not in self._counted:
-            classes = self.engine.classes(self.data, Constraint(equal=names, unequal=((value,),)))
+            classes = self.records.classes(Constraint(equal=names, unequal=((value,),)))
             values = np.unique(classes.strata, return_counts=True)[1]
             counts = (int((values > 1).sum()), len(values), len(np.unique(classes.coordinates)))
             self._counted[names, value] = counts

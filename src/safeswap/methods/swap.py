@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from safeswap.arrays import keyed, matching
 from safeswap.arrays.names import Names
-from safeswap.engines.base import Constraint, Engine, PairRequest, Records
+from safeswap.engines.base import Constraint, Drawn, Move, PairRequest, Records
+from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.methods.exchange import Nesting, compensating
-from safeswap.model.audit import Audit, Exchange
+from safeswap.methods.exchange import Columns, Described, ExchangingMethod, Nesting
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -28,9 +28,9 @@ from safeswap.model.invariant import (
     UntouchedColumns,
 )
 from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import SwapSpec
 from safeswap.model.text import several
 
@@ -38,7 +38,7 @@ Change = tuple[str, str, matching.Total]
 """The change, the attribute that it frees, and the pairs then feasible."""
 
 
-class Swap:
+class Swap(ExchangingMethod):
     """Exchange values between pairs of records."""
 
     name: ClassVar[str] = "swap"
@@ -50,75 +50,36 @@ class Swap:
         "Gomatam, Karr & Sanil 2003, A risk-utility framework for categorical data swapping, NISS TR 132",
     )
 
-    def plan(self, data: Records, spec: SwapSpec, *, engine: Engine) -> Plan:
+    def columns(self, schema: Schema, spec: SwapSpec) -> Columns:
+        """Return the roles, the keys of targeting, and the swap attributes as those that change."""
+        keys = (spec.targeting.keys or schema.categorical) if spec.targeting else ()
+        areas = tuple(attribute.name for attribute in schema.iter_kind(Kind.GEOGRAPHY))
+        # Levels of one geography move together, which the plan checks.
+        levels = areas if set(areas) & set(spec.swap) else ()
+        read = dict.fromkeys((*spec.swap, *spec.fixed, *spec.differ, *keys, *levels))
+        return Columns(read=tuple(read), changed=spec.swap)
+
+    def plan(self, data: Microdata, spec: SwapSpec) -> Plan:
         """Count the feasible pairs; if they are too few, find what binds and what would help."""
-        check_attributes(data, spec, Nesting(data, engine))
-        asked = spec.pairs_for(len(data))
-        total, tightest, expected = most_pairs(data, spec, engine)
-        plan = Plan(
-            method=self.name,
-            records=len(data),
-            asked=asked,
-            feasible=total.found,
-            at_most=_upper_bound(total),
-            pairs_per_record=expected,
-        )
-        if plan.is_feasible:
-            return plan
-        relaxed = relaxations(data, spec, total=total, asked=asked, engine=engine)
-        return replace(
-            plan,
-            binds=_find_binding(relaxed, tightest, total, len(data)),
-            relaxations=tuple(
-                Relaxation(change=change, feasible=allowed.found, at_most=_upper_bound(allowed))
-                for change, _, allowed in relaxed
-            ),
-        )
+        return make_plan(MemoryRecords(data), spec)
 
-    def apply(self, data: Microdata, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Draw the pairs and exchange. If pairs are too few, refuse or take those available, as the spec says."""
-        plan, drawn = self.drawn(data, spec, key=key, engine=engine, replicate=replicate)
-        exchanges = []
-        masked = data
-        for names, pairs in zip(spec.stages, drawn, strict=True):
-            masked = engine.exchange(masked, names, pairs)
-            exchanges.append(Exchange(attributes=names, pairs=pairs))
-        audit = Audit(
-            method=self.name,
-            spec=spec.as_dict(),
-            records=len(data),
-            asked=plan.asked,
-            feasible=plan.feasible,
-            at_most=plan.at_most,
-            made=min(len(exchange.pairs) for exchange in exchanges),
-            exchanges=tuple(exchanges),
-            key_id=key.id,
-            releasable=key.releasable,
-            algorithm=keyed.ALGORITHM,
-            replicate=replicate,
-            data_name=data.schema.name,
-            compensating=compensating(data, masked, tuple(exchanges)),
-        )
-        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
-
-    def drawn(
-        self, data: Records, spec: SwapSpec, *, key: Key, engine: Engine, replicate: int = 0
-    ) -> tuple[Plan, tuple[Any, ...]]:
-        """Return the plan and the pairs of every stage in the engine's form; nothing is exchanged yet."""
-        plan = self.plan(data, spec, engine=engine)
+    def draw(self, records: Records, spec: SwapSpec, key: Key, *, replicate: int = 0) -> Drawn:
+        """Draw the pairs of every stage. If pairs are too few, refuse or take those available, as the spec says."""
+        plan = make_plan(records, spec)
         if not plan.is_feasible and spec.on_shortfall == "error":
             raise shortfall(plan)
-        stages = []
+        moves = []
         for stage, names in enumerate(spec.stages):
-            expected = plan.pairs_per_record[stage]
-            pairs = draw(data, spec, names, stage=stage, key=key, engine=engine, replicate=replicate, expected=expected)
+            draw_key = stage_key(records, key, stage=stage, replicate=replicate)
+            pairs = draw_pairs(records, spec, names, draw_key, expected=plan.pairs_per_record[stage])
             if len(pairs) < plan.asked and spec.on_shortfall == "error":
                 raise draw_shortfall(plan, len(pairs), pairing=spec.pairing)
-            stages.append(pairs)
-        # If the maximum is not proved, the draw may find more than the plan.
-        return replace(plan, feasible=max(plan.feasible, min(map(len, stages)))), tuple(stages)
+            moves.append(Move(names, pairs))
+        # The stages exchange different columns. If the maximum is not proved, the draw may find more than the plan.
+        made = min(len(move.pairs) for move in moves)
+        return Drawn(plan=replace(plan, feasible=max(plan.feasible, made)), moves=tuple(moves), made=made)
 
-    def invariants(self, data: Microdata, spec: SwapSpec) -> tuple[Invariant, ...]:
+    def invariants(self, data: Described, spec: SwapSpec) -> tuple[Invariant, ...]:
         """Promise kept margins, untouched columns and pairs as requested."""
         untouched = tuple(name for name in data.attributes if name not in spec.swap)
         promises: list[Invariant] = [
@@ -137,7 +98,33 @@ class Swap:
         return tuple(promises)
 
 
-def check_attributes(data: Records, spec: SwapSpec, nesting: Nesting) -> None:
+def make_plan(records: Records, spec: SwapSpec) -> Plan:
+    """Count the feasible pairs; if they are too few, find what binds and what would help."""
+    check_attributes(records, spec, Nesting(records))
+    asked = spec.pairs_for(len(records))
+    total, tightest, expected = most_pairs(records, spec)
+    plan = Plan(
+        method=Swap.name,
+        records=len(records),
+        asked=asked,
+        feasible=total.found,
+        at_most=_upper_bound(total),
+        pairs_per_record=expected,
+    )
+    if plan.is_feasible:
+        return plan
+    relaxed = relaxations(records, spec, total=total, asked=asked)
+    return replace(
+        plan,
+        binds=_find_binding(relaxed, tightest, total, len(records)),
+        relaxations=tuple(
+            Relaxation(change=change, feasible=allowed.found, at_most=_upper_bound(allowed))
+            for change, _, allowed in relaxed
+        ),
+    )
+
+
+def check_attributes(data: Records | Microdata, spec: SwapSpec, nesting: Nesting) -> None:
     """Refuse unknown attributes, identifiers, constant swap attributes, split geography, and targeting without keys."""
     for name in (*spec.swap, *spec.fixed, *spec.differ, *(spec.targeting.keys if spec.targeting else ())):
         attribute = data.schema[name]
@@ -178,9 +165,9 @@ def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     return Constraint(equal=spec.fixed, unequal=unequal, carried=tuple(name for name in names if name not in decisive))
 
 
-def most_pairs(data: Records, spec: SwapSpec, engine: Engine) -> tuple[matching.Total, Names, tuple[float, ...]]:
+def most_pairs(records: Records, spec: SwapSpec) -> tuple[matching.Total, Names, tuple[float, ...]]:
     """Return the pairs feasible in every stage, the tightest stage, and the pairs expected from one random pass."""
-    classes = {names: engine.classes(data, constraint_of(spec, names)) for names in spec.stages}
+    classes = {names: records.classes(constraint_of(spec, names)) for names in spec.stages}
     totals = {n: matching.largest_total(c.strata, c.coordinates, c.counts) for n, c in classes.items()}
     by_stratum = spec.pairing == "repaired"
     expected = tuple(
@@ -195,31 +182,20 @@ def _upper_bound(total: matching.Total) -> int | None:
     return None if total.is_proved else total.most
 
 
-def draw(
-    data: Records,
-    spec: SwapSpec,
-    names: Names,
-    *,
-    stage: int,
-    key: Key,
-    engine: Engine,
-    replicate: int,
-    expected: float = 0.25,
-) -> Any:
+def draw_pairs(records: Records, spec: SwapSpec, names: Names, draw_key: bytes, *, expected: float = 0.25) -> Any:
     """Draw the pairs of one stage, in the engine's form."""
     request = PairRequest(
         constraint=constraint_of(spec, names),
-        wanted=min(spec.pairs_for(len(data)), len(data) // 2),
+        wanted=min(spec.pairs_for(len(records)), len(records) // 2),
         repair=spec.pairing == "repaired",
-        draw_key=stage_key(data, key, stage=stage, replicate=replicate),
-        identity_key=keyed.derive(key.secret, "identity"),
+        draw_key=draw_key,
         targeting=spec.targeting,
         pairs_per_record=expected,
     )
-    return engine.pairs(data, request)
+    return records.pair(request)
 
 
-def stage_key(data: Records, key: Key, *, stage: int, replicate: int) -> bytes:
+def stage_key(data: Records | Microdata, key: Key, *, stage: int, replicate: int) -> bytes:
     """Derive the key of a stage's draws.
 
     It is the same for every spec, so that candidates of one replicate are comparable, and a study needs one order per
@@ -228,20 +204,18 @@ def stage_key(data: Records, key: Key, *, stage: int, replicate: int) -> bytes:
     return keyed.derive(key.secret, "data", data.schema.name, len(data), "swap", "pairs", stage, replicate)
 
 
-def relaxations(data: Records, spec: SwapSpec, *, total: matching.Total, asked: int, engine: Engine) -> list[Change]:
+def relaxations(records: Records, spec: SwapSpec, *, total: matching.Total, asked: int) -> list[Change]:
     """List single changes of the spec that allow more pairs, cheapest first.
 
     The cheapest just suffices: it gives up the least of the requested protection. Insufficient changes come last.
     """
-    found = [(change, frees, most_pairs(data, relaxed, engine)[0]) for change, frees, relaxed in _relax(spec)]
+    found = [(change, frees, most_pairs(records, relaxed)[0]) for change, frees, relaxed in _relax(spec)]
     found.sort(key=lambda item: (item[2].found < asked, item[2].found if item[2].found >= asked else -item[2].found))
     feasible = total.found
     # Round down: the proposed rate must not ask for one pair too many.
-    rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(data), 1))
-    return [
-        *found,
-        (f"ask for at most {several(feasible, 'pair')} (rate {rate:f} of {several(len(data), 'record')})", "", total),
-    ]
+    rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(records), 1))
+    less = f"ask for at most {several(feasible, 'pair')} (rate {rate:f} of {several(len(records), 'record')})"
+    return [*found, (less, "", total)]
 
 
 def _relax(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:

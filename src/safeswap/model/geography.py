@@ -6,23 +6,22 @@ from itertools import pairwise
 
 from safeswap.errors import SpecError
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import several
 
 
-def geography_levels(data: Microdata) -> tuple[str, ...]:
+def geography_levels(schema: Schema) -> tuple[str, ...]:
     """Return the attributes of kind geography, from coarse to fine as far as the schema states.
 
-    >>> import pyarrow as pa
-    >>> from safeswap.model.schema import Attribute, Schema
+    >>> from safeswap.model.schema import Attribute
     >>> places = [("Tract", 1), ("State", 0)]
     >>> schema = Schema(
     ...     attributes=tuple(Attribute(name=n, kind=Kind.GEOGRAPHY, geography_level=level) for n, level in places)
     ... )
-    >>> geography_levels(Microdata(pa.table({"Tract": ["t"], "State": ["s"]}), schema))
+    >>> geography_levels(schema)
     ('State', 'Tract')
     """
-    found = list(data.schema.iter_kind(Kind.GEOGRAPHY))
+    found = list(schema.iter_kind(Kind.GEOGRAPHY))
     found.sort(key=lambda a: len(found) if a.geography_level is None else a.geography_level)
     return tuple(attribute.name for attribute in found)
 

@@ -13,10 +13,10 @@ them, independently of the code that did the masking. A finding names attributes
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,64 @@ from safeswap.model.audit import Audit, Exchange, undo
 from safeswap.model.columns import aligned_columns, as_codes, different, same_memory
 from safeswap.model.microdata import Microdata
 from safeswap.model.text import several
+
+
+class PairEvidence(Protocol):
+    """What the promises of an exchange ask about the files before and after and the pairs between them.
+
+    It is told in counts, so that it can be found wherever the records are. A stage is the number of an exchange.
+    """
+
+    @property
+    def identifier(self) -> str | None:
+        """The name of the record identifier."""
+        ...
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes of the file, as far as they were read."""
+        ...
+
+    @property
+    def exchanged(self) -> tuple[Names, ...]:
+        """The attributes of each exchange."""
+        ...
+
+    def number_of_pairs(self, stage: int) -> int:
+        """Return the number of pairs of an exchange."""
+        ...
+
+    def count_changed(self, name: str) -> int:
+        """Count the records that have another value of an attribute than before."""
+        ...
+
+    def count_moved_cells(self, names: Names) -> int:
+        """Count the cells by some attributes together that have another count than before."""
+        ...
+
+    def count_repeated(self, stage: int) -> int:
+        """Count the places in the pairs of an exchange that go to a record that has one already."""
+        ...
+
+    def count_agreeing(self, stage: int, names: Names) -> int:
+        """Count the pairs that agree in all of these attributes when they are exchanged."""
+        ...
+
+    def count_differing(self, stage: int, names: Names) -> int:
+        """Count the pairs that differ in all of these attributes when they are exchanged."""
+        ...
+
+    def count_moved_records(self, stage: int) -> int:
+        """Count the records that an exchange changed."""
+        ...
+
+    def explains(self, name: str) -> bool:
+        """Return True if the pairs lead from the values before to those after."""
+        ...
+
+    def restores(self, name: str) -> bool:
+        """Return True if undoing gives the values before back."""
+        ...
 
 
 class Evidence:
@@ -127,14 +185,105 @@ class Evidence:
             self._codes[name] = as_codes(before, after) if known else as_codes(*aligned_columns(before, after))
         return self._codes[name]
 
-    def stages(self, names: tuple[str, ...]) -> Iterator[tuple[Exchange, dict[str, Int64s]]]:
-        """Yield each exchange, with the codes of the named attributes just before it."""
-        state = {name: self.codes(name)[0] for name in names}
-        for exchange in self.audit.exchanges:
-            yield exchange, dict(state)
-            for name in exchange.attributes:
-                if name in state:
-                    state[name] = swap_pairs(state[name], self.pairs(exchange))
+    @property
+    def identifier(self) -> str | None:
+        """The name of the record identifier."""
+        return None if self.before.schema.identifier is None else self.before.schema.identifier.name
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes of the file."""
+        return self.before.attributes
+
+    @property
+    def exchanged(self) -> tuple[Names, ...]:
+        """The attributes of each exchange."""
+        return tuple(exchange.attributes for exchange in self.audit.exchanges)
+
+    def number_of_pairs(self, stage: int) -> int:
+        """Return the number of pairs of an exchange."""
+        return len(self.audit.exchanges[stage].pairs)
+
+    def count_changed(self, name: str) -> int:
+        """Count the records that have another value of an attribute than before."""
+        flags = self.changed(name)
+        return 0 if flags is None else int(np.count_nonzero(flags))
+
+    def count_moved_cells(self, names: Names) -> int:
+        """Count the cells that have another count than before.
+
+        Only records that changed can change a count, so only those are counted, before with +1 and after with −1.
+        """
+        if all(self.changed(name) is None for name in names):
+            return 0
+        columns = {f"c{i}": np.concatenate(self.codes(name)) for i, name in enumerate(names)}
+        sign = np.repeat(np.array([1, -1], dtype=np.int8), len(self.rows))
+        counts = pa.table({**columns, "sign": sign}).group_by(list(columns)).aggregate([("sign", "sum")])
+        return int(pc.sum(pc.not_equal(counts["sign_sum"], 0)).as_py() or 0)
+
+    def count_repeated(self, stage: int) -> int:
+        """Count the places in the pairs that go to a record that has one already."""
+        pairs = self.audit.exchanges[stage].pairs
+        seen = np.zeros(self.audit.records, dtype=np.bool_)
+        seen[pairs.ravel()] = True
+        return pairs.size - int(np.count_nonzero(seen))
+
+    def count_agreeing(self, stage: int, names: Names) -> int:
+        """Count the pairs that agree in all of these attributes."""
+        return int(np.count_nonzero(np.all([self._agree(stage, name) for name in names], axis=0)))
+
+    def count_differing(self, stage: int, names: Names) -> int:
+        """Count the pairs that differ in all of these attributes."""
+        return int(np.count_nonzero(np.all([~self._agree(stage, name) for name in names], axis=0)))
+
+    def count_moved_records(self, stage: int) -> int:
+        """Count the records that an exchange changed: from the files, or replayed where stages share an attribute."""
+        exchange = self.audit.exchanges[stage]
+        flags = np.zeros(len(self.rows), dtype=np.bool_)
+        for name in exchange.attributes:
+            if sum(name in names for names in self.exchanged) == 1:
+                before, after = self.codes(name)
+            else:
+                before = self._codes_at(stage, name)
+                after = swap_pairs(before, self.pairs(exchange))
+            flags |= before != after
+        return int(np.count_nonzero(flags))
+
+    def explains(self, name: str) -> bool:
+        """Return True if the pairs lead from the values before to those after."""
+        stages = self._pairs_of(name)
+        if name in self._replaced or (not stages and self.changed(name) is None):
+            return True
+        # All rows that changed or took part are in the codes, so no other change is possible.
+        before, after = self.codes(name)
+        return bool(np.array_equal(_replay(before, stages), after))
+
+    def restores(self, name: str) -> bool:
+        """Return True if undoing gives the values before back."""
+        stages = self._pairs_of(name)
+        if not stages and self.changed(name) is None:
+            return True
+        if name in self._replaced:
+            return _restores(self, name)
+        before, after = self.codes(name)
+        return bool(np.array_equal(_replay(after, stages[::-1]), before))
+
+    @cached_property
+    def _replaced(self) -> set[str]:
+        return {replacement.attribute for replacement in self.audit.replacements}
+
+    def _pairs_of(self, name: str) -> list[Int64s]:
+        return [self.pairs(exchange) for exchange in self.audit.exchanges if name in exchange.attributes]
+
+    def _agree(self, stage: int, name: str) -> Flags:
+        codes, pairs = self._codes_at(stage, name), self.pairs(self.audit.exchanges[stage])
+        flags: Flags = codes[pairs[:, 0]] == codes[pairs[:, 1]]
+        return flags
+
+    def _codes_at(self, stage: int, name: str) -> Int64s:
+        """Return the codes of an attribute just before an exchange."""
+        earlier = [self.pairs(exchange) for exchange in self.audit.exchanges[:stage] if name in exchange.attributes]
+        return _replay(self.codes(name)[0], earlier)
 
     def _aligned(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """Return both columns in full; common dictionary codes are cached, since finding them is expensive."""
@@ -192,6 +341,11 @@ class Invariant(ABC):
         problem = evidence.obstacle or self.problem(evidence)
         return Finding(invariant=type(self).__name__, sentence=self.sentence, ok=not problem, problem=problem)
 
+    @property
+    def compared(self) -> Names:
+        """The attributes whose values must be at hand, changed or not, to check the promise."""
+        return ()
+
     def for_users_of(self, names: Names) -> Invariant | None:
         """Return the part of the promise that holds for a user of these columns only; None if nothing is left."""
         return None
@@ -227,8 +381,21 @@ def verify(
     return tuple(invariant.finding(evidence) for invariant in invariants)
 
 
+class PairPromise(Invariant):
+    """A promise that can be checked wherever the records are, because it asks for counts only."""
+
+    @abstractmethod
+    def problem(self, evidence: PairEvidence) -> str:
+        """Describe the violation in plain words, without a value of a record; empty if there is none."""
+
+    def found_in(self, evidence: PairEvidence) -> Finding:
+        """Check the promise on evidence of any engine."""
+        problem = self.problem(evidence)
+        return Finding(invariant=type(self).__name__, sentence=self.sentence, ok=not problem, problem=problem)
+
+
 @dataclass(frozen=True)
-class SameRows(Invariant):
+class SameRows(PairPromise):
     """The masked file has the same records, identifiers and row order as the original."""
 
     @property
@@ -236,14 +403,13 @@ class SameRows(Invariant):
         """The promise."""
         return "The number of records, their identifiers and their order are unchanged."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Find changed identifiers; a different number of records is an obstacle, found earlier."""
-        identifier = evidence.before.schema.identifier
-        return "" if identifier is None else _describe_changes(evidence, (identifier.name,))
+        return "" if evidence.identifier is None else _describe_changes(evidence, (evidence.identifier,))
 
 
 @dataclass(frozen=True)
-class UntouchedColumns(Invariant):
+class UntouchedColumns(PairPromise):
     """Values and missing values of these columns are the same in every record, to the bit."""
 
     attributes: Names
@@ -253,7 +419,7 @@ class UntouchedColumns(Invariant):
         """The promise."""
         return f"{_join_names(self.attributes)} {_is_or_are(self.attributes)} unchanged in every record."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Return the columns that did change."""
         return _describe_changes(evidence, self.attributes)
 
@@ -264,13 +430,15 @@ class UntouchedColumns(Invariant):
 
 
 @dataclass(frozen=True)
-class KeptMargin(Invariant):
-    """The counts by these attributes together are the same before and after.
-
-    Only records that changed can change a count, so only those are counted, before with +1 and after with −1.
-    """
+class KeptMargin(PairPromise):
+    """The counts by these attributes together are the same before and after."""
 
     attributes: Names
+
+    @property
+    def compared(self) -> Names:
+        """The attributes named."""
+        return self.attributes
 
     @property
     def sentence(self) -> str:
@@ -278,14 +446,9 @@ class KeptMargin(Invariant):
         together = " together" if len(self.attributes) > 1 else ""
         return f"The counts by {_join_names(self.attributes)}{together} are exactly as before."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Return the number of cells whose count moved."""
-        if all(evidence.changed(name) is None for name in self.attributes):
-            return ""
-        columns = {f"c{i}": np.concatenate(evidence.codes(name)) for i, name in enumerate(self.attributes)}
-        sign = np.repeat(np.array([1, -1], dtype=np.int8), len(evidence.rows))
-        counts = pa.table({**columns, "sign": sign}).group_by(list(columns)).aggregate([("sign", "sum")])
-        moved = pc.sum(pc.not_equal(counts["sign_sum"], 0)).as_py() or 0
+        moved = evidence.count_moved_cells(self.attributes)
         by = _join_names(self.attributes)
         found = several(moved, f"cell by {by} has", f"cells by {by} have")
         return f"{found} another count than before" if moved else ""
@@ -297,7 +460,7 @@ class KeptMargin(Invariant):
 
 
 @dataclass(frozen=True)
-class DisjointPairs(Invariant):
+class DisjointPairs(PairPromise):
     """Within one stage no record is in two pairs, or paired with itself."""
 
     @property
@@ -305,43 +468,42 @@ class DisjointPairs(Invariant):
         """The promise."""
         return "No record takes part in two pairs of the same exchange."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Count the surplus places of records."""
-        for exchange in evidence.audit.exchanges:
-            seen = np.zeros(evidence.audit.records, dtype=np.bool_)
-            seen[exchange.pairs.ravel()] = True
-            excess = exchange.pairs.size - int(np.count_nonzero(seen))
-            if excess:
-                places = f"more than one place of the pairs of {_join_names(exchange.attributes)}"
+        for stage, names in enumerate(evidence.exchanged):
+            if excess := evidence.count_repeated(stage):
+                places = f"more than one place of the pairs of {_join_names(names)}"
                 return f"{several(excess, 'record is', 'records are')} in {places}"
         return ""
 
 
 @dataclass(frozen=True)
-class PairsAgree(Invariant):
+class PairsAgree(PairPromise):
     """The two records of a pair have equal values of these attributes when they are exchanged."""
 
     attributes: Names
+
+    @property
+    def compared(self) -> Names:
+        """The attributes named."""
+        return self.attributes
 
     @property
     def sentence(self) -> str:
         """The promise."""
         return f"The two records of a pair have the same {_join_names(self.attributes)}."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Return the number of pairs that do not agree."""
-        bad = 0
-        for exchange, state in evidence.stages(self.attributes):
-            pairs = evidence.pairs(exchange)
-            agree = np.all([_agree_within_pairs(state[name], pairs) for name in self.attributes], axis=0)
-            bad += int(np.count_nonzero(~agree))
+        stages = range(len(evidence.exchanged))
+        bad = sum(evidence.number_of_pairs(s) - evidence.count_agreeing(s, self.attributes) for s in stages)
         return (
             f"{several(bad, 'pair does', 'pairs do')} not have the same {_join_names(self.attributes)}" if bad else ""
         )
 
 
 @dataclass(frozen=True)
-class PairsDiffer(Invariant):
+class PairsDiffer(PairPromise):
     """The two records of a pair differ in any, or in all, of these attributes when they are exchanged.
 
     An attribute that some stage exchanges counts in its own stages; one that none exchanges counts in all.
@@ -351,22 +513,26 @@ class PairsDiffer(Invariant):
     how: Literal["any", "all"] = "any"
 
     @property
+    def compared(self) -> Names:
+        """The attributes named."""
+        return self.attributes
+
+    @property
     def sentence(self) -> str:
         """The promise."""
         quantity = "at least one of " if self.how == "any" and len(self.attributes) > 1 else ""
         return f"The two records of a pair differ in {quantity}{_join_names(self.attributes)}."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Return the number of pairs that do not differ as promised."""
-        anywhere = {name for exchange in evidence.audit.exchanges for name in exchange.attributes}
-        needed = np.all if self.how == "all" else np.any
+        anywhere = {name for names in evidence.exchanged for name in names}
         bad = 0
-        for exchange, state in evidence.stages(self.attributes):
-            pairs = evidence.pairs(exchange)
-            counted = [n for n in self.attributes if n in exchange.attributes or n not in anywhere]
-            if counted:
-                differ = needed([~_agree_within_pairs(state[name], pairs) for name in counted], axis=0)
-                bad += int(np.count_nonzero(~differ))
+        for stage, names in enumerate(evidence.exchanged):
+            counted = tuple(name for name in self.attributes if name in names or name not in anywhere)
+            if counted and self.how == "all":
+                bad += evidence.number_of_pairs(stage) - evidence.count_differing(stage, counted)
+            elif counted:
+                bad += evidence.count_agreeing(stage, counted)
         return (
             f"{several(bad, 'pair does', 'pairs do')} not differ in {_join_names(self.attributes)} as they should"
             if bad
@@ -375,7 +541,7 @@ class PairsDiffer(Invariant):
 
 
 @dataclass(frozen=True)
-class ChangedRecords(Invariant):
+class ChangedRecords(PairPromise):
     """Every exchange is a true swap: it changes two records per pair."""
 
     @property
@@ -383,20 +549,18 @@ class ChangedRecords(Invariant):
         """The promise."""
         return "Each exchange changes exactly two records per pair."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Return the stages that changed another number of records."""
-        for exchange in evidence.audit.exchanges:
-            changed = int(np.count_nonzero(_find_changed(exchange, evidence)))
-            if changed != exchange.pairs.size:
-                return (
-                    f"{several(changed, 'record has', 'records have')} another {_join_names(exchange.attributes)} "
-                    f"than before, {exchange.pairs.size:,} should"
-                )
+        for stage, names in enumerate(evidence.exchanged):
+            changed, meant = evidence.count_moved_records(stage), 2 * evidence.number_of_pairs(stage)
+            if changed != meant:
+                found = several(changed, "record has", "records have")
+                return f"{found} another {_join_names(names)} than before, {meant:,} should"
         return ""
 
 
 @dataclass(frozen=True)
-class ReplaysFromAudit(Invariant):
+class ReplaysFromAudit(PairPromise):
     """The audit is complete: with it, the file before can be restored from the file after.
 
     Exchanges must also lead forwards, from the file before to the file after.
@@ -407,22 +571,12 @@ class ReplaysFromAudit(Invariant):
         """The promise."""
         return "The audit record explains every change, and undoing it restores the file before exactly."
 
-    def problem(self, evidence: Evidence) -> str:
+    def problem(self, evidence: PairEvidence) -> str:
         """Return the columns for which it does not."""
-        replaced = {replacement.attribute for replacement in evidence.audit.replacements}
-        for name in evidence.before.attributes:
-            stages = [evidence.pairs(e) for e in evidence.audit.exchanges if name in e.attributes]
-            if not stages and evidence.changed(name) is None:
-                continue
-            if name in replaced:
-                if not _restores(evidence, name):
-                    return f"the audit record does not give {name} back"
-                continue
-            # All rows that changed or took part are in the codes, so no other change is possible.
-            before, after = evidence.codes(name)
-            if not np.array_equal(_replay(before, stages), after):
+        for name in evidence.attributes:
+            if not evidence.explains(name):
                 return f"the audit record does not explain {name}"
-            if not np.array_equal(_replay(after, stages[::-1]), before):
+            if not evidence.restores(name):
                 return f"the audit record does not give {name} back"
         return ""
 
@@ -443,28 +597,9 @@ def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
     return codes
 
 
-def _find_changed(exchange: Exchange, evidence: Evidence) -> Flags:
-    """Flag the rows that a stage changed: from the files, or from the replay where stages share an attribute."""
-    flags = np.zeros(len(evidence.rows), dtype=np.bool_)
-    for name in exchange.attributes:
-        if sum(name in other.attributes for other in evidence.audit.exchanges) == 1:
-            before, after = evidence.codes(name)
-        else:
-            before = next(state[name] for stage, state in evidence.stages((name,)) if stage is exchange)
-            after = swap_pairs(before, evidence.pairs(exchange))
-        flags |= before != after
-    return flags
-
-
-def _describe_changes(evidence: Evidence, names: Names) -> str:
-    counts = {name: evidence.changed(name) for name in names}
-    changed = {name: int(np.count_nonzero(flags)) for name, flags in counts.items() if flags is not None}
-    return "; ".join(f"{name} has changed in {several(count, 'record')}" for name, count in changed.items() if count)
-
-
-def _agree_within_pairs(codes: Int64s, pairs: Int64s) -> Flags:
-    result: Flags = codes[pairs[:, 0]] == codes[pairs[:, 1]]
-    return result
+def _describe_changes(evidence: PairEvidence, names: Names) -> str:
+    counts = {name: evidence.count_changed(name) for name in names}
+    return "; ".join(f"{name} has changed in {several(count, 'record')}" for name, count in counts.items() if count)
 
 
 def _is_or_are(names: Names) -> str:

@@ -2,12 +2,12 @@
 
 ::
 
-    run              the runner: draw, rewrite, verify, record; used by memory and DuckDB
-    memory           exchanges on the memory engine, on top of held_exchanges
-    held_exchanges   exchanges with only the relevant columns in memory
-    duckdb           exchanges on DuckDB
-    spark            the runner and exchanges on Spark
-    capabilities     what each engine can do, and the refusal of everything else
+    run              the one runner: draw, write, verify, record, whatever the method and the engine
+    job              a job, and what an engine offers once it has opened the files
+    engines          the engines by name, and the refusal of what one lacks
+    memory           files on the memory engine
+    duckdb           files on DuckDB
+    spark            files on Spark
     cells            two files compared by counts of cells
     counted_cells    the counting (compiled)
     masking          a masking saved between two commands

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Rows
+from safeswap.engines.base import Need
 from safeswap.engines.duckdb.store import limit_bytes
 from safeswap.engines.spilled_cells import SpilledCells, TalliedCells, column_keys, record_words
 from safeswap.errors import InputError
@@ -242,7 +243,7 @@ def count_in_spark(
 ) -> CountedCells:
     """Count the cells with a Spark cluster; records correspond by identifier."""
     from safeswap.engines.spark.checks import compare_cells
-    from safeswap.on_disk.capabilities import CAPABILITIES, not_supported
+    from safeswap.on_disk.engines import check_need, find_engine
     from safeswap.on_disk.spark import load_records, spark_session
 
     first, second = open_parquet(before), open_parquet(after)
@@ -250,7 +251,7 @@ def count_in_spark(
     _check_same_columns(first, second)
     names = cell_attributes(schema, attributes)
     if schema.identifier is None:
-        raise not_supported("spark", CAPABILITIES["positions"])
+        check_need(find_engine("spark"), Need.POSITIONS)
     with spark_session(session, threads, records=len(first)) as spark:
         found = compare_cells(
             load_records(spark, first, schema), load_records(spark, second, schema), names, limit=limit

@@ -1,11 +1,11 @@
-"""Exchanges on DuckDB, for files that do not fit in memory: a swap, and the Confidentiality Edit of 1990."""
+"""Files on DuckDB, for those that do not fit in memory: drawn records and pairs in a database under a memory limit."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,92 +14,57 @@ import pyarrow as pa
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows, UInt32s
-from safeswap.engines.base import Constraint
+from safeswap.engines.base import Drawn, Move, Need
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
-from safeswap.engines.duckdb.engine import DuckDBEngine, StoredPairs
+from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
+from safeswap.engines.duckdb.store import Store
 from safeswap.engines.identity import column_blocks, column_identity
 from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
 from safeswap.engines.stream import RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import missing_positions, positions_of, positions_told
-from safeswap.files.parquet import ParquetFiles
-from safeswap.methods.edit_1990.checks import check_counted
-from safeswap.methods.edit_1990.method import Edit1990, sample_key, sample_outcome
-from safeswap.methods.edit_1990.on_duckdb import DuckDBHouseholds
-from safeswap.methods.edit_1990.spec import Edit1990Spec
-from safeswap.methods.swap import Swap, constraint_of
+from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.invariant import Finding, Invariant
-from safeswap.model.plan import Plan
-from safeswap.model.schema import Schema
-from safeswap.model.spec import SwapSpec
 from safeswap.model.text import several
 from safeswap.on_disk.cells import zip_batches
-from safeswap.on_disk.held_exchanges import part_of
-from safeswap.on_disk.memory import needed_columns, read_columns
-
-if TYPE_CHECKING:
-    from safeswap.on_disk.run import Job
+from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
+from safeswap.on_disk.memory import part_of
 
 
-class StoredExchanges(ABC):
-    """The exchanges of a method, as pairs in DuckDB, and the resulting columns on request.
+class DuckDBFile(RewrittenFile):
+    """A file whose pairs are in DuckDB, and the resulting columns on request."""
 
-    ``exchanges`` are the attributes of each stage with its pairs. The method states their constraints.
-    """
+    name: ClassVar[str] = "duckdb"
+    title: ClassVar[str] = "records sorted and exchanged on disk under a memory limit"
+    lacks: ClassVar[Mapping[Need, str]] = DuckDBRecords.lacks
 
-    plan: Plan
-    exchanges: tuple[tuple[Names, StoredPairs], ...]
+    records: DuckDBRecords
+    moves: tuple[Move, ...] = ()
+    _after: _InOrder | None = None
 
-    def __init__(self, files: ParquetFiles, schema: Schema, named: set[str], *, job: Job, work: Path) -> None:
-        own = schema.identifier
-        for name in named - set(schema.names):
-            schema[name]  # an unknown attribute gets its own clear error
-        named = named if own is None else {*named, own.name}
-        self.files, self.schema = files, schema
-        self.part = part_of(schema, [name for name in schema.names if name in named])
-        self.engine = DuckDBEngine(work, memory_limit=job.memory_limit, threads=job.threads)
-        self.stream = RecordStream(files, self.part)
-        self._after: _InOrder | None = None
-        self._word_key = keyed.derive(job.key.secret, "cells")
-        try:
-            self._check_identifier(keyed.derive(job.key.secret, "identity"))
-            self._draw(job)
-            pa.default_memory_pool().release_unused()
-        except BaseException:
-            self.close()
-            raise
+    @cached_property
+    def store(self) -> Store:
+        """The database of the job."""
+        return Store(self.work, memory_limit=self.job.memory_limit, threads=self.job.threads)
 
-    @abstractmethod
-    def _draw(self, job: Job) -> None:
-        """Set ``plan`` and ``exchanges``."""
+    def open(self, read: Names) -> None:
+        """Open the columns for streaming, and check the identifier."""
+        identity_key = keyed.derive(self.job.key.secret, "identity")
+        self.stream = RecordStream(self.files, part_of(self.schema, read))
+        self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
+        self._word_key = keyed.derive(self.job.key.secret, "cells")
+        self._check_identifier(identity_key)
 
-    @abstractmethod
-    def _constraint(self, names: Names) -> Constraint:
-        """Return the constraint on exchanges of these attributes."""
-
-    @abstractmethod
-    def _kept_sets(self, names: Names) -> Sequence[Names]:
-        """Return the sets of attributes whose counts an exchange of these preserves."""
-
-    @abstractmethod
-    def _promises(self) -> tuple[Invariant, ...]:
-        """Return the method's promises about the columns it reads."""
-
-    def close(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the database and remove spilled files."""
-        self.engine.close()
+        self.store.close()
 
-    @property
-    def names(self) -> Names:
-        """The rewritten columns, in file order."""
-        changed = {name for names, _ in self.exchanges for name in names}
-        return tuple(name for name in self.schema.names if name in changed)
-
-    @property
-    def stages(self) -> tuple[tuple[Names, int], ...]:
-        """The attributes of each stage, and its number of pairs."""
-        return tuple((names, len(pairs)) for names, pairs in self.exchanges)
+    def exchange(self, drawn: Drawn) -> None:
+        """Keep the pairs; new values are looked up while the file is written."""
+        check_separate(drawn, self.name)
+        self.moves = drawn.moves
+        pa.default_memory_pool().release_unused()
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the changed columns of the next records."""
@@ -109,16 +74,17 @@ class StoredExchanges(ABC):
         values = [self.stream.coders[name].values(column) for name, column in zip(self.names, codes, strict=True)]
         return {name: pa.chunked_array([column]) for name, column in zip(self.names, values, strict=True)}
 
-    def pairs(self) -> Iterator[tuple[int, Rows]]:
-        """Yield stage and pairs of row numbers, in the order of drawing, in batches."""
-        return ((stage, rows) for stage, (_, pairs) in enumerate(self.exchanges) for rows in self.engine.rows_of(pairs))
+    def iter_pairs(self) -> Iterator[tuple[int, Rows]]:
+        """Yield the number of an exchange and pairs of row numbers, in the order of drawing, in batches."""
+        moves = enumerate(self.moves)
+        return ((stage, rows) for stage, move in moves for rows in self.records.rows_of(move.pairs))
 
     def count_compensating(self) -> int:
         """Count records that changed although the table did not: changed records minus the net change of the cells."""
         others = tuple(name for name in self.schema.categorical if name not in self.names)
         keys = column_keys(self._word_key, len(self.names) + len(others))
         own, rest = keys[: len(self.names)], keys[len(self.names) :]
-        cells = SpilledCells(self.engine.store.work, records=2 * sum(number for _, number in self.stages))
+        cells = SpilledCells(self.store.work, records=2 * sum(len(move.pairs) for move in self.moves))
         changed = 0
         for _, before, after, raw in self._exchange_batches(others):
             rows = _changed_rows(before, after)
@@ -132,60 +98,25 @@ class StoredExchanges(ABC):
         net = (np.abs(kinds[:, 0] - kinds[:, 1]) * kinds[:, 3]).sum() // 2
         return changed - int(net)
 
-    def findings(self, written: ParquetFiles) -> tuple[Finding, ...]:
+    def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on both files, read back from disk."""
-        problems = [self._problem(names, pairs, written) for names, pairs in self.exchanges]
-        text = "; ".join(dict.fromkeys(problem for problem in problems if problem))
-        return tuple(
-            Finding(invariant=type(p).__name__, sentence=p.sentence, ok=not text, problem=text)
-            for p in self._promises()
-        )
-
-    def _problem(self, names: Names, pairs: StoredPairs, written: ParquetFiles) -> str:
-        """Describe what is wrong with a stage: changed records, pairs that do not explain them, counts not kept."""
-        others = tuple(name for name in pairs.columns if name not in names)
-        table = ChangedTable(self.engine.store, changed=len(names), others=len(others))
-        start, read = 0, (*names, *others)
-        with table.inserter() as add:
-            for mine, theirs in zip_batches(self.files, written, read, names, rows=rows_per_batch(len(read))):
-                flags = [self._differs(name, mine.column(name), theirs.column(name)) for name in names]
-                rows = np.flatnonzero(np.any(flags, axis=0))
-                before, now = self._codes(mine, names, rows), self._codes(theirs, names, rows)
-                add(rows + start, before, now, self._codes(mine, others, rows))
-                start += mine.num_rows
-        listed = " and ".join(names)
-        problem = ""
-        if len(table) != 2 * len(pairs) or table.count_in_pairs(pairs) != 2 * len(pairs):
-            problem = f"other records than those of the pairs have another {listed} than before"
-        elif table.count_explained(pairs, self._constraint(names), names, others) != len(pairs):
-            problem = f"the pairs do not explain {listed}, or are not allowed"
-        elif moved := next((kept for kept in self._kept_sets(names) if _count_moved(table, kept, names, others)), None):
-            problem = f"counts by {' and '.join(moved)} have moved"
-        table.close()
-        return problem
-
-    def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[UInt32s]:
-        """Return the codes of some rows."""
-        return [self.stream.codes(name, batch.column(name).take(pa.array(rows))) for name in names]
-
-    def _differs(self, name: str, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
-        kind = before.type.value_type if pa.types.is_dictionary(before.type) else before.type
-        if pa.types.is_floating(kind):  # compare levels, as in the exchange
-            flags: npt.NDArray[np.bool_] = self.stream.codes(name, before) != self.stream.codes(name, after)
-            return flags
-        return different(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
+        evidence = DuckDBEvidence(self, open_parquet(part), promises)
+        try:
+            return check_promises(promises, evidence, self.name)
+        finally:
+            evidence.close()
 
     def _exchange_batches(self, others: Names) -> Iterator[tuple[int, list[UInt32s], list[UInt32s], list[pa.Array]]]:
         """Yield in order: first record, codes before and after of the exchanged columns, and ``others`` unchanged."""
-        changes = [_Changes(self.engine.changes(pairs, names), len(names)) for names, pairs in self.exchanges]
+        changes = [_Changes(self.records.changes(move.pairs, move.names), len(move.names)) for move in self.moves]
         width = len(self.names)
         coders = [self.stream.coders[name] for name in self.names]
         for start, batch in self.files.batches([*self.names, *others], rows=rows_per_batch(width + len(others))):
             before = [coder.codes(column) for coder, column in zip(coders, batch.columns[:width], strict=True)]
             after = [column.copy() for column in before]
-            for (names, _), change in zip(self.exchanges, changes, strict=True):
+            for move, change in zip(self.moves, changes, strict=True):
                 places, codes = change.take_until(start + batch.num_rows)
-                for name, column in zip(names, codes, strict=True):
+                for name, column in zip(move.names, codes, strict=True):
                     after[self.names.index(name)][places - start] = column
             yield start, before, after, batch.columns[width:]
 
@@ -208,7 +139,7 @@ class StoredExchanges(ABC):
             self._check_repeated(own.name, identity_key)
 
     def _check_repeated(self, name: str, identity_key: bytes) -> None:
-        store = self.engine.store
+        store = self.store
         table = store.new_table("r BIGINT, w0 UBIGINT, w1 UBIGINT")
         for start, batch in self.files.batches([name]):
             blocks = column_blocks(batch.column(0), identity_key)
@@ -222,11 +153,96 @@ class StoredExchanges(ABC):
             raise _bad_identifier("duplicate-identifier", message, name, first)
 
 
-class Attributes:
-    """The part of a file that a method needs to state its promises."""
+class DuckDBEvidence:
+    """The records that changed or are in some pair, with their codes before and after, in a table."""
 
-    def __init__(self, attributes: Names) -> None:
-        self.attributes = attributes
+    def __init__(self, opened: DuckDBFile, written: ParquetFiles, promises: Sequence[Invariant]) -> None:
+        self._opened, self._stream, self._moves = opened, opened.stream, opened.moves
+        self.identifier = None if opened.schema.identifier is None else opened.schema.identifier.name
+        self.attributes = opened.records.attributes
+        self.exchanged = tuple(move.names for move in opened.moves)
+        compared = {name for promise in promises for name in promise.compared}
+        self._names = opened.names
+        self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
+        self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
+        self._fill(opened, written)
+
+    def _fill(self, opened: DuckDBFile, written: ParquetFiles) -> None:
+        start, read = 0, (*self._names, *self._others)
+        in_pairs = InOrder(opened.records.members(move.pairs for move in self._moves))
+        batches = zip_batches(opened.files, written, read, self._names, rows=rows_per_batch(len(read)))
+        with self._table.inserter() as add:
+            for mine, theirs in batches:
+                flags = [self._differs(name, mine.column(name), theirs.column(name)) for name in self._names]
+                changed = np.any(flags, axis=0)
+                changed[in_pairs.take_below(start + mine.num_rows) - start] = True
+                rows = np.flatnonzero(changed)
+                before, now = self._codes(mine, self._names, rows), self._codes(theirs, self._names, rows)
+                add(rows + start, before, now, self._codes(mine, self._others, rows))
+                start += mine.num_rows
+
+    def close(self) -> None:
+        """Drop the table."""
+        self._table.close()
+
+    def number_of_pairs(self, stage: int) -> int:
+        """Return the number of pairs of an exchange."""
+        return len(self._moves[stage].pairs)
+
+    def count_changed(self, name: str) -> int:
+        """Count the records that have another value; columns that were copied have been compared already."""
+        return self._table.count_changed([self._names.index(name)]) if name in self._names else 0
+
+    def count_moved_cells(self, names: Names) -> int:
+        """Count the cells that have another count than before."""
+        changed = [self._names.index(name) for name in names if name in self._names]
+        others = [self._others.index(name) for name in names if name not in self._names]
+        return self._table.count_moved_cells(changed, others) if changed else 0
+
+    def count_repeated(self, stage: int) -> int:
+        """Count the places in the pairs that go to a record that has one already."""
+        return self._table.count_repeated(self._moves[stage].pairs)
+
+    def count_agreeing(self, stage: int, names: Names) -> int:
+        """Count the pairs that agree in all of these attributes."""
+        return self._table.count_pairs(self._moves[stage].pairs, [f"{c} = {d}" for c, d in self._sides(names)])
+
+    def count_differing(self, stage: int, names: Names) -> int:
+        """Count the pairs that differ in all of these attributes."""
+        return self._table.count_pairs(self._moves[stage].pairs, [f"{c} <> {d}" for c, d in self._sides(names)])
+
+    def count_moved_records(self, stage: int) -> int:
+        """Count the records that an exchange changed."""
+        return self._table.count_changed([self._names.index(name) for name in self.exchanged[stage]])
+
+    def explains(self, name: str) -> bool:
+        """Return True if the pairs lead from the values before to those after."""
+        stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
+        if stage is None:
+            return self.count_changed(name) == 0
+        i, pairs = self._names.index(name), self._moves[stage].pairs
+        traded = self._table.count_pairs(pairs, [f"x.n{i} = y.c{i}", f"y.n{i} = x.c{i}"])
+        return traded == len(pairs) and self._table.count_changed([i]) == self._table.count_changed([i], pairs)
+
+    def restores(self, name: str) -> bool:
+        """Return True if undoing gives the values before back: what exchanges a pair restores it too."""
+        return self.explains(name)
+
+    def _sides(self, names: Names) -> list[tuple[str, str]]:
+        own = {name: f"c{i}" for i, name in enumerate(self._names)}
+        own |= {name: f"r{i}" for i, name in enumerate(self._others)}
+        return [(f"x.{own[name]}", f"y.{own[name]}") for name in names]
+
+    def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[UInt32s]:
+        """Return the codes of some rows."""
+        return [self._stream.codes(name, batch.column(name).take(pa.array(rows))) for name in names]
+
+    def _differs(self, name: str, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
+        kind = before.type.value_type if pa.types.is_dictionary(before.type) else before.type
+        if pa.types.is_floating(kind):  # compare levels, as in the exchange
+            flags: npt.NDArray[np.bool_] = self._stream.codes(name, before) != self._stream.codes(name, after)
+            return flags
+        return different(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
 
 
 class _Changes:
@@ -273,12 +289,6 @@ def _changed_rows(before: list[UInt32s], after: list[UInt32s]) -> Rows:
     return np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))
 
 
-def _count_moved(table: ChangedTable, kept: Names, names: Names, others: Names) -> int:
-    """Count the cells over ``kept`` whose count changed."""
-    changed = [names.index(name) for name in kept if name in names]
-    return table.count_moved_cells(changed, [others.index(name) for name in kept if name not in names])
-
-
 def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> InputError:
     positions = np.array(rows, dtype=np.int64)
     return InputError(
@@ -288,60 +298,3 @@ def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> Inpu
         column=name,
         **positions_of(positions, None),
     )
-
-
-class DuckDBSwap(StoredExchanges):
-    """The pairs of a swap in DuckDB."""
-
-    def __init__(self, files: ParquetFiles, schema: Schema, spec: SwapSpec, *, job: Job, work: Path) -> None:
-        self.spec = spec
-        super().__init__(files, schema, set(needed_columns(schema, spec)), job=job, work=work)
-
-    def _draw(self, job: Job) -> None:
-        self.plan, drawn = Swap().drawn(
-            self.stream, self.spec, key=job.key, engine=self.engine, replicate=job.replicate
-        )
-        self.exchanges = tuple(zip(self.spec.stages, drawn, strict=True))
-
-    def _constraint(self, names: Names) -> Constraint:
-        return constraint_of(self.spec, names)
-
-    def _kept_sets(self, names: Names) -> Sequence[Names]:
-        return [(*names, *self.spec.fixed)]
-
-    def _promises(self) -> tuple[Invariant, ...]:
-        return Swap().invariants(Attributes(self.part.names), self.spec)  # type: ignore[arg-type]
-
-
-class DuckDBEdit1990(StoredExchanges):
-    """The pairs of households in DuckDB, and the facts found on the way."""
-
-    facts: Mapping[str, Any]
-
-    def __init__(self, files: ParquetFiles, schema: Schema, spec: Edit1990Spec, *, job: Job, work: Path) -> None:
-        self.spec = spec
-        super().__init__(files, schema, read_columns(schema, spec), job=job, work=work)
-
-    def _draw(self, job: Job) -> None:
-        households = DuckDBHouseholds(
-            self.engine,
-            self.stream,
-            self.spec,
-            draw_key=sample_key(self.stream, job.key, replicate=job.replicate),
-            identity_key=keyed.derive(job.key.secret, "identity"),
-        )
-        households.count()
-        check_counted(households, self.part, self.spec)
-        found = households.partners()
-        self.plan = sample_outcome(found, self.spec, records=len(self.stream))
-        self.exchanges = ((self.spec.exchanged, found.pairs),)
-        self.facts = found.facts()
-
-    def _constraint(self, names: Names) -> Constraint:
-        return Constraint(equal=self.spec.matched, unequal=(self.spec.differing,))
-
-    def _kept_sets(self, names: Names) -> Sequence[Names]:
-        return self.spec.kept
-
-    def _promises(self) -> tuple[Invariant, ...]:
-        return Edit1990().invariants(Attributes(self.part.names), self.spec)  # type: ignore[arg-type]

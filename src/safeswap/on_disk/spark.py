@@ -1,161 +1,244 @@
-"""Mask a directory of Parquet files with a Spark cluster: complete and verified, or absent."""
+"""Files on Spark: every record stays in the cluster, which also writes the output."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, ClassVar
 
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
-from safeswap.engines.spark.checks import combine_fingerprints, count_compensating, count_moved_cells, fingerprints
-from safeswap.engines.spark.engine import SparkEngine, SparkPairs, SparkRecords
+from safeswap.engines.base import Drawn, Move, Need
+from safeswap.engines.spark.checks import (
+    combine_fingerprints,
+    count_compensating,
+    count_moved_cells,
+    count_pairs,
+    fingerprints,
+)
+from safeswap.engines.spark.engine import SparkRecords
 from safeswap.engines.spark.session import NEEDED, own_session
-from safeswap.errors import EngineError, InputError, UnsafeRelease
-from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
-from safeswap.files.infer import described_files
-from safeswap.files.parquet import ParquetFiles, open_parquet
-from safeswap.methods.edit_1990.checks import check_counted
-from safeswap.methods.edit_1990.method import sample_key, sample_outcome
-from safeswap.methods.edit_1990.on_spark import SparkHouseholds
-from safeswap.methods.edit_1990.spec import Edit1990Spec
-from safeswap.methods.swap import Swap
-from safeswap.model.invariant import Finding
-from safeswap.model.masked import MaskedFile
-from safeswap.model.plan import Plan
+from safeswap.errors import EngineError, InputError
+from safeswap.files.parquet import ParquetFiles
+from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.schema import Schema
-from safeswap.model.score import Assessment
-from safeswap.model.spec import SwapSpec
+from safeswap.model.score import CountedCells
 from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT, software_versions
-from safeswap.on_disk.capabilities import check_supported
-from safeswap.on_disk.masking import both_or_neither
-from safeswap.on_disk.run import Job
+from safeswap.on_disk.job import OpenFile, check_promises, check_separate
 
 PAIRS_BY_IDENTIFIER = "pairs"
 FORMAT = "safeswap-audit-identifiers-1"
 
 
-def mask_with_spark(job: Job, *, session: Any = None) -> MaskedFile:
-    """Mask the files in the caller's session, or in one of our own that ends with the job."""
-    check_supported("spark", job.spec)
-    files = open_parquet(job.source)
-    schema = described_files(files, **job.reading)
-    check_supported("spark", job.spec, identified=schema.identifier is not None)
-    with spark_session(session, job.threads, records=len(files)) as spark:
-        engine = SparkEngine(spark)
-        try:
-            masked = _mask(job, files, schema, engine)
-        finally:
-            engine.close()
-        return replace(masked, assessment=_assess(job, spark))
+class SparkFile(OpenFile):
+    """Files in the caller's session, or in one of our own that ends with the job."""
 
+    name: ClassVar[str] = "spark"
+    title: ClassVar[str] = "records sorted and exchanged by a Spark cluster"
+    lacks: ClassVar[Mapping[Need, str]] = SparkRecords.lacks
+    writes_directories: ClassVar[bool] = True
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Stage:
-    """Attributes exchanged together, the pairs, the new values of each record, and the counts that must stay."""
+    records: SparkRecords
+    moves: tuple[Move, ...] = ()
 
-    names: Names
-    pairs: SparkPairs
-    changes: Any
-    kept: tuple[Names, ...]
+    @cached_property
+    def _open(self) -> ExitStack:
+        return ExitStack()
 
+    def open(self, read: Names) -> None:
+        """Read the files, and check the identifier."""
+        spark = self._open.enter_context(spark_session(self.job.session, self.job.threads, records=len(self.files)))
+        self.records = load_records(spark, self.files, self.schema)
+        self._open.callback(self.records.close)
+        self.records.prepare(identity_key=keyed.derive(self.job.key.secret, "identity"), work=self.work)
+        _check_identifier(self.records)
 
-def _mask(job: Job, files: ParquetFiles, schema: Schema, engine: SparkEngine) -> MaskedFile:
-    data = load_records(engine.session, files, schema)
-    _check_identifier(data)
-    with (
-        both_or_neither(job.audit, job.target),
-        atomic_directory(job.target, force=job.force, marker="_SUCCESS") as part,
-        _work(part) as engine.work,
-    ):
-        plan, stages, facts = _draw_pairs(job, data, engine)
-        after = _exchange(data, stages)
-        after.toDF(*files.schema.names).write.mode("overwrite").parquet(str(part))
-        written = engine.session.read.parquet(str(part)).toDF(*data.frame.columns)
-        findings = _verify(data, stages, written)
-        files.check_unchanged()
-        totals: dict[str, Any] = {
-            "records": len(data),
-            "asked": plan.asked,
-            "feasible": plan.feasible,
-            "at_most": plan.at_most,
-            "made": min(len(stage.pairs) for stage in stages),
-            "compensating": _count_compensating(data, stages, written),
-            "releasable": job.key.releasable,
-            "facts": facts,
-        }
-        record = _note(job, schema, stages, totals)
-    return MaskedFile(
-        target=job.target,
-        audit=record,
-        engine="spark",
-        method=job.spec.method,
-        spec=job.spec.as_dict(),
-        findings=findings,
-        **totals,
-    )
+    def exchange(self, drawn: Drawn) -> None:
+        """Find the old and new values of each record that takes part."""
+        check_separate(drawn, self.name)
+        self.moves = drawn.moves
+        self.changes = [self.records.changes(move.pairs, move.names) for move in drawn.moves]
 
+    def write(self, part: Path) -> None:
+        """Let the cluster write all records, those of the pairs with their new values."""
+        self._exchanged().toDF(*self.files.schema.names).write.mode("overwrite").parquet(str(part))
 
-def _assess(job: Job, session: Any) -> Assessment | None:
-    """Return the requested figures, counted in the same session; None if none were requested."""
-    from safeswap import registry
-    from safeswap.measures.base import most_small, scored
-    from safeswap.on_disk.cells import count_in_spark
+    def _exchanged(self) -> Any:
+        from pyspark.sql import functions as f
 
-    chosen = [registry.measure(name) for name in job.measures]
-    limit = most_small(chosen)
-    if limit is None:
+        records, frame = self.records, self.records.frame
+        for move, changes in zip(self.moves, self.changes, strict=True):
+            gets = [f"n{j}" for j in range(len(move.names))]
+            given = changes.select(f.col("i").alias(records.own), f.lit(1).alias("took_part"), *gets)
+            frame = frame.join(given, records.own, "left")
+            for name, new in zip(move.names, gets, strict=True):
+                column, took_part = records.column(name), f.col("took_part").isNotNull()
+                frame = frame.withColumn(column, f.when(took_part, f.col(new)).otherwise(f.col(column)))
+            frame = frame.drop("took_part", *gets)
+        return frame.select(*records.frame.columns)
+
+    def _written(self, part: Path) -> Any:
+        return self.records.session.read.parquet(str(part)).toDF(*self.records.frame.columns)
+
+    def find_damaged(self, part: Path) -> list[str]:
+        """Return the columns that were to be copied, if any of them is not as it was."""
+        changed = {self.records.column(name) for name in self.names}
+        others = [column for column in self.records.frame.columns if column not in changed]
+        same = fingerprints(self.records.frame, others) == fingerprints(self._written(part), others)
+        return [] if same else [name for name in self.files.schema.names if name not in self.names]
+
+    def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
+        """Check every promise where the records are."""
+        return check_promises(promises, SparkEvidence(self, self._written(part)), self.name)
+
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not. Records that took no part cancel out."""
+        records, names = self.records, self.names
+        rest = [name for name in self.schema.categorical if name not in names]
+        others = [records.column(name) for name in rest]
+        had, has = ([f"{side}{j}" for j in range(len(names))] for side in "on")
+        kinds = [records.kind(name) for name in (*names, *rest)]
+        return count_compensating(self._touched(others), had, has, others, kinds=kinds)
+
+    def _touched(self, others: list[str]) -> Any:
+        """Return the records that took part, with the old and new values of all exchanged columns, and others."""
+        from pyspark.sql import functions as f
+
+        records = self.records
+        frame = records.frame.select(
+            records.own, *others, *(f.col(records.column(name)).alias(f"o{j}") for j, name in enumerate(self.names))
+        )
+        took_part = f.lit(0)
+        for number, (move, changes) in enumerate(zip(self.moves, self.changes, strict=True)):
+            gets = {name: f"m{number}_{j}" for j, name in enumerate(move.names)}
+            news = [f.col(f"n{j}").alias(gets[name]) for j, name in enumerate(move.names)]
+            frame = frame.join(
+                changes.select(f.col("i").alias(records.own), f.lit(1).alias(f"t{number}"), *news), records.own, "left"
+            )
+            here = f.col(f"t{number}").isNotNull()
+            took_part = took_part + f.coalesce(f.col(f"t{number}"), f.lit(0))
+            for name in move.names:
+                j = self.names.index(name)
+                frame = frame.withColumn(f"n{j}", f.when(here, f.col(gets[name])).otherwise(f.col(f"o{j}")))
+        return frame.where(took_part > 0)
+
+    def count_cells(self, limit: int) -> CountedCells | None:
+        """Leave it to a comparison of the two files, in the same session."""
         return None
-    asked: dict[str, Any] = {"attributes": job.attributes, "limit": limit, "reading": job.reading}
-    return scored(chosen, count_in_spark(job.source, job.target, session=session, **asked), leave_out=True)
+
+    def identify(self, part: Path) -> str:
+        """Return what names the record: no machine has to read what the cluster wrote."""
+        known = f"{self.job.target.absolute()} {self.job.key.id} {self.job.replicate} {self.job.spec.as_dict()}"
+        return hashlib.sha256(known.encode()).hexdigest()
+
+    def write_record(self, directory: Path, totals: Mapping[str, Any], identity: str) -> None:
+        """Write the totals, and the pairs by identifier, written by the cluster and never collected."""
+        from pyspark.sql import functions as f
+
+        for number, move in enumerate(self.moves):
+            sides = [f.col("a.i").alias("id_a"), f.col("b.i").alias("id_b")]
+            move.pairs.frame.select("k", *sides).write.parquet(str(directory / f"{PAIRS_BY_IDENTIFIER}-{number}"))
+        content = {
+            "format": FORMAT,
+            "confidential": "This record undoes the masking. Keep it where the original data are kept.",
+            "audit": dict(totals),
+            "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
+            "software": software_versions(),
+        }
+        (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release what the job holds in the cluster, end a session of our own, and translate Spark's errors."""
+        self._open.__exit__(kind, error, trace)
 
 
-@contextmanager
-def _work(part: Path) -> Iterator[Path]:
-    """Give a temporary directory beside the target, visible to driver and workers."""
-    work = part.parent / f"{part.name}.work"
-    work.mkdir(mode=PRIVATE_DIRECTORY)
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+class SparkEvidence:
+    """Both files, and the values that the pairs were made with, compared by sums over records.
 
+    The sums of what each record of a pair had and got must turn those of the files before into those of the files
+    after, so the values in the pairs are those in the files.
+    """
 
-def _draw_pairs(job: Job, data: SparkRecords, engine: SparkEngine) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
-    """Return the plan, the stages of the exchange, and further facts to report."""
-    if isinstance(job.spec, Edit1990Spec):
-        return _draw_edit(job, job.spec, data, engine)
-    spec = job.spec
-    assert isinstance(spec, SwapSpec)  # noqa: S101  (what is supported has been checked)
-    plan, drawn = Swap().drawn(data, spec, key=job.key, engine=engine, replicate=job.replicate)
-    stages = (
-        _Stage(names=names, pairs=pairs, changes=engine.changes(pairs, names), kept=((*names, *spec.fixed),))
-        for names, pairs in zip(spec.stages, drawn, strict=True)
-    )
-    return plan, tuple(stages), {}
+    def __init__(self, opened: SparkFile, written: Any) -> None:
+        self._records, self._written, self._names = opened.records, written, opened.names
+        self._moves, self._changes = opened.moves, opened.changes
+        self.identifier = None if opened.schema.identifier is None else opened.schema.identifier.name
+        self.attributes = opened.records.attributes
+        self.exchanged = tuple(move.names for move in opened.moves)
+        self._told: dict[int, bool] = {}
 
+    def number_of_pairs(self, stage: int) -> int:
+        """Return the number of pairs of an exchange."""
+        return len(self._moves[stage].pairs)
 
-def _draw_edit(
-    job: Job, spec: Edit1990Spec, data: SparkRecords, engine: SparkEngine
-) -> tuple[Plan, tuple[_Stage, ...], dict[str, Any]]:
-    households = SparkHouseholds(
-        engine,
-        data,
-        spec,
-        draw_key=sample_key(data, job.key, replicate=job.replicate),
-        identity_key=keyed.derive(job.key.secret, "identity"),
-    )
-    check_counted(households, data.schema, spec)
-    found = households.partners()
-    plan = sample_outcome(found, spec, records=len(data))
-    changes = engine.changes(found.pairs, spec.exchanged)
-    return plan, (_Stage(names=spec.exchanged, pairs=found.pairs, changes=changes, kept=spec.kept),), found.facts()
+    def count_changed(self, name: str) -> int:
+        """Count the records that have another value; columns that were copied have been compared already."""
+        if name not in self._names:
+            return 0
+        from pyspark.sql import functions as f
+
+        own, column = self._records.own, self._records.column(name)
+        both = self._records.frame.select(own, f.col(column).alias("o")).join(
+            self._written.select(own, f.col(column).alias("n")), own
+        )
+        return int(both.where("NOT (o <=> n)").count())
+
+    def count_moved_cells(self, names: Names) -> int:
+        """Count the cells that have another count than before."""
+        if not set(names) & set(self._names):
+            return 0
+        kinds = [self._records.kind(name) for name in names]
+        columns = [self._records.column(name) for name in names]
+        return count_moved_cells(self._records.frame, self._written, columns, kinds)
+
+    def count_repeated(self, stage: int) -> int:
+        """Count the places in the pairs that go to a record that has one already."""
+        return 2 * self.number_of_pairs(stage) - int(self._changes[stage].select("i").distinct().count())
+
+    def count_agreeing(self, stage: int, names: Names) -> int:
+        """Count the pairs that agree in all of these attributes."""
+        return self._count_pairs(stage, names, agree=True)
+
+    def count_differing(self, stage: int, names: Names) -> int:
+        """Count the pairs that differ in all of these attributes."""
+        return self._count_pairs(stage, names, agree=False)
+
+    def _count_pairs(self, stage: int, names: Names, *, agree: bool) -> int:
+        pairs = self._records.with_values(self._moves[stage].pairs, names)
+        return count_pairs(pairs.frame, [pairs.columns.index(name) for name in names], agree=agree)
+
+    def count_moved_records(self, stage: int) -> int:
+        """Count the records that an exchange changed."""
+        same = " AND ".join(f"o{j} <=> n{j}" for j in range(len(self.exchanged[stage])))
+        return int(self._changes[stage].where(f"NOT ({same})").count())
+
+    def explains(self, name: str) -> bool:
+        """Return True if the pairs lead from the values before to those after."""
+        stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
+        if stage is None:
+            return self.count_changed(name) == 0
+        if stage not in self._told:
+            self._told[stage] = self._explain(stage)
+        return self._told[stage]
+
+    def _explain(self, stage: int) -> bool:
+        columns = [self._records.own, *(self._records.column(name) for name in self.exchanged[stage])]
+        (before,), (after,) = fingerprints(self._records.frame, columns), fingerprints(self._written, columns)
+        old, new = (["i", *(f"{side}{j}" for j in range(len(self.exchanged[stage])))] for side in "on")
+        gone, come = fingerprints(self._changes[stage], old, new)
+        return after == combine_fingerprints((before, 1), (gone, -1), (come, 1))
+
+    def restores(self, name: str) -> bool:
+        """Return True if undoing gives the values before back: what exchanges a pair restores it too."""
+        return self.explains(name)
 
 
 def load_records(session: Any, files: ParquetFiles, schema: Schema) -> SparkRecords:
@@ -170,7 +253,7 @@ def load_records(session: Any, files: ParquetFiles, schema: Schema) -> SparkReco
             file=str(files.root),
         )
     internal = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
-    return SparkRecords(frame=internal, schema=schema, arrow=_value_types(files), records=len(files))
+    return SparkRecords(internal, schema, _value_types(files), number=len(files))
 
 
 def _value_types(files: ParquetFiles) -> Any:
@@ -181,22 +264,22 @@ def _value_types(files: ParquetFiles) -> Any:
     return pa.schema(list(zip(files.schema.names, kinds, strict=True)))
 
 
-def _check_identifier(data: SparkRecords) -> None:
+def _check_identifier(records: SparkRecords) -> None:
     from pyspark.sql import functions as f
 
-    own = data.schema.identifier
+    own = records.schema.identifier
     assert own is not None  # noqa: S101  (checked before)
-    column = f.col(data.column(own.name))
+    column = f.col(records.own)
     text = column.cast("string")
     bad = column.isNull() | (text == "") | text.isin([*own.missing, "NaN"])
-    if absent := data.frame.where(bad).count():
+    if absent := records.frame.where(bad).count():
         raise InputError(
             f"{several(absent, 'record has', 'records have')} no identifier {own.name!r}",
             code="missing-identifier",
             hint="give every record an identifier",
             column=own.name,
         )
-    shared = data.frame.groupBy(data.column(own.name)).count().where("count > 1")
+    shared = records.frame.groupBy(records.own).count().where("count > 1")
     if number := shared.agg(f.sum("count")).head()[0]:
         raise InputError(
             f"{several(number, 'record shares', 'records share')} an identifier {own.name!r} with another",
@@ -204,117 +287,6 @@ def _check_identifier(data: SparkRecords) -> None:
             hint="an identifier must be unique; name another column",
             column=own.name,
         )
-
-
-def _exchange(data: SparkRecords, stages: tuple[_Stage, ...]) -> Any:
-    """Return all records, those of the pairs with their new values."""
-    from pyspark.sql import functions as f
-
-    assert data.schema.identifier is not None  # noqa: S101  (checked before)
-    own = data.column(data.schema.identifier.name)
-    frame = data.frame
-    for stage in stages:
-        gets = [f"n{j}" for j in range(len(stage.names))]
-        given = stage.changes.select(f.col("i").alias(own), f.lit(1).alias("took_part"), *gets)
-        frame = frame.join(given, own, "left")
-        for name, new in zip(stage.names, gets, strict=True):
-            column = data.column(name)
-            frame = frame.withColumn(
-                column, f.when(f.col("took_part").isNotNull(), f.col(new)).otherwise(f.col(column))
-            )
-        frame = frame.drop("took_part", *gets)
-    return frame.select(*data.frame.columns)
-
-
-def _verify(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> tuple[Finding, ...]:
-    """Verify that only exchanged values changed, that the pairs explain them, and that kept counts are exact."""
-    assert data.schema.identifier is not None  # noqa: S101  (checked before)
-    own = data.column(data.schema.identifier.name)
-    changed = [data.column(name) for stage in stages for name in stage.names]
-    others = [column for column in data.frame.columns if column not in changed]
-    problems = []
-    staged = [[own, *(data.column(name) for name in stage.names)] for stage in stages]
-    first, *before = fingerprints(data.frame, others, *staged)
-    second, *after = fingerprints(written, others, *staged)
-    if first != second:
-        problems.append("columns in which nothing is exchanged are not as they were")
-    for number, stage in enumerate(stages):
-        old, new = (["i", *(f"{side}{j}" for j in range(len(stage.names)))] for side in "on")
-        gone, come = fingerprints(stage.changes, old, new)
-        records = 2 * len(stage.pairs)
-        if gone[0] != records or stage.changes.select("i").distinct().count() != records:
-            problems.append("a record is in two pairs")
-        if after[number] != combine_fingerprints((before[number], 1), (gone, -1), (come, 1)):
-            problems.append(f"the pairs do not explain {' and '.join(stage.names)}")
-        for kept in stage.kept:
-            kinds = [data.arrow.field(name).type for name in kept]
-            if count_moved_cells(data.frame, written, [data.column(name) for name in kept], kinds):
-                problems.append(f"counts by {' and '.join(kept)} have moved")
-    if problems:
-        raise UnsafeRelease(
-            "the masked file does not keep what was promised; nothing was written: " + "; ".join(problems),
-            code="promise-broken",
-            hint="please report it: this is a fault of the program, or of the cluster",
-            findings=problems,
-        )
-    sentences = (
-        "Every column in which nothing was exchanged is in the new files as in the old ones.",
-        "The pairs explain every change, and no record is in two pairs of a stage.",
-        "The counts by what is exchanged together and what is the same within a pair are exactly as before.",
-    )
-    names_of = ("CopiedColumns", "ReplaysFromAudit", "KeptMargin")
-    return tuple(Finding(invariant=n, sentence=s, ok=True) for n, s in zip(names_of, sentences, strict=True))
-
-
-def _count_compensating(data: SparkRecords, stages: tuple[_Stage, ...], written: Any) -> int:
-    """Count records that changed although the table did not. Records that took no part cancel out."""
-    from pyspark.sql import functions as f
-
-    assert data.schema.identifier is not None  # noqa: S101  (checked before)
-    own = data.column(data.schema.identifier.name)
-    changed = [name for stage in stages for name in stage.names]
-    rest = [name for name in data.schema.categorical if name not in changed]
-    others = [data.column(name) for name in rest]
-    had, has = ([f"{side}{j}" for j in range(len(changed))] for side in "on")
-    kinds = [data.arrow.field(name).type for name in (*changed, *rest)]
-    if len(stages) == 1:
-        changes = stages[0].changes.withColumnRenamed("i", own)
-        both = data.frame.select(own, *others).join(changes, own)
-        # The records of a pair always differ, so both change.
-        return count_compensating(both, had, has, others, kinds=kinds, changed=2 * len(stages[0].pairs))
-    columns = [data.column(name) for name in changed]
-    before = data.frame.select(own, *others, *(f.col(c).alias(old) for c, old in zip(columns, had, strict=True)))
-    after = written.select(own, *(f.col(c).alias(new) for c, new in zip(columns, has, strict=True)))
-    return count_compensating(before.join(after, own), had, has, others, kinds=kinds)
-
-
-def _note(job: Job, schema: Schema, stages: tuple[_Stage, ...], totals: dict[str, Any]) -> Path:
-    """Write the record: totals, and the pairs by identifier, written by the cluster and never collected."""
-    from pyspark.sql import functions as f
-
-    name = hashlib.sha256(f"{job.target.absolute()} {job.key.id} {job.replicate} {totals}".encode()).hexdigest()[:16]
-    record = job.audit / f"masking-{name}"
-    with atomic_directory(record, force=True, marker=AUDIT, mode=PRIVATE_DIRECTORY) as directory:
-        for number, stage in enumerate(stages):
-            sides = [f.col("a.i").alias("id_a"), f.col("b.i").alias("id_b")]
-            stage.pairs.frame.select("k", *sides).write.parquet(str(directory / f"{PAIRS_BY_IDENTIFIER}-{number}"))
-        content = {
-            "format": FORMAT,
-            "confidential": "This record undoes the masking. Keep it where the original data are kept.",
-            "audit": {
-                "method": job.spec.method,
-                "spec": job.spec.as_dict(),
-                **totals,
-                "key_id": job.key.id,
-                "algorithm": keyed.ALGORITHM,
-                "replicate": job.replicate,
-                "data_name": schema.name,
-            },
-            "schema": schema.model_dump(mode="json", exclude_defaults=True),
-            "software": software_versions(),
-        }
-        (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
-    return record
 
 
 @contextmanager

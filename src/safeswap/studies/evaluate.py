@@ -21,7 +21,6 @@ from safeswap import registry
 from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.two_way import MOST_PLACES
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InternalError, SafeswapError
 from safeswap.measures.aligned import refuse_blind
 from safeswap.measures.base import Measure
@@ -56,7 +55,6 @@ class Evaluator:
         self.study = study
         self.key = key
         self.keys = study.keys or data.schema.categorical
-        self.engine = MemoryEngine()
         self.table_pairs = choose_tables(data, self.keys, candidates)
         self._measures = measures or [registry.measure(text) for text in study.measures]
         further = _other_attributes(study, data)
@@ -105,7 +103,7 @@ class Evaluator:
     def _mask_and_score(self, spec: MaskSpec, replicate: int) -> Figures:
         try:
             method = registry.method(spec.method)
-            masked = method.apply(self.data, spec, key=self.key, engine=self.engine, replicate=replicate)
+            masked = method.apply(self.data, spec, key=self.key, replicate=replicate)
             touched = masked.audit.perturbed()
             seen = Comparison(before=self.data, after=masked.data, attributes=self.keys, touched=touched)
             refuse_blind(seen, self._measures)

@@ -8,7 +8,6 @@ import numpy as np
 
 from safeswap import registry
 from safeswap.arrays.names import Names
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
 from safeswap.measures.base import Measure
 from safeswap.model.microdata import Microdata
@@ -160,7 +159,7 @@ def _check_others(data: Microdata, study: StudySpec) -> None:
     for values in study.others:
         spec = registry.make_spec(values)
         try:
-            registry.method(spec.method).plan(data, spec, engine=MemoryEngine())
+            registry.method(spec.method).plan(data, spec)
         except InfeasibleError:
             continue  # it will be a rejected candidate, with its reason
 

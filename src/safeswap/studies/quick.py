@@ -17,16 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap import registry
-from safeswap.arrays import cells, keyed, order, two_way
+from safeswap.arrays import cells, order, two_way
 from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.types import Codes, Floats, Int64s
-from safeswap.engines.identity import record_identity
-from safeswap.engines.memory import MemoryEngine
+from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
 from safeswap.methods.exchange import Nesting
-from safeswap.methods.swap import check_attributes, draw, draw_shortfall, shortfall, stage_key
+from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall, shortfall, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, signed_zeros
 from safeswap.model.plan import Plan
@@ -122,8 +121,8 @@ class QuickWay:
         self.keeps_tables = tables
         self.key = key
         self.keys = keys
-        self.engine = MemoryEngine()
-        self._nesting = Nesting(data, self.engine)
+        self.records = MemoryRecords(data, key)
+        self._nesting = Nesting(self.records)
         self.names = tuple(dict.fromkeys((*keys, *further)))
         self._plans: dict[SwapSpec, Plan] = {}
         self._measures = [as_quick(measure) for measure in measures]
@@ -143,11 +142,6 @@ class QuickWay:
         """The counts before masking."""
         smallness = sorted({measure.n for measure in self._measures if measure and measure.n}) or [3]
         return candidates.baseline(*self.data.coded_columns(self.keys), smallness)
-
-    @cached_property
-    def identity(self) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
-        """The record identities from which draws are made."""
-        return record_identity(self.data, keyed.derive(self.key.secret, "identity"))
 
     @cached_property
     def labels(self) -> Codes:
@@ -189,7 +183,7 @@ class QuickWay:
     def plan(self, spec: SwapSpec) -> Plan:
         """Return the plan of a swap, computed once for all replicates."""
         if spec not in self._plans:
-            self._plans[spec] = registry.method("swap").plan(self.data, spec, engine=self.engine)
+            self._plans[spec] = registry.method("swap").plan(self.data, spec)
         return self._plans[spec]
 
     def _tables(self, swapped: Int64s) -> Int64s:
@@ -252,7 +246,7 @@ class Replicate:
             if self._prefix is None or self._prefix.share < min(share, 1.0):
                 share = 1.0 if share > 0.75 else share
                 self._way.likely_share = max(self._way.likely_share, share)
-                rows = order.prefix(self._way.identity, self._key, share)
+                rows = order.prefix(self._way.records.identity, self._key, share)
                 self._prefix = Prefix(share, rows, *two_way.gather(self._way.labels, rows, self._way.strides))
             return self._prefix
 
@@ -294,7 +288,7 @@ class Replicate:
             return self._reject([shortfall(plan).message])
         if spec.pairing == "uniform":
             return self._reject([draw_shortfall(plan, found, pairing=spec.pairing).message])
-        pairs = draw(way.data, spec, spec.swap, stage=0, key=way.key, engine=way.engine, replicate=self._number)
+        pairs = draw_pairs(way.records, spec, spec.swap, self._key)
         if len(pairs) < plan.asked:
             return self._reject([draw_shortfall(plan, len(pairs), pairing=spec.pairing).message])
         rows = pairs.ravel()

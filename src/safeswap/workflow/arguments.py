@@ -1,19 +1,16 @@
-"""Convert a caller's arguments to values: a specification, a key, an engine."""
+"""Convert a caller's arguments to values: a specification, a key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safeswap.errors import EngineError, SpecError
 from safeswap.model.checked import checked
 from safeswap.model.key import Key
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
-
-if TYPE_CHECKING:
-    from safeswap.engines.base import Engine
 
 
 @checked
@@ -44,10 +41,9 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
 
 
 @checked
-def find_engine(name: str) -> Engine:
-    """Return the engine of that name."""
-    from safeswap.engines.memory import MemoryEngine
-    from safeswap.on_disk.capabilities import ENGINES
+def check_in_memory(name: str) -> None:
+    """Refuse an engine that does not work on data in memory."""
+    from safeswap.on_disk.engines import ENGINES
 
     if name not in ENGINES:
         raise SpecError(
@@ -61,8 +57,6 @@ def find_engine(name: str) -> Engine:
             engine=name,
             engines=["memory"],
         )
-
-    return MemoryEngine()
 
 
 @checked

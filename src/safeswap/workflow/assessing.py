@@ -193,8 +193,8 @@ def _count_on_engine(
 ) -> CountedCells:
     """Count cells on DuckDB or Spark."""
     from safeswap.measures.base import most_small
-    from safeswap.on_disk.capabilities import check_countable
     from safeswap.on_disk.cells import count_in_duckdb, count_in_spark
+    from safeswap.on_disk.engines import check_countable
 
     limit = most_small(measures)
     check_countable(engine, by_counts=limit is not None)

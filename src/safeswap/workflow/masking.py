@@ -17,7 +17,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
-from safeswap.workflow.arguments import as_key, as_replicate, as_spec, find_engine
+from safeswap.workflow.arguments import as_key, as_replicate, as_spec, check_in_memory
 from safeswap.workflow.assessing import measure_files
 from safeswap.workflow.reading import read
 from safeswap.workflow.recoding import as_recipe
@@ -34,7 +34,8 @@ def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory
     from safeswap import registry
 
     spec = as_spec(spec)
-    return registry.method(spec.method).plan(read(data), spec, engine=find_engine(engine))
+    check_in_memory(engine)
+    return registry.method(spec.method).plan(read(data), spec)
 
 
 @checked
@@ -61,7 +62,8 @@ def mask(
     secret = as_key(key, insecure_seed)
     method = registry.method(spec.method)
     number = as_replicate(replicate)
-    return method.apply(read(data), spec, key=secret, engine=find_engine(engine), replicate=number)
+    check_in_memory(engine)
+    return method.apply(read(data), spec, key=secret, replicate=number)
 
 
 @checked
@@ -107,7 +109,8 @@ def mask_file(
     >>> round(done.assessment["total_variation"].value, 6)
     0.1
     """
-    from safeswap.on_disk.run import Job, mask_files
+    from safeswap.on_disk.job import Job
+    from safeswap.on_disk.run import mask_files
 
     job = Job(
         source=Path(source),
@@ -120,17 +123,13 @@ def mask_file(
         reading=reading,
         memory_limit=memory_limit,
         threads=threads,
+        session=spark,
         force=force,
         measures=tuple(measures),
         attributes=None if attributes is None else tuple(attributes),
     )
     counting = _counting_engine(engine, measures)
-    if engine == "spark":
-        from safeswap.on_disk.spark import mask_with_spark
-
-        masked = mask_with_spark(job, session=spark)
-    else:
-        masked = mask_files(job)
+    masked = mask_files(job)
     if not measures or masked.assessment is not None:
         return masked
     means: dict[str, Any] = {"engine": counting, "memory_limit": memory_limit, "threads": threads, "spark": spark}
@@ -144,7 +143,7 @@ def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     """Return the engine that assesses the result: the masking one if counts suffice. Spark refuses other measures."""
     from safeswap import registry
     from safeswap.measures.base import most_small
-    from safeswap.on_disk.capabilities import check_countable
+    from safeswap.on_disk.engines import check_countable
 
     by_counts = most_small([registry.measure(name) for name in measures]) is not None
     if engine == "spark" and measures:

@@ -23,6 +23,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment
 from safeswap.model.text import Part
+from safeswap.on_disk.engines import find_engine
 from safeswap.projects import toml
 from safeswap.projects.argus import read_grc, read_hierarchy
 from safeswap.projects.tables import write_long
@@ -32,7 +33,7 @@ from safeswap.reports.safe import write_safe_report as safe_table_report
 from safeswap.studies.choice import Choice
 from safeswap.studies.prepare import count_candidates
 from safeswap.studies.study import Study
-from safeswap.workflow.arguments import as_key, as_spec, as_study_spec, find_engine
+from safeswap.workflow.arguments import as_key, as_spec, as_study_spec
 from safeswap.workflow.assessing import assess, compare
 from safeswap.workflow.masking import keep, recall
 from safeswap.workflow.plotting import two_files

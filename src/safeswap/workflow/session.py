@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 from safeswap import registry
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import SafeswapError, SpecError
 from safeswap.measures.risk.risky import Risky, risky
 from safeswap.measures.utility.information_loss import InformationLoss
@@ -208,6 +207,6 @@ def apply_step(data: Microdata, step: RecipeStep, *, number: int, key: Key | Non
             position=number,
         )
     try:
-        return registry.method(step.method).apply(data, step, key=key, engine=MemoryEngine()).data
+        return registry.method(step.method).apply(data, step, key=key).data
     except SafeswapError as error:
         raise at_step(error, number) from None

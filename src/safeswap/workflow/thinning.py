@@ -13,8 +13,6 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from safeswap.arrays import bias
-from safeswap.engines.base import Engine
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.utility.bias import BiasReport, Reading, percentage_bias
 from safeswap.methods.edit_targeted.method import EditTargeted, EditTargetedSpec
@@ -83,7 +81,6 @@ def thin_to(
     how: Literal["fraction", "tolerance"] = "fraction",
     reading: Reading = "pointwise",
     f: float = 0.01,
-    engine: Engine | None = None,
     replicate: int = 0,
 ) -> Thinning:
     """Lower the tolerance, or keep a keyed random fraction of the failing classes, until the bound holds.
@@ -97,7 +94,6 @@ def thin_to(
         key=key,
         variables=variables,
         reading=reading,
-        engine=engine or MemoryEngine(),
         replicate=replicate,
     )
     first, report = edits.original(spec)
@@ -120,7 +116,6 @@ class _Edits:
     key: Key
     variables: tuple[str, ...]
     reading: Reading
-    engine: Engine
     replicate: int
 
     def original(self, spec: EditTargetedSpec) -> tuple[Trial, BiasReport]:
@@ -156,10 +151,10 @@ class _Edits:
 
     def count_below(self, spec: EditTargetedSpec) -> int:
         """Count the classes below the tolerance of a specification."""
-        return EditTargeted().plan(self.data, spec, engine=self.engine).below
+        return EditTargeted().plan(self.data, spec).below
 
     def _edit(self, spec: EditTargetedSpec) -> tuple[Mapping[str, Any], BiasReport]:
-        masked = EditTargeted().apply(self.data, spec, key=self.key, engine=self.engine, replicate=self.replicate)
+        masked = EditTargeted().apply(self.data, spec, key=self.key, replicate=self.replicate)
         keys = tuple(dict.fromkeys((*spec.keys, *(n for e in masked.audit.exchanges for n in e.attributes))))
         keys = tuple(name for name in keys if self.data.schema[name].kind.is_categorical)
         report = percentage_bias(masked, variables=self.variables, keys=keys, readings=(self.reading,))

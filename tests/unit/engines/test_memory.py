@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from safeswap.arrays import order
 from safeswap.engines import memory
 from safeswap.engines.base import Constraint, PairRequest
-from safeswap.engines.memory import MemoryEngine
+from safeswap.engines.memory import MemoryRecords, exchange
+from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
-ENGINE = MemoryEngine()
 KEY = bytes(range(32))
 EVERYTHING = 10**9
 
@@ -42,12 +42,16 @@ def persons(records: int, *, text: bool = False) -> Microdata:
 def request(wanted: int, *, equal: tuple[str, ...] = (), repair: bool = True, **options: Any) -> PairRequest:
     unequal = options.pop("unequal", (("Race",),))
     constraint = Constraint(equal=equal, unequal=unequal)
-    return PairRequest(constraint=constraint, wanted=wanted, repair=repair, draw_key=KEY, identity_key=KEY, **options)
+    return PairRequest(constraint=constraint, wanted=wanted, repair=repair, draw_key=KEY, **options)
+
+
+def pairs_of(data: Microdata, asked: PairRequest) -> np.ndarray:
+    return MemoryRecords(data, Key(KEY)).pair(asked)
 
 
 def test_classes_are_counted_by_stratum_and_coordinates() -> None:
     data = persons(500)
-    found = ENGINE.classes(data, Constraint(equal=("Sex",), unequal=(("Race", "Age"), ("Age",))))
+    found = MemoryRecords(data).classes(Constraint(equal=("Sex",), unequal=(("Race", "Age"), ("Age",))))
     rows = list(zip(*(data.table[name].to_pylist() for name in ("Sex", "Race", "Age")), strict=True))
     assert sorted(found.counts.tolist()) == sorted(Counter(rows).values())
     assert (np.diff(found.strata) >= 0).all()
@@ -65,7 +69,7 @@ def test_classes_that_no_word_can_number_are_counted_alike() -> None:
     half = {name: rng.permutation(300) for name in "abcdefgh"}  # 300 levels each: 300 ** 8 classes are possible
     twice = {name: pa.array(np.r_[codes, codes]) for name, codes in half.items()}
     data = microdata(**twice, x=pa.array(["m"] * 450 + ["n"] * 150))
-    found = ENGINE.classes(data, Constraint(equal=tuple("abcd"), unequal=(tuple("efgh"), ("x",))))
+    found = MemoryRecords(data).classes(Constraint(equal=tuple("abcd"), unequal=(tuple("efgh"), ("x",))))
     assert sorted(found.counts.tolist()) == [1] * 300 + [2] * 150
     assert (np.diff(found.strata) >= 0).all()
     assert len(np.unique(found.strata)) == 300
@@ -80,12 +84,12 @@ def test_a_large_file_needs_a_prefix_only_and_gives_the_same_pairs(
     looked_at: list[float] = []
     prefix = order.prefix
     monkeypatch.setattr(order, "prefix", lambda i, k, share: looked_at.append(share) or prefix(i, k, share))
-    short = {wanted: ENGINE.pairs(data, request(wanted, equal=equal)) for wanted in (1, 3_000)}
+    short = {wanted: pairs_of(data, request(wanted, equal=equal)) for wanted in (1, 3_000)}
     assert max(looked_at) < 1.0
     monkeypatch.setattr(memory, "_WHOLE_FILE", EVERYTHING)
     for wanted, pairs in short.items():
         assert len(pairs) == wanted
-        assert pairs.tolist() == ENGINE.pairs(data, request(wanted, equal=equal)).tolist()
+        assert pairs.tolist() == pairs_of(data, request(wanted, equal=equal)).tolist()
 
 
 @pytest.mark.parametrize("guess", [1e-6, 0.01, 0.09, 0.5])
@@ -93,18 +97,18 @@ def test_a_wrong_guess_of_how_much_is_needed_costs_time_and_nothing_else(
     guess: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = persons(30_000)
-    expected = ENGINE.pairs(data, request(1500))
+    expected = pairs_of(data, request(1500))
     monkeypatch.setattr(memory, "_WHOLE_FILE", 100)
-    assert ENGINE.pairs(data, request(1500, pairs_per_record=guess)).tolist() == expected.tolist()
+    assert pairs_of(data, request(1500, pairs_per_record=guess)).tolist() == expected.tolist()
 
 
 def test_repair_of_a_large_file_works_on_the_whole_order(monkeypatch: pytest.MonkeyPatch) -> None:
     data = persons(30_000)
     rare = data.table["Race"].to_pylist().count("black")
-    expected = ENGINE.pairs(data, request(rare))
+    expected = pairs_of(data, request(rare))
     assert len(expected) == rare
     monkeypatch.setattr(memory, "_WHOLE_FILE", 100)
-    assert ENGINE.pairs(data, request(rare)).tolist() == expected.tolist()
+    assert pairs_of(data, request(rare)).tolist() == expected.tolist()
 
 
 def test_strata_that_no_array_can_number_are_renumbered() -> None:
@@ -113,18 +117,18 @@ def test_strata_that_no_array_can_number_are_renumbered() -> None:
     columns = {name: pa.array(rng.integers(0, 90, 200)) for name in ("a", "b", "c")}
     doubled = {name: pa.concat_arrays([column, column]) for name, column in columns.items()}
     data = microdata(id=pa.array(range(400)), Race=pa.array(["x"] * 200 + ["y"] * 200), **doubled)
-    pairs = ENGINE.pairs(data, request(1000, equal=("a", "b", "c")))
+    pairs = pairs_of(data, request(1000, equal=("a", "b", "c")))
     assert sorted(map(sorted, pairs.tolist())) == [[i, i + 200] for i in range(200)]
 
 
 def test_no_pairs_wanted_none_drawn() -> None:
-    assert ENGINE.pairs(persons(50), request(0)).shape == (0, 2)
+    assert pairs_of(persons(50), request(0)).shape == (0, 2)
 
 
 def test_without_repair_one_pass_is_all() -> None:
     data = persons(1000)
-    one_pass = ENGINE.pairs(data, request(500, repair=False))
-    repaired = ENGINE.pairs(data, request(500))
+    one_pass = pairs_of(data, request(500, repair=False))
+    repaired = pairs_of(data, request(500))
     assert len(one_pass) < len(repaired) == data.table["Race"].to_pylist().count("black")
 
 
@@ -151,7 +155,7 @@ def test_values_are_moved_and_never_remade(name: str, chunks: int) -> None:
     array = COLUMNS[name]
     cut = pa.chunked_array([array[i : i + 6 // chunks] for i in range(0, 6, 6 // chunks)])
     data = microdata(x=cut, y=pa.array(range(6)))
-    after = ENGINE.exchange(data, ("x",), np.array([[0, 4], [5, 2]]))
+    after = exchange(data, ("x",), np.array([[0, 4], [5, 2]]))
     moved = after.table.column("x")
     values = array.to_pylist()
     assert repr(moved.to_pylist()) == repr([values[i] for i in (4, 1, 5, 3, 0, 2)])
@@ -164,14 +168,14 @@ def test_values_are_moved_and_never_remade(name: str, chunks: int) -> None:
 def test_an_empty_column_is_exchanged_into_an_empty_one() -> None:
     nothing = np.zeros((0, 2), dtype=np.int64)
     for column in (pa.chunked_array([], type=pa.string()), pa.chunked_array([pa.array([], pa.int8())])):
-        assert ENGINE.exchange(microdata(x=column), ("x",), nothing).table.column("x").to_pylist() == []
+        assert exchange(microdata(x=column), ("x",), nothing).table.column("x").to_pylist() == []
 
 
 @given(st.permutations(range(12)), st.integers(0, 6))
 def test_exchanging_twice_gives_the_file_back(rows: list[int], pairs: int) -> None:
     data = microdata(x=pa.array(list("abcdefghijkl")), y=pa.array(range(12)))
     chosen = np.array(rows[: 2 * pairs], dtype=np.int64).reshape(-1, 2)
-    once = ENGINE.exchange(data, ("x", "y"), chosen)
-    twice = ENGINE.exchange(once, ("x", "y"), chosen)
+    once = exchange(data, ("x", "y"), chosen)
+    twice = exchange(once, ("x", "y"), chosen)
     assert once.table.equals(data.table) == (pairs == 0)
     assert twice.table.equals(data.table)

@@ -216,12 +216,12 @@ def test_the_diagnosis_agrees_with_dropping_the_key(census):
     assert masked.audit.facts["unmatched"] > 20
     from safeswap.arrays import keyed
     from safeswap.engines.identity import record_identity
-    from safeswap.methods.edit_1990.areas import household_areas, sample_households
+    from safeswap.methods.edit_1990.same_key import draw_limit
 
     derived = keyed.derive(KEY.secret, "data", census.schema.name, len(census), "edit_1990", "sample", 0)
-    drawn = sample_households(household_areas(census, spec), spec, record_identity(census, bytes(32)), derived)
+    draws = keyed.draws(keyed.integer_blocks(record_identity(census, bytes(32))), derived)
     used = set(masked.audit.exchanges[0].pairs.ravel().tolist())
-    alone = [row for row in drawn.rows.tolist() if row not in used]
+    alone = [row for row in np.flatnonzero(draws < draw_limit(spec.rate)).tolist() if row not in used]
     assert len(alone) == masked.audit.facts["unmatched"]
     free = [row for row in range(len(census)) if row not in used and row not in set(alone)]
     for name in ("ADULTS", "TRAILER", "WHITE"):

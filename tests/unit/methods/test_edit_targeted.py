@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.dwellings import KEY, KEYS, column, dwellings, edit, microdata
 
 from safeswap import registry
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.methods.edit_targeted.method import EditTargeted, EditTargetedSpec
 from safeswap.model.invariant import verify
@@ -326,7 +325,7 @@ def test_errors_never_hold_a_value() -> None:
 
 def test_the_plan_says_what_is_below_tolerance_before_anything_is_touched() -> None:
     data = dwellings(3000)
-    plan = EditTargeted().plan(data, EditTargetedSpec(keys=KEYS, keep_fraction=0.5), engine=MemoryEngine())
+    plan = EditTargeted().plan(data, EditTargetedSpec(keys=KEYS, keep_fraction=0.5))
     counts = Counter(zip(*(column(data, name) for name in KEYS), strict=True))
     assert plan.below == sum(n < 3 for n in counts.values())
     assert plan.classes == len(counts)

@@ -10,7 +10,6 @@ import pytest
 from pyarrow import parquet
 
 from safeswap import Key, workflow
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import SpecError
 from safeswap.methods.recode.method import RecodeMethod, RecodeSpec
 from safeswap.model.invariant import verify
@@ -56,7 +55,7 @@ def test_a_recoded_file_is_kept_taken_up_again_undone_and_released(tmp_path: Pat
 
 def test_a_wrong_value_and_a_value_that_became_two_are_found() -> None:
     data, spec = workflow.read(table(), identifier="id"), RecodeSpec(steps=STEPS[1:2])
-    masked = RecodeMethod().apply(data, spec, key=Key.generate(), engine=MemoryEngine())
+    masked = RecodeMethod().apply(data, spec, key=Key.generate())
     promises = RecodeMethod().invariants(data, spec)
     towns = masked.data.table["Town"].to_pylist()
     for wrong, said in ((["99"] * len(towns), "not what the recoding says"), (["99", *towns[1:]], "more than one")):

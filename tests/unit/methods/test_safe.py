@@ -13,7 +13,6 @@ from tests.conformance.safe_strategies import any_safe_inputs, safe_example
 from tests.conformance.strategies import microdata, values_of
 
 from safeswap import datasets, workflow
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.records.method import Safe
 from safeswap.methods.safe.records.moves import fewest_changes
@@ -41,7 +40,7 @@ def counted(data: Microdata, names) -> dict[tuple[str, ...], int]:
 
 
 def apply(data: Microdata, spec: SafeSpec, key: Key = KEY):
-    return Safe().apply(data, spec, key=key, engine=MemoryEngine())
+    return Safe().apply(data, spec, key=key)
 
 
 def fewest_by_trying(data: Microdata, spec: SafeSpec) -> int | None:

@@ -227,7 +227,7 @@ def test_what_does_not_fit_the_file_is_refused(stated, code):
 def test_a_file_that_blanking_cannot_make_safe_says_so(missing):
     data = microdata([(0, 0), (0, 0), (1, 0), (1, 1)], NAMES[:2])
     stated = {"combinations": [("A",), ("A", "B"), ("B",)], "tolerance": 3, "keep": ["A"], "missing": missing}
-    plan = registry.method("suppress").plan(data, SuppressSpec(**stated), engine=None)
+    plan = registry.method("suppress").plan(data, SuppressSpec(**stated))
     assert not plan.is_feasible
     with pytest.raises(InfeasibleError) as caught:
         suppressed(data, **stated)

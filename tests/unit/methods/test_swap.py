@@ -13,7 +13,6 @@ from tests.unit.kernels.matching_cases import seven_columns
 
 from safeswap import datasets
 from safeswap.arrays import keyed, matching
-from safeswap.engines.memory import MemoryEngine
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.swap import Swap
 from safeswap.model.key import Key
@@ -34,11 +33,11 @@ def microdata(kinds: dict[str, Kind] | None = None, **columns: Any) -> Microdata
 
 
 def plan(data: Microdata, **parameters: Any) -> Plan:
-    return Swap().plan(data, SwapSpec(**parameters), engine=MemoryEngine())
+    return Swap().plan(data, SwapSpec(**parameters))
 
 
 def swap(data: Microdata, *, key: Key = KEY, replicate: int = 0, **parameters: Any) -> Masked:
-    return Swap().apply(data, SwapSpec(**parameters), key=key, engine=MemoryEngine(), replicate=replicate)
+    return Swap().apply(data, SwapSpec(**parameters), key=key, replicate=replicate)
 
 
 def refusal(data: Microdata, **parameters: Any) -> InfeasibleError | SpecError:

@@ -31,7 +31,7 @@ def test_an_unknown_area_lies_nowhere() -> None:
 
 
 def test_levels_without_a_stated_depth_keep_the_order_of_the_columns() -> None:
-    assert geography_levels(dwellings(3)) == ("REGION", "PLACE")
+    assert geography_levels(dwellings(3).schema) == ("REGION", "PLACE")
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=40))

@@ -10,7 +10,6 @@ import pytest
 from tests.conformance import numeric_strategies as examples
 
 from safeswap import registry
-from safeswap.engines.memory import MemoryEngine
 from safeswap.methods.numeric.spec import NoiseSpec, RankSwapSpec, TopBottomSpec
 from safeswap.model.audit import Exchange
 from safeswap.model.key import Key
@@ -20,7 +19,7 @@ KEY = Key(bytes(range(32)))
 
 
 def masked(data, spec):
-    return registry.method(spec.method).apply(data, spec, key=KEY, engine=MemoryEngine())
+    return registry.method(spec.method).apply(data, spec, key=KEY)
 
 
 def broken(found, data=None, audit=None):

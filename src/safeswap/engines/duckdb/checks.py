@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from safeswap.arrays.types import Rows, UInt32s
-from safeswap.engines.base import Constraint
 from safeswap.engines.duckdb.engine import StoredPairs, table_by_position
 from safeswap.engines.duckdb.store import Store
 
@@ -50,31 +49,26 @@ class ChangedTable:
             f"SELECT {now}{tail}, 1 FROM {self.table}) GROUP BY {', '.join([*before, *keep])}) WHERE s <> 0"
         )
 
-    def count_in_pairs(self, pairs: StoredPairs) -> int:
-        """Count the records that are in some pair."""
-        return self._store.number(
-            f"SELECT count(*) FROM {self.table} SEMI JOIN "  # noqa: S608
-            f"(SELECT a AS r FROM {pairs.table} UNION ALL SELECT b FROM {pairs.table}) USING (r)"
-        )
+    def count_changed(self, columns: Sequence[int], pairs: StoredPairs | None = None) -> int:
+        """Count the records that changed in any of these columns; only those in some pair, if pairs are given."""
+        changed = " OR ".join(f"c{i} <> n{i}" for i in columns)
+        members = "" if pairs is None else f" SEMI JOIN ({_members(pairs)}) USING (r)"
+        return self._store.number(f"SELECT count(*) FROM {self.table}{members} WHERE {changed}")  # noqa: S608
 
-    def count_explained(
-        self, pairs: StoredPairs, constraint: Constraint, names: Sequence[str], others: Sequence[str]
-    ) -> int:
-        """Count the pairs that now hold each other's codes, and were allowed under the constraint.
+    def count_repeated(self, pairs: StoredPairs) -> int:
+        """Count the places in the pairs beyond the first of each record."""
+        return self._store.number(f"SELECT count(*) - count(DISTINCT r) FROM ({_members(pairs)})")  # noqa: S608
 
-        ``names`` are the changed columns of this table, ``others`` the other ones.
-        """
-        column = {name: f"c{i}" for i, name in enumerate(names)} | {name: f"r{i}" for i, name in enumerate(others)}
-        swapped = [f"x.n{i} = y.c{i} AND y.n{i} = x.c{i}" for i in range(len(names))]
-        same = [f"x.{column[name]} = y.{column[name]}" for name in constraint.equal]
-        unequal = [
-            "(" + " OR ".join(f"x.{column[name]} <> y.{column[name]}" for name in group) + ")"
-            for group in constraint.unequal
-        ]
+    def count_pairs(self, pairs: StoredPairs, conditions: Sequence[str]) -> int:
+        """Count the pairs for whose two records, x and y, all of these conditions hold."""
         return self._store.number(
             f"SELECT count(*) FROM {pairs.table} p JOIN {self.table} x ON x.r = p.a "  # noqa: S608
-            f"JOIN {self.table} y ON y.r = p.b WHERE {' AND '.join([*swapped, *same, *unequal])}"
+            f"JOIN {self.table} y ON y.r = p.b WHERE {' AND '.join(conditions)}"
         )
+
+
+def _members(pairs: StoredPairs) -> str:
+    return f"SELECT a AS r FROM {pairs.table} UNION ALL SELECT b FROM {pairs.table}"  # noqa: S608
 
 
 def find_repeated(store: Store, table: str) -> tuple[int, list[int]]:

@@ -8,22 +8,39 @@ differs in every coordinate, and the first ``wanted`` in the order of the later 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import order
+from safeswap.arrays import keyed, order
+from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts, Rows
-from safeswap.engines.base import Classes, Constraint, PairRequest, Repair, repair
+from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, Words
+from safeswap.engines.base import (
+    DRAW,
+    KEEP,
+    Cells,
+    Classes,
+    Constraint,
+    Derivation,
+    Ends,
+    Kernel,
+    Need,
+    PairRequest,
+    Repair,
+    Table,
+    order_classes,
+    repair,
+)
 from safeswap.engines.duckdb.store import Store
-from safeswap.engines.stream import RecordStream, dense
-from safeswap.errors import InternalError
+from safeswap.engines.identity import column_blocks
+from safeswap.engines.spilled_cells import SpilledCells
+from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
@@ -42,41 +59,120 @@ class StoredPairs:
         return self.number
 
 
-class DuckDBEngine:
-    """Records in DuckDB under a memory limit."""
+class DuckDBRecords:
+    """Records streamed from files; those drawn, and the pairs, are in DuckDB under a memory limit."""
 
-    name = "duckdb"
+    name: ClassVar[str] = "duckdb"
+    lacks: ClassVar[Mapping[Need, str]] = {
+        Need.WHOLE_FILE: "it holds only the records that were drawn",
+        Need.RECORDS: "it counts cells while records pass",
+    }
 
-    def __init__(self, work: Path, *, memory_limit: str = "1GB", threads: int | None = None) -> None:
-        self.store = Store(work, memory_limit=memory_limit, threads=threads)
+    def __init__(self, stream: RecordStream, store: Store, *, identity_key: bytes) -> None:
+        self.stream, self.store = stream, store
+        self.schema = stream.schema
+        self._identity_key = identity_key
 
-    def close(self) -> None:
-        """Close the database and remove its files."""
-        self.store.close()
+    def __len__(self) -> int:
+        return len(self.stream)
 
-    def classes(self, data: RecordStream, constraint: Constraint) -> Classes:
+    @property
+    def attributes(self) -> Names:
+        """The attributes that are read, in file order."""
+        return self.schema.names
+
+    @property
+    def held(self) -> None:
+        """Nothing: the records are on disk."""
+        return
+
+    def is_constant(self, name: str) -> bool:
+        """Return True if all records have the same value of an attribute."""
+        return self.stream.is_constant(name)
+
+    def is_unique(self, name: str) -> bool:
+        """Return True if every record has a value of an attribute, and no two have the same; no value is stored."""
+        cells, key = SpilledCells(self.store.work, records=len(self)), secrets.token_bytes(32)
+        for _, batch in self.stream.source.batches((name,), rows=rows_per_batch(1)):
+            if batch.column(0).null_count:
+                return False
+            words = keyed.encrypt(column_blocks(batch.column(0), key), key)
+            cells.add(words, np.zeros(len(words), dtype=np.bool_), words[:0])
+        return not bool((cells.kinds()[:, 0] > 1).any())
+
+    def count(self, *keys: Names) -> tuple[Cells, ...]:
+        """Count the records by each set of attributes, holding one row per cell."""
+        names = tuple(dict.fromkeys(name for key in keys for name in key))
+        tallies = [Tally(len(key)) for key in keys]
+        for _, columns in self.stream.coded(names):
+            codes = dict(zip(names, columns, strict=True))
+            for key, tally in zip(keys, tallies, strict=True):
+                tally.add([codes[name] for name in key], [self.stream.coders[name].bound for name in key])
+        return tuple(self._cells(key, *tally.totals()) for key, tally in zip(keys, tallies, strict=True))
+
+    def _cells(self, names: Names, codes: Int64s, counts: Counts) -> Cells:
+        coders = [self.stream.coders[name] for name in names]
+        values = [coder.values(codes[:, i].astype(np.uint32)) for i, coder in enumerate(coders)]
+        return Cells(names=names, codes=codes, counts=counts, values=pa.table(values, names=list(names)))
+
+    def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates, in one pass."""
-        return data.classes(constraint)
+        return self.stream.classes(constraint)
 
-    def pairs(self, data: RecordStream, request: PairRequest) -> StoredPairs:
+    def pair(self, request: PairRequest) -> StoredPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         names = _names(request.constraint)
         if request.targeting is None:
-            drawn, found = self._walk_prefixes(data, request, names)
+            drawn, found = self._walk_prefixes(request, names)
         else:
-            drawn = self._load_weighted(data, request, names, request.targeting)
-            found = self._walk(data, drawn, request, names)
+            drawn = self._load_weighted(request, names, request.targeting)
+            found = self._walk(drawn, request, names)
         if found.number < request.wanted and request.repair:
-            found = self._repair(data, request, drawn, found)
+            found = self._repair(request, drawn, found)
         self.store.drop(drawn)
         return found
 
-    def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
-        """Refuse: :meth:`changes` gives the new values in record order instead."""
-        raise InternalError("DuckDB gives changes instead of exchanging in place", code="no-exchange")
+    def draw(
+        self,
+        names: Names,
+        key: bytes,
+        *,
+        keep: Ends | None = None,
+        among: CellSet | None = None,
+        derive: Derivation | None = None,
+    ) -> DuckDBTable:
+        """Load the draws and the codes of some attributes, batch by batch."""
+        added = () if derive is None else tuple(name for name in derive.adds if name != KEEP)
+        columns = (*names, *added)
+        table = self.store.new_table(
+            "r BIGINT, h UBIGINT, l UBIGINT" + "".join(f", c{i} BIGINT" for i in range(len(columns)))
+        )
+        with self.store.inserter(table) as put:
+            for start, words, values in self._draw_batches(names, key):
+                rows = _kept_rows(words[:, 0], keep)
+                taken = {name: column.take(pa.array(rows)) for name, column in values.items()}
+                codes: dict[str, Integers] = {name: self.stream.codes(name, column) for name, column in taken.items()}
+                if among is not None:
+                    flags = among.flags([codes[name] for name in among.names])
+                    rows, codes = rows[flags], {name: column[flags] for name, column in codes.items()}
+                new = {} if derive is None else dict(derive(np.ascontiguousarray(words[rows, 0]), codes))
+                if KEEP in new:
+                    flags = new.pop(KEEP).astype(np.bool_)
+                    rows = rows[flags]
+                    codes, new = ({name: column[flags] for name, column in part.items()} for part in (codes, new))
+                put(
+                    table_by_position(
+                        [rows + start, words[rows, 0], words[rows, 1], *codes.values(), *(new[n] for n in added)]
+                    )
+                )
+        return DuckDBTable(self.store, table, columns)
+
+    def _draw_batches(self, names: Names, key: bytes) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
+        return self.stream.draw_batches(names, draw_key=key, identity_key=self._identity_key)
 
     def changes(self, pairs: StoredPairs, attributes: Names) -> Iterator[tuple[Rows, list[npt.NDArray[np.uint32]]]]:
         """Yield the rows of the pairs in ascending order with their new codes, in batches."""
+        pairs = self._with_codes(pairs, attributes)
         places = [pairs.columns.index(name) for name in attributes]
         gets_b = ", ".join(f"b{i} AS c{i}" for i in places)
         gets_a = ", ".join(f"a{i} AS c{i}" for i in places)
@@ -88,74 +184,98 @@ class DuckDBEngine:
             rows, *codes = (column.to_numpy() for column in batch.columns)
             yield rows, codes
 
+    def _with_codes(self, pairs: StoredPairs, names: Names) -> StoredPairs:
+        """Return the pairs with the codes of these attributes on either side, read from the file if need be."""
+        if set(names) <= set(pairs.columns):
+            return pairs
+        table = self.store.new_table("r BIGINT" + "".join(f", c{i} UINTEGER" for i in range(len(names))))
+        rows_of = InOrder(self.members([pairs]))
+        with self.store.inserter(table) as put:
+            for start, codes in self.stream.coded(names):
+                rows = rows_of.take_below(start + len(codes[0]))
+                put(table_by_position([rows, *(column[rows - start] for column in codes)]))
+        sides = "".join(f", x.c{i} AS a{i}, y.c{i} AS b{i}" for i in range(len(names)))
+        joined = self.store.table_of(
+            f"SELECT p.k, p.a, p.b{sides} FROM {pairs.table} p "  # noqa: S608
+            f"JOIN {table} x ON x.r = p.a JOIN {table} y ON y.r = p.b"
+        )
+        self.store.drop(table)
+        return StoredPairs(table=joined, number=pairs.number, columns=names)
+
+    def members(self, pairs: Iterable[StoredPairs]) -> Iterator[Rows]:
+        """Yield the rows that are in some pair, in ascending order, in batches."""
+        sides = " UNION ".join(f"SELECT {side} AS r FROM {each.table}" for each in pairs for side in "ab")  # noqa: S608
+        query = f"SELECT r FROM ({sides}) ORDER BY r"  # noqa: S608
+        yield from (batch.column(0).to_numpy() for batch in (self.store.batches(query) if sides else ()))
+
     def rows_of(self, pairs: StoredPairs) -> Iterator[Rows]:
         """Yield the pairs as rows, in the order of drawing, in batches."""
         for batch in self.store.batches(f"SELECT a, b FROM {pairs.table} ORDER BY k"):  # noqa: S608
             yield np.stack([batch.column(0).to_numpy(), batch.column(1).to_numpy()], axis=1)
 
-    def _walk_prefixes(self, data: RecordStream, request: PairRequest, names: Names) -> tuple[str, StoredPairs]:
+    def _walk_prefixes(self, request: PairRequest, names: Names) -> tuple[str, StoredPairs]:
         """Walk a prefix of the order that should suffice, and a longer one if it does not."""
-        records, expected, share = len(data), request.pairs_per_record, 0.0
+        records, expected, share = len(self), request.pairs_per_record, 0.0
         while True:
             needed = request.wanted / max(expected, 1 / records)
             likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
             share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
-            drawn, number = self._load(data, request, names, share)
-            found = self._walk(data, drawn, request, names)
+            drawn, number = self._load(request, names, share)
+            found = self._walk(drawn, request, names)
             if found.number >= request.wanted or share >= 1.0:
                 return drawn, found
             expected = (found.number + 1) / (number + 1)
             self.store.drop(drawn)
             self.store.drop(found.table)
 
-    def _load(self, data: RecordStream, request: PairRequest, names: Names, share: float) -> tuple[str, int]:
+    def _load(self, request: PairRequest, names: Names, share: float) -> tuple[str, int]:
         """Load the records whose draw is among the lowest ``share`` of all possible ones: row, both words, codes."""
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(names)))
         table = self.store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
         number = 0
-        drawing = {"draw_key": request.draw_key, "identity_key": request.identity_key}
         with self.store.inserter(table) as add:
-            for start, words, columns in data.draw_batches(names, **drawing):
+            for start, words, columns in self._draw_batches(names, request.draw_key):
                 low = np.flatnonzero(words[:, 0] <= threshold)
-                codes = [data.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
+                codes = [self.stream.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
                 add(table_by_position([low + start, words[low, 0], words[low, 1], *codes]))
                 number += len(low)
         return table, number
 
-    def _load_weighted(self, data: RecordStream, request: PairRequest, names: Names, targeting: Targeting) -> str:
+    def _load_weighted(self, request: PairRequest, names: Names, targeting: Targeting) -> str:
         """Load all records, ordered by arrival in the race: sooner where their cell has fewer than n records.
 
         Both times are computed as a record is read; which of them applies is known once the cells are counted.
         """
-        keys = targeting.keys or data.schema.categorical
+        keys = targeting.keys or self.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
-        raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT{kinds}")
-        for start, words, columns in data.draw_batches(
-            wide, draw_key=request.draw_key, identity_key=request.identity_key
-        ):
-            codes = [data.codes(name, column) for name, column in columns.items()]
+        raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT, m UBIGINT{kinds}")
+        for start, words, columns in self._draw_batches(wide, request.draw_key):
+            codes = [self.stream.codes(name, column) for name, column in columns.items()]
             draws = np.ascontiguousarray(words[:, 0])
             times = [order.sortable(order.arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
-            part = [np.arange(start, start + len(draws)), *times, draws, *codes]
+            part = [np.arange(start, start + len(draws)), *times, draws, words[:, 1], *codes]
             self.store.insert(raced, table_by_position(part))
         own = ", ".join(f"c{wide.index(key)}" for key in keys)
         kept = "".join(f", c{i}" for i in range(len(names)))
         small = f"SELECT ({own}) FROM {raced} GROUP BY {own} HAVING count(*) < {targeting.n}"  # noqa: S608  (our own names)
+        # Two of 10⁸ first words are equal once in some thousand files; only then is it worth sorting by the second too.
+        met = self.store.number(f"SELECT count(*) - count(DISTINCT l) FROM {raced}")  # noqa: S608
+        last = "dense_rank() OVER (ORDER BY l, m) AS l" if met else "l"
         drawn = self.store.table_of(
-            f"SELECT r, CASE WHEN ({own}) IN ({small}) THEN sooner ELSE usual END AS h, l{kept} FROM {raced}"  # noqa: S608
+            f"SELECT r, CASE WHEN ({own}) IN ({small}) THEN sooner ELSE usual END AS h, {last}{kept} FROM {raced}"  # noqa: S608
         )
         self.store.drop(raced)
         return drawn
 
-    def _walk(self, data: RecordStream, drawn: str, request: PairRequest, names: Names) -> StoredPairs:
+    def _walk(self, drawn: str, request: PairRequest, names: Names) -> StoredPairs:
         constraint = request.constraint
         places = range(len(names))
         equal = range(len(constraint.equal))
         by_stratum = request.repair and constraint.equal
         same = f"PARTITION BY {', '.join(f'c{i}' for i in equal)}" if by_stratum else ""
-        differ = _differ_condition(constraint, [data.signed_zeros(name) for name in names])
+        differ = _differ_condition(constraint, [self.stream.signed_zeros(name) for name in names])
         agree = "".join(f"a{i} = b{i} AND " for i in equal)
         ahead = "".join(f", lead(c{i}) OVER w AS b{i}" for i in places)
         own = "".join(f", c{i} AS a{i}" for i in places)
@@ -170,10 +290,10 @@ class DuckDBEngine:
         number = self.store.number(f"SELECT count(*) FROM {table}")  # noqa: S608
         return StoredPairs(table=table, number=number, columns=names)
 
-    def _repair(self, data: RecordStream, request: PairRequest, drawn: str, found: StoredPairs) -> StoredPairs:
+    def _repair(self, request: PairRequest, drawn: str, found: StoredPairs) -> StoredPairs:
         """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes."""
         names = found.columns
-        numbered, classes = self._classes_in_order(data, drawn, names, request.constraint)
+        numbered, classes = self._classes_in_order(drawn, names, request.constraint)
         matching = " AND ".join(f"x.c{i} = y.c{i}" for i in range(len(names))) or "true"
         sides = " UNION ALL ".join(
             f"SELECT k, {side} AS r, {', '.join(f'{side}{i} AS c{i}' for i in range(len(names)))} FROM {found.table}"  # noqa: S608
@@ -191,9 +311,7 @@ class DuckDBEngine:
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first)
         return self._deal_pairs(decided, found, drawn=drawn, numbered=numbered, members=members, matching=matching)
 
-    def _classes_in_order(
-        self, data: RecordStream, drawn: str, names: Names, constraint: Constraint
-    ) -> tuple[str, Classes]:
+    def _classes_in_order(self, drawn: str, names: Names, constraint: Constraint) -> tuple[str, Classes]:
         """Number the classes by the first record of their stratum and then by their own."""
         columns = [f"c{i}" for i in range(len(names))]
         listed = ", ".join(columns)
@@ -203,7 +321,7 @@ class DuckDBEngine:
         labels = np.array([row[: len(names)] for row in rows], dtype=np.int64)
         earliest = [(row[-1]["h"], row[-1]["l"]) for row in rows]
         counts = np.array([row[-2] for row in rows], dtype=np.int64)
-        merged = data.without_signed_zeros(names, labels, constraint)
+        merged = self.stream.without_signed_zeros(names, labels, constraint)
         arranged, classes = order_classes(merged, counts, earliest, constraint)
         table = self.store.new_table("g BIGINT" + "".join(f", c{i} UINTEGER" for i in range(labels.shape[1])))
         self.store.insert(table, table_by_position([np.arange(len(arranged)), *labels[arranged].T]))
@@ -245,22 +363,122 @@ class DuckDBEngine:
         return StoredPairs(table=table, number=decided.kept + decided.wanted, columns=found.columns)
 
 
-def order_classes(
-    labels: Counts, counts: Counts, earliest: Sequence[tuple[int, ...]], constraint: Constraint
-) -> tuple[Counts, Classes]:
-    """Order classes by first appearance in the keyed order, strata likewise; return the order and the classes."""
-    strata = dense(labels[:, : len(constraint.equal)])
-    stratum_of: list[int] = strata.tolist()
-    first: dict[int, tuple[int, ...]] = {}
-    for stratum, draw in zip(stratum_of, earliest, strict=True):
-        first[stratum] = min(draw, first.get(stratum, draw))
-    places = range(len(labels))
-    order = np.array(sorted(places, key=lambda i: (first[stratum_of[i]], earliest[i])), dtype=np.int64)
-    groups, width = [], len(constraint.equal)
-    for group in constraint.unequal:
-        groups.append(dense(labels[order][:, width : width + len(group)]))
-        width += len(group)
-    return order, Classes(strata=strata[order], coordinates=np.stack(groups, axis=1), counts=counts[order])
+class DuckDBTable:
+    """Rows of integers in DuckDB: row r of the file, both words of its draw (h, l), and columns c0, c1, …."""
+
+    def __init__(self, store: Store, table: str, columns: Names) -> None:
+        self._store, self._table, self._columns = store, table, columns
+
+    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> DuckDBTable:
+        """Stream the sorted rows through the kernel, cut where a group ends."""
+        columns = (*by, *kernel.adds)
+        kinds = "".join(f", c{i} BIGINT" for i in range(len(columns)))
+        table = self._store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
+        read = tuple(dict.fromkeys((*by, *kernel.needs)))
+        listed = ", ".join(self._column(name) for name in read)
+        query = f"SELECT r, h, l, {listed} FROM {self._table} ORDER BY {self._order((*by, *order))}"  # noqa: S608
+        with self._store.inserter(table) as put:
+            for (rows, *words), codes, bounds in _whole_groups(self._store.batches(query), len(by)):
+                values = dict(zip(read, codes, strict=True))
+                added = dict(kernel(bounds, values))
+                if kernel.partner:
+                    partner = added[kernel.partner]
+                    added[kernel.partner] = np.where(partner < 0, -1, rows[partner])
+                put(table_by_position([rows, *words, *(values[n] for n in by), *(added[n] for n in kernel.adds)]))
+        return DuckDBTable(self._store, table, columns)
+
+    def where(self, name: str, value: int) -> DuckDBTable:
+        """Return the rows with this value in a column."""
+        query = f"SELECT * FROM {self._table} WHERE {self._column(name)} = {int(value)}"  # noqa: S608
+        return DuckDBTable(self._store, f"({query})", self._columns)
+
+    def union(self, other: Table) -> DuckDBTable:
+        """Return the rows of both tables."""
+        assert isinstance(other, DuckDBTable)  # noqa: S101  (tables of one engine)
+        query = f"SELECT * FROM {self._table} UNION ALL SELECT * FROM {other._table}"  # noqa: S608
+        return DuckDBTable(self._store, f"({query})", self._columns)
+
+    def totals(self, *names: str) -> tuple[int, ...]:
+        """Return the sums of some columns."""
+        sums = ", ".join(f"sum({self._column(name)})" for name in names)
+        return tuple(int(total or 0) for total in self._store.rows(f"SELECT {sums} FROM {self._table}")[0])  # noqa: S608
+
+    def distinct(self, names: Names) -> Int64s:
+        """Return the distinct combinations of some columns."""
+        listed = ", ".join(self._column(name) for name in names)
+        rows = self._store.rows(f"SELECT DISTINCT {listed} FROM {self._table}")  # noqa: S608
+        return np.array(rows, dtype=np.int64).reshape(-1, len(names))
+
+    def pairs(self, first: str, partner: str, order: Names) -> StoredPairs:
+        """Pair each row in which ``first`` is 1 with its partner."""
+        table = self._store.table_of(
+            f"SELECT row_number() OVER (ORDER BY {self._order(order)}) AS k, r AS a, {self._column(partner)} AS b "  # noqa: S608
+            f"FROM {self._table} WHERE {self._column(first)} = 1"
+        )
+        number = self._store.number(f"SELECT count(*) FROM {table}")  # noqa: S608
+        return StoredPairs(table=table, number=number, columns=())
+
+    def _column(self, name: str) -> str:
+        return f"c{self._columns.index(name)}"
+
+    def _order(self, names: Names) -> str:
+        return ", ".join("h, l" if name == DRAW else self._column(name) for name in names)
+
+
+def _whole_groups(batches: Iterator[pa.RecordBatch], width: int) -> Iterator[tuple[list[Any], list[Int64s], Int64s]]:
+    """Yield sorted rows in batches that split no group: row and words, the other columns, and the bounds of groups.
+
+    The first ``width`` of the other columns tell one group from the next.
+    """
+    held: list[Any] = []
+
+    def cut(columns: list[Any], stop: int, begins: Flags) -> tuple[list[Any], list[Int64s], Int64s]:
+        some = [column[:stop] for column in columns]
+        return some[:3], some[3:], np.append(np.flatnonzero(begins[:stop]), stop)
+
+    for batch in batches:
+        fresh = [column.to_numpy() for column in batch.columns]
+        held = [np.concatenate(both) for both in zip(held, fresh, strict=True)] if held else fresh
+        begins = _group_begins(held[3 : 3 + width])
+        stop = int(np.flatnonzero(begins)[-1])  # the last group may go on in the next batch
+        if stop:
+            yield cut(held, stop, begins)
+            held = [column[stop:] for column in held]
+    if held:
+        yield cut(held, len(held[0]), _group_begins(held[3 : 3 + width]))
+
+
+def _group_begins(columns: list[Int64s]) -> Flags:
+    begins = np.zeros(len(columns[0]), dtype=np.bool_)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
+
+
+class InOrder:
+    """Ascending numbers from batches, taken up to a given one."""
+
+    def __init__(self, batches: Iterator[Rows]) -> None:
+        self._batches = batches
+        self._held: Rows = np.zeros(0, dtype=np.int64)
+
+    def take_below(self, stop: int) -> Rows:
+        """Return the next numbers below ``stop``."""
+        while not len(self._held) or self._held[-1] < stop:
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            self._held = np.concatenate([self._held, batch])
+        cut = int(np.searchsorted(self._held, stop))
+        taken, self._held = self._held[:cut], self._held[cut:]
+        return taken
+
+
+def _kept_rows(draws: Words, keep: Ends | None) -> Rows:
+    if keep is None:
+        return np.arange(len(draws), dtype=np.int64)
+    return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
 
 
 def table_by_position(columns: Sequence[Any]) -> pa.Table:

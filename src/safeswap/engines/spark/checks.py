@@ -65,19 +65,18 @@ def count_moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Se
     return int(both.where("s <> 0").count())
 
 
-def count_compensating(
-    touched: Any,
-    had: Sequence[str],
-    has: Sequence[str],
-    others: Sequence[str],
-    *,
-    kinds: Sequence[pa.DataType],
-    changed: int | None = None,
-) -> int:
-    """Count changed records minus the net change of the cells; ``kinds`` are the types of ``had`` and then ``others``.
+def count_pairs(pairs: Any, columns: Sequence[int], *, agree: bool) -> int:
+    """Count the pairs that agree, or differ, in all of these columns."""
+    from pyspark.sql import functions as f
 
-    ``changed`` is the number of changed records, if known.
-    """
+    same = [f.col(f"a.g{j}").eqNullSafe(f.col(f"b.g{j}")) for j in columns]
+    return int(pairs.where(all_of(same if agree else [~each for each in same])).count())
+
+
+def count_compensating(
+    touched: Any, had: Sequence[str], has: Sequence[str], others: Sequence[str], *, kinds: Sequence[pa.DataType]
+) -> int:
+    """Count changed records minus the net change of the cells; ``kinds`` are the types of ``had``, then ``others``."""
     from pyspark.sql import functions as f
 
     wide = [*had, *has, *others]
@@ -86,10 +85,8 @@ def count_compensating(
     old = labelled.select(*had, *others, f.lit(-1).cast("long").alias("sign"))
     new = labelled.select(*has, *others, f.lit(1).cast("long").alias("sign"))
     net = old.unionAll(new).groupBy(*had, *others).agg(f.abs(f.sum("sign")).alias("s")).agg(f.sum("s")).head()[0] or 0
-    if changed is None:
-        same = all_of([f.col(one).eqNullSafe(f.col(other)) for one, other in zip(had, has, strict=True)])
-        changed = int(labelled.where(~same).count())
-    return changed - int(net) // 2
+    same = all_of([f.col(one).eqNullSafe(f.col(other)) for one, other in zip(had, has, strict=True)])
+    return int(labelled.where(~same).count()) - int(net) // 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,20 +7,35 @@ from reading to writing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts
-from safeswap.engines.base import Classes, Constraint, PairRequest, Repair, repair
-from safeswap.engines.duckdb.engine import order_classes
-from safeswap.engines.spark.draws import drawing, make_racer
-from safeswap.errors import InternalError
+from safeswap.arrays.types import Counts, Int64s
+from safeswap.engines.base import (
+    DRAW,
+    KEEP,
+    Cells,
+    Classes,
+    Constraint,
+    Derivation,
+    Ends,
+    Kernel,
+    Need,
+    PairRequest,
+    Repair,
+    Table,
+    order_classes,
+    repair,
+)
+from safeswap.engines.spark.draws import PARTNER, GroupRun, TableDraw, drawing, make_coder, make_racer
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 
@@ -30,125 +45,154 @@ _OWN = "i"
 _EXPONENT = 12  # bits of sign and exponent, mostly equal among times
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SparkRecords:
-    """The records of a file as a Spark dataframe with internal names, and what is known about them."""
+    """The records of files as a Spark dataframe with internal column names."""
 
-    frame: Any
-    schema: Schema
-    arrow: pa.Schema
-    records: int
+    name: ClassVar[str] = "spark"
+    lacks: ClassVar[Mapping[Need, str]] = {
+        Need.POSITIONS: "records in Spark have no positions, so they are known by an identifier",
+        Need.ROW_ORDER: "records in Spark have no order",
+        Need.WHOLE_FILE: "no machine of a cluster holds the whole file",
+        Need.RECORDS: "it counts cells where the records are",
+    }
 
-    def __len__(self) -> int:
-        return self.records
-
-    def column(self, name: str) -> str:
-        """Return the internal name of a column."""
-        self.schema[name]
-        return f"c{self.arrow.names.index(name)}"
-
-    def labels(self, names: Names) -> list[Any]:
-        """Return the labels g0, g1, … of columns v0, v1, … that hold these attributes."""
-        kinds = [self.arrow.field(name).type for name in names]
-        return [label(f"v{j}", kind).alias(f"g{j}") for j, kind in enumerate(kinds)]
-
-    def through(self, function: Any, names: Names, added: Sequence[str]) -> Any:
-        """Pass identifier i and values v0, v1, … of some attributes through a function on Arrow batches.
-
-        It adds integer columns after the identifier, and may drop records.
-        """
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import LongType, StructField, StructType
-
-        identifier = self.schema.identifier
-        assert identifier is not None  # noqa: S101  (checked before the engine is called)
-        columns = [self.column(identifier.name), *(self.column(name) for name in names)]
-        internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
-        chosen = self.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
-        own, *values = chosen.schema.fields
-        schema = StructType([own, *(StructField(name, LongType()) for name in added), *values])
-        return chosen.mapInArrow(function, schema)
-
-    def is_constant(self, name: str) -> bool:
-        """Return True if all records have the same value of an attribute."""
-        column = label(self.column(name), self.arrow.field(name).type)
-        return int(self.frame.select(column).distinct().limit(2).count()) < 2
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SparkPairs:
-    """Pairs as a dataframe: structs a and b (identifier i, draw h and l, labels g…, values v…), place k."""
-
-    frame: Any
-    number: int
-    columns: Names
-
-    def __len__(self) -> int:
-        return self.number
-
-
-def label(column: str, kind: pa.DataType) -> Any:
-    """Return a column as a label that is equal exactly where the values are.
-
-    Spark equates −0.0 and 0.0; the text of a floating-point number distinguishes them and is the same for every NaN.
-    """
-    from pyspark.sql import functions as f
-
-    if pa.types.is_floating(kind):
-        return f.col(column).cast("string")
-    return f.col(column)
-
-
-_MINUS_ZERO, _ZERO = "-0.0", "0.0"  # as Spark writes them
-
-
-class SparkEngine:
-    """Records in Spark."""
-
-    name = "spark"
-
-    def __init__(self, session: Any, *, work: Path | None = None) -> None:
-        self.session = session
-        self.work = work
+    def __init__(self, frame: Any, schema: Schema, arrow: pa.Schema, *, number: int) -> None:
+        self.frame, self.schema, self.arrow, self._number = frame, schema, arrow, number
+        self.session = frame.sparkSession
         self._kept: list[Any] = []
         self._settled = 0
+        self._code_key = secrets.token_bytes(32)
+
+    def prepare(self, *, identity_key: bytes, work: Path) -> None:
+        """Give what drawing needs: the key of the identities, and a directory that driver and workers share."""
+        self._identity_key, self._work = identity_key, work
 
     def close(self) -> None:
         """Release frames cached in memory and on the workers' disks."""
         for frame in self._kept:
             frame.unpersist()
 
-    def classes(self, data: SparkRecords, constraint: Constraint) -> Classes:
+    def __len__(self) -> int:
+        return self._number
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes, in file order."""
+        return self.schema.names
+
+    @property
+    def held(self) -> None:
+        """Nothing: the records are in the cluster."""
+        return
+
+    @property
+    def own(self) -> str:
+        """The internal name of the identifier."""
+        assert self.schema.identifier is not None  # noqa: S101  (checked before the engine is called)
+        return self.column(self.schema.identifier.name)
+
+    def column(self, name: str) -> str:
+        """Return the internal name of a column."""
+        self.schema[name]
+        return f"c{self.arrow.names.index(name)}"
+
+    def kind(self, name: str) -> pa.DataType:
+        """Return the type of a column, as workers see it."""
+        return self.arrow.field(name).type
+
+    def _labels(self, names: Names) -> list[Any]:
+        """Return the labels g0, g1, … of columns v0, v1, … that hold these attributes."""
+        return [label(f"v{j}", self.kind(name)).alias(f"g{j}") for j, name in enumerate(names)]
+
+    def _through(self, function: Any, names: Names, added: Sequence[str], *, values: bool = True) -> Any:
+        """Pass identifier i and values v0, v1, … of some attributes through a function on Arrow batches.
+
+        It adds integer columns after the identifier, and may drop records; unless ``values``, it drops the values.
+        """
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import LongType, StructField, StructType
+
+        columns = [self.own, *(self.column(name) for name in names)]
+        internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
+        chosen = self.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
+        own, *others = chosen.schema.fields
+        kept = others if values else []
+        schema = StructType([own, *(StructField(name, LongType()) for name in added), *kept])
+        return chosen.mapInArrow(function, schema)
+
+    def is_constant(self, name: str) -> bool:
+        """Return True if all records have the same value of an attribute."""
+        return int(self.frame.select(label(self.column(name), self.kind(name))).distinct().limit(2).count()) < 2
+
+    def is_unique(self, name: str) -> bool:
+        """Return True if every record has a value of an attribute, and no two have the same."""
+        column = self.column(name)
+        counted = self.frame.groupBy(label(column, self.kind(name)).alias("g")).count()
+        return not counted.where("g IS NULL OR count > 1").limit(1).count()
+
+    def count(self, *keys: Names) -> tuple[Cells, ...]:
+        """Count the records by each set of attributes; the driver gets one row per cell."""
+        return tuple(self._count(names) for names in keys)
+
+    def _count(self, names: Names) -> Cells:
+        from pyspark.sql import functions as f
+
+        words = [f"w{j}" for j in range(len(names))]
+        coded = self._through(make_coder(self._code_key), names, words)
+        values = [f.first(f"v{j}").alias(f"v{j}") for j in range(len(names))]
+        rows = coded.groupBy(*words).agg(f.count("*"), *values).collect()
+        columns = [pa.array([row[len(names) + 1 + j] for row in rows], self.kind(name)) for j, name in enumerate(names)]
+        return Cells(
+            names=names,
+            codes=np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(-1, len(names)),
+            counts=np.array([row[len(names)] for row in rows], dtype=np.int64),
+            values=pa.table(columns, names=list(names)),
+        )
+
+    def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates."""
         names = _names(constraint)
-        labels = [label(data.column(name), data.arrow.field(name).type).alias(f"g{j}") for j, name in enumerate(names)]
-        rows = data.frame.groupBy(*labels).count().collect()
-        kinds = [data.arrow.field(name).type for name in names]
+        labels = [label(self.column(name), self.kind(name)).alias(f"g{j}") for j, name in enumerate(names)]
+        rows = self.frame.groupBy(*labels).count().collect()
+        kinds = [self.kind(name) for name in names]
         numbers = {j for j in range(len(constraint.equal), len(names)) if pa.types.is_floating(kinds[j])}
         coded = _number_labels([row[: len(names)] for row in rows], numbers)
         counts = np.array([row[-1] for row in rows], dtype=np.int64)
         # Any order works as long as classes of a stratum are adjacent.
         return order_classes(coded, counts, [(i,) for i in range(len(rows))], constraint)[1]
 
-    def pairs(self, data: SparkRecords, request: PairRequest) -> SparkPairs:
+    def pair(self, request: PairRequest) -> SparkPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         if request.targeting is None:
-            drawn, found = self._walk_prefixes(data, request)
+            drawn, found = self._walk_prefixes(request)
         else:
-            drawn = self._race_records(data, request, request.targeting)
-            found = self._walk(drawn, request, len(data))
+            drawn = self._race_records(request, request.targeting)
+            found = self._walk(drawn, request, len(self))
         if found.number < request.wanted and request.repair:
             found = self._repair(request, drawn, found)
         return found
 
-    def exchange(self, data: Any, attributes: Names, pairs: Any) -> Any:
-        """Refuse: :meth:`changes` gives the new values instead."""
-        raise InternalError("Spark gives changes instead of exchanging in place", code="no-exchange")
+    def draw(
+        self,
+        names: Names,
+        key: bytes,
+        *,
+        keep: Ends | None = None,
+        among: CellSet | None = None,
+        derive: Derivation | None = None,
+    ) -> SparkTable:
+        """Compute draws and codes in the workers that have the records."""
+        added = () if derive is None else tuple(name for name in derive.adds if name != KEEP)
+        columns = (*names, *added)
+        drawing = TableDraw(names, key, self._identity_key, self._code_key, keep, among, derive)
+        frame = self._through(drawing, names, ["h", "l", *(f"c{j}" for j in range(len(columns)))], values=False)
+        return SparkTable(self, frame, columns)
 
     def changes(self, pairs: SparkPairs, attributes: Names) -> Any:
         """Return, per record of a pair, identifier i, its old values (o0, …) and its new ones (n0, …)."""
         from pyspark.sql import functions as f
 
+        pairs = self.with_values(pairs, attributes)
         places = [pairs.columns.index(name) for name in attributes]
 
         def side(own: str, other: str) -> Any:
@@ -158,34 +202,50 @@ class SparkEngine:
 
         return side("a", "b").unionAll(side("b", "a"))
 
-    def _walk_prefixes(self, data: SparkRecords, request: PairRequest) -> tuple[Any, SparkPairs]:
-        records, expected, share = len(data), request.pairs_per_record, 0.0
+    def with_values(self, pairs: SparkPairs, names: Names) -> SparkPairs:
+        """Return the pairs with the values of these attributes on either side, from the files if need be."""
+        from pyspark.sql import functions as f
+
+        if set(names) <= set(pairs.columns):
+            return pairs
+        values = self.frame.select(
+            f.col(self.own).alias(_OWN), *(f.col(self.column(name)).alias(f"v{j}") for j, name in enumerate(names))
+        )
+        wide = values.select("*", *self._labels(names))
+        frame = pairs.frame.select("k", f.col(f"a.{_OWN}").alias("ia"), f.col(f"b.{_OWN}").alias("ib"))
+        for side in "ab":
+            struct = wide.select(f.col(_OWN).alias(f"i{side}"), f.struct(*wide.columns).alias(side))
+            frame = frame.join(struct, f"i{side}")
+        return SparkPairs(frame=self.keep(frame.select("k", "a", "b")), number=pairs.number, columns=names)
+
+    def _walk_prefixes(self, request: PairRequest) -> tuple[Any, SparkPairs]:
+        records, expected, share = len(self), request.pairs_per_record, 0.0
         while True:
             needed = request.wanted / max(expected, 1 / records)
             likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
             share = float(min(1.0, max(1.5 * share, likely)))
             share = 1.0 if share > 0.5 else share
-            drawn = self._draw_records(data, request, share)
+            drawn = self._draw_records(request, share)
             found = self._walk(drawn, request, records)
             if found.number >= request.wanted or share >= 1.0:
                 return drawn, found
             expected = (found.number + 1) / (share * records + 1)
 
-    def _draw_records(self, data: SparkRecords, request: PairRequest, share: float) -> Any:
+    def _draw_records(self, request: PairRequest, share: float) -> Any:
         """Return the records with a low draw: identifier i, words h and l, labels g0…, values v0…."""
         names = _names(request.constraint)
         threshold = min(int(share * 2.0**64), 2**64 - 1)
-        drawn = data.through(drawing(request.draw_key, request.identity_key, threshold), names, ("h", "l"))
-        return self.keep(drawn.select("*", *data.labels(names)))
+        drawn = self._through(drawing(request.draw_key, self._identity_key, threshold), names, ("h", "l"))
+        return self.keep(drawn.select("*", *self._labels(names)))
 
-    def _race_records(self, data: SparkRecords, request: PairRequest, targeting: Targeting) -> Any:
+    def _race_records(self, request: PairRequest, targeting: Targeting) -> Any:
         """Return all records, with h and l by arrival in the race: sooner where their cell has fewer than n records."""
         from pyspark.sql import functions as f
 
-        names, keys = _names(request.constraint), targeting.keys or data.schema.categorical
+        names, keys = _names(request.constraint), targeting.keys or self.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
-        race = make_racer(request.draw_key, request.identity_key, targeting.weight)
-        raced = data.through(race, wide, ("usual", "sooner", "l")).select("*", *data.labels(wide))
+        race = make_racer(request.draw_key, self._identity_key, targeting.weight)
+        raced = self._through(race, wide, ("usual", "sooner", "l", "m")).select("*", *self._labels(wide))
         places = [wide.index(key) for key in keys]
         small = (
             raced.groupBy(*(f.col(f"g{j}").alias(f"q{j}") for j in places)).count().where(f.col("count") < targeting.n)
@@ -193,7 +253,8 @@ class SparkEngine:
         same = all_of([f.col(f"g{j}").eqNullSafe(f.col(f"q{j}")) for j in places])
         sooner = f.when(f.col("count").isNotNull(), f.col("sooner")).otherwise(f.col("usual")).alias("h")
         width = range(len(names))
-        columns = [_OWN, sooner, "l", *(f"v{j}" for j in width), *(f"g{j}" for j in width)]
+        # Two first words may be equal: the second one, which makes the draw unique, then decides.
+        columns = [_OWN, sooner, f.struct("l", "m").alias("l"), *(f"v{j}" for j in width), *(f"g{j}" for j in width)]
         return self.keep(raced.join(small, same, "left").select(*columns))
 
     def _walk(self, drawn: Any, request: PairRequest, records: int) -> SparkPairs:
@@ -309,10 +370,8 @@ class SparkEngine:
         For work of many steps: a plan that repeats all of them takes longer to build than to run. Data on disk also
         outlast a worker.
         """
-        if self.work is None:
-            return self.keep(frame)
         self._settled += 1
-        path = str(self.work / f"step-{self._settled}")
+        path = str(self._work / f"step-{self._settled}")
         frame.write.parquet(path)
         return self.session.read.schema(frame.schema).parquet(path)
 
@@ -323,6 +382,105 @@ class SparkEngine:
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept.append(kept)
         return kept
+
+
+class SparkTable:
+    """Rows of integers in Spark: identifier i, both words of the draw (h, l), and columns c0, c1, …."""
+
+    def __init__(self, records: SparkRecords, frame: Any, columns: Names) -> None:
+        self._records, self.frame, self._columns = records, frame, columns
+
+    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> SparkTable:
+        """Bring each group to one worker, sorted, and run the kernel there; partners are held by their identifier."""
+        from pyspark.sql.types import LongType, StructField, StructType
+
+        read = tuple(dict.fromkeys((*by, *kernel.needs)))
+        listed = [f"c{self._columns.index(name)}" for name in read]
+        chosen = self.frame.select(_OWN, "h", "l", *listed)
+        groups = listed[: len(by)]
+        ordered = chosen.repartition(*groups).sortWithinPartitions(*groups, *self._order(order))
+        columns = (*by, *kernel.adds)
+        own = ordered.schema[_OWN]
+        fields = [own, StructField(PARTNER, own.dataType), *(StructField(name, LongType()) for name in ("h", "l"))]
+        fields += [StructField(f"c{j}", LongType()) for j in range(len(columns))]
+        mapped = ordered.mapInArrow(GroupRun(read, len(by), kernel), StructType(fields))
+        return SparkTable(self._records, self._records.checkpoint(mapped), columns)
+
+    def where(self, name: str, value: int) -> SparkTable:
+        """Return the rows with this value in a column."""
+        from pyspark.sql import functions as f
+
+        return SparkTable(self._records, self.frame.where(f.col(self._column(name)) == value), self._columns)
+
+    def union(self, other: Table) -> SparkTable:
+        """Return the rows of both tables."""
+        assert isinstance(other, SparkTable)  # noqa: S101  (tables of one engine)
+        return SparkTable(self._records, self.frame.unionByName(other.frame), self._columns)
+
+    def totals(self, *names: str) -> tuple[int, ...]:
+        """Return the sums of some columns."""
+        from pyspark.sql import functions as f
+
+        return tuple(int(total or 0) for total in self.frame.agg(*(f.sum(self._column(name)) for name in names)).head())
+
+    def distinct(self, names: Names) -> Int64s:
+        """Return the distinct combinations of some columns."""
+        rows = self.frame.select(*(self._column(name) for name in names)).distinct().collect()
+        return np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, len(names))
+
+    def pairs(self, first: str, partner: str, order: Names) -> SparkPairs:
+        """Pair each row in which ``first`` is 1 with its partner."""
+        from pyspark.sql import functions as f
+
+        ranked = [self._column(name) for name in order if name != DRAW]
+        chosen = self._records.keep(self.where(first, 1).frame.select(_OWN, PARTNER, "h", "l", *ranked))
+        number = chosen.count()
+        numbered = self._records.number_rows(chosen, ranked, number)
+        # Numbered within each combination of the other columns: those of the combinations before come first.
+        before, offset = f.lit(0), 0
+        for *labels, count in sorted(tuple(row) for row in chosen.groupBy(*ranked).count().collect()):
+            here = [f.col(column) == value for column, value in zip(ranked, labels, strict=True)]
+            before = f.when(all_of(here), f.lit(offset)).otherwise(before) if here else before
+            offset += count
+        frame = numbered.select(
+            (f.col("n") + before).alias("k"),
+            f.struct(f.col(_OWN)).alias("a"),
+            f.struct(f.col(PARTNER).alias(_OWN)).alias("b"),
+        )
+        return SparkPairs(frame=self._records.keep(frame), number=number, columns=())
+
+    def _column(self, name: str) -> str:
+        return f"c{self._columns.index(name)}"
+
+    def _order(self, names: Names) -> list[str]:
+        return [part for name in names for part in (("h", "l") if name == DRAW else (self._column(name),))]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparkPairs:
+    """Pairs as a dataframe: structs a and b (identifier i, draw h and l, labels g…, values v…), place k."""
+
+    frame: Any
+    number: int
+    columns: Names
+
+    def __len__(self) -> int:
+        return self.number
+
+
+def label(column: str, kind: pa.DataType) -> Any:
+    """Return a column as a label that is equal exactly where the values are.
+
+    Spark equates −0.0 and 0.0; the text of a floating-point number distinguishes them and is the same for every NaN.
+    """
+    from pyspark.sql import functions as f
+
+    if pa.types.is_floating(kind):
+        return f.col(column).cast("string")
+    return f.col(column)
+
+
+_MINUS_ZERO, _ZERO = "-0.0", "0.0"  # as Spark writes them
 
 
 class _FirstPairs:

@@ -3,12 +3,10 @@
 ::
 
     spec        specification
-    method      plan, apply, promises, facts
-    checks      preconditions
+    method      plan, draw, promises, facts
+    checks      preconditions, from counts
     areas       households by key and area in memory; remedies for those without a partner
-    same_key    the pairing, with its proof (compiled)
-    on_duckdb   the same on DuckDB
-    on_spark    the same on Spark
+    same_key    sampling and pairing as kernels for every engine, with the proof
 
 Sources: Moore 1996, sections II to IV, after Griffin, Navarro & Flores-Baez 1989.
 

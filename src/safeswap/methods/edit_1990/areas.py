@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
-from safeswap.arrays import cells, sampling, sparse
+from safeswap.arrays import cells, sparse
 from safeswap.arrays.counter_random import item_state
-from safeswap.arrays.geography import parents
 from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all, spans
-from safeswap.arrays.types import Codes, Flags, Identity, Rows, UInt32s
-from safeswap.methods.edit_1990.same_key import Partners, count_matched, count_moved, find_partners
+from safeswap.arrays.types import Codes, Flags, Rows, UInt32s
+from safeswap.methods.edit_1990.same_key import count_matched, count_moved
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.columns import ranked
 from safeswap.model.microdata import Microdata, smallest_code_type
@@ -29,16 +27,10 @@ _SAMPLES = 100
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HouseholdAreas:
-    """By record: the code a partner must share, and the area in which it must differ; and the blocks.
-
-    ``within_sizes`` counts the households of each area of the level across which nothing is exchanged; ``single_areas``
-    numbers those that have households but no two areas to exchange between.
-    """
+    """By record: the code a partner must share, and the area in which it must differ; and the blocks."""
 
     matched: Codes
     across: Codes
-    within_sizes: npt.NDArray[np.int32]
-    single_areas: Rows
     blocks: Codes | None
     is_small: Flags | None
     block_sizes: npt.NDArray[np.int32] | None
@@ -53,12 +45,8 @@ class HouseholdAreas:
 
 def household_areas(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
     """Prepare a file whose levels are known to nest."""
-    within, number = _number_areas(data, spec.area(spec.within_level))
-    across, areas = _number_areas(data, spec.area(spec.across_level))
+    across, _ = _number_areas(data, spec.area(spec.across_level))
     matched, _ = cells.pack(*data.coded_columns(spec.matched))
-    sizes = cells.dense_counts(within, number)
-    around = parents(across, within, areas)
-    per_area = np.bincount(around[around >= 0], minlength=number) if around is not None else np.zeros(number, int)
     blocks = is_small = block_sizes = None
     if spec.small_block_rate is not None:
         blocks, count = _number_areas(data, spec.area(spec.geography[-1]))
@@ -67,8 +55,6 @@ def household_areas(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
     return HouseholdAreas(
         matched=matched,
         across=across,
-        within_sizes=sizes,
-        single_areas=np.flatnonzero((per_area == 1) & (sizes > 1)),
         blocks=blocks,
         is_small=is_small,
         block_sizes=block_sizes,
@@ -89,20 +75,6 @@ def expected_moved(areas: HouseholdAreas, spec: Edit1990Spec) -> float:
     return float(np.mean(moved))
 
 
-def sample_households(areas: HouseholdAreas, spec: Edit1990Spec, identity: Identity, key: bytes) -> sampling.Drawn:
-    """Draw the sample: each household at the rate of its block."""
-    if areas.blocks is None or spec.small_block_rate is None:
-        return sampling.draw_sample(identity, key, rate=spec.rate)
-    return sampling.draw_sample(
-        identity, key, rate=spec.rate, strata=areas.blocks, is_dense=areas.is_small, dense_rate=spec.small_block_rate
-    )
-
-
-def partners(areas: HouseholdAreas, drawn: sampling.Drawn, identity: Identity, key: bytes) -> Partners:
-    """Find partners for the sample."""
-    return find_partners(areas.matched, areas.across, drawn, identity, key)
-
-
 def _number_areas(data: Microdata, names: Names) -> tuple[Codes, int]:
     """Number the areas named by some attributes together, with few unused numbers."""
     codes, number = cells.pack(*data.coded_columns(names))
@@ -110,40 +82,6 @@ def _number_areas(data: Microdata, names: Names) -> tuple[Codes, int]:
         return codes, number
     ranks, number = sparse.ranks(codes)
     return ranks, number
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FoundPartners:
-    """The pairs of an edit, and counts of how they were found; nothing about any single household."""
-
-    pairs: Any
-    sampled: int
-    in_small_blocks: int
-    small_blocks: int
-    inside: int
-    outside: int
-    alone: int
-    single_areas: int
-    within: Mapping[str, int]
-
-    def facts(self) -> dict[str, Any]:
-        """Return the counts under the names used in the report.
-
-        >>> counts = dict.fromkeys(("in_small_blocks", "small_blocks", "outside", "single_areas"), 0)
-        >>> FoundPartners(pairs=None, sampled=5, inside=2, alone=1, within={}, **counts).facts()["match_rate"]
-        0.8
-        """
-        return {
-            "sampled": self.sampled,
-            "sampled_in_small_blocks": self.in_small_blocks,
-            "small_blocks": self.small_blocks,
-            "matched_in_sample": 2 * self.inside,
-            "matched_outside": self.outside,
-            "unmatched": self.alone,
-            "match_rate": 1 - self.alone / self.sampled if self.sampled else None,
-            "single_areas": self.single_areas,
-            "pairs_within": dict(self.within),
-        }
 
 
 # Records that agree with some others in all but one of their keys, found in one pass over the file.

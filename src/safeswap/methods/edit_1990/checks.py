@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,15 +11,15 @@ import numpy.typing as npt
 from numba import njit
 
 from safeswap.arrays import sparse
-from safeswap.arrays.geography import parents
+from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Identity
-from safeswap.engines.base import HouseholdCounts
+from safeswap.engines.base import Cells, Records
+from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
-from safeswap.methods.edit_1990.areas import HouseholdAreas
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.columns import missing_codes
-from safeswap.model.geography import check_nesting, not_nested
+from safeswap.model.geography import not_nested
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import several
@@ -74,56 +75,70 @@ def _marked_twice(numbers: npt.NDArray[np.int64], least: int, marks: npt.NDArray
     return False
 
 
-def check_attributes(data: Microdata, spec: Edit1990Spec) -> None:
-    """Refuse keys and levels that are not categorical, missing values in them, and households that repeat."""
-    _check_kinds(data.schema, spec)
-    _check_complete(lambda name: _missing(data, name), spec)
-    for attribute in data.schema.iter_kind(Kind.HOUSEHOLD):
-        if len(data.coded(attribute.name).levels) < len(data):
-            raise _household_repeats(attribute.name)
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """What counting the areas found: the small blocks, and the number of areas without any other to exchange with."""
+
+    small_blocks: CellSet
+    single: int
 
 
-def check_counted(counts: HouseholdCounts, schema: Schema, spec: Edit1990Spec) -> None:
-    """Refuse the same, and levels that do not nest, where an engine counts records."""
+def check_records(records: Records, spec: Edit1990Spec) -> Areas:
+    """Refuse, from counts alone, what the edit cannot work with; return what it needs to know of the areas.
+
+    Refused are keys and levels that are not categorical, missing values in them, households that repeat, levels that
+    do not nest, and areas that have nobody to exchange with.
+    """
+    schema = records.schema
     _check_kinds(schema, spec)
-    _check_complete(counts.missing, spec)
+    names = tuple(dict.fromkeys((*spec.geography, *spec.keys)))
+    levels = tuple(pairwise(spec.geography)) if spec.geography_codes == "unique" else ()
+    within, block = spec.area(spec.within_level), spec.area(spec.geography[-1])
+    both = tuple(dict.fromkeys((*within, *spec.area(spec.across_level))))
+    by_block = (block,) if spec.small_block_rate is not None else ()
+    counted = records.count(*((name,) for name in names), *levels, both, *by_block)
+    singles = dict(zip(names, counted, strict=False))
+    _check_complete(lambda name: _count_missing(singles[name], schema), spec)
     for attribute in schema.iter_kind(Kind.HOUSEHOLD):
-        if counts.repeats(attribute.name):
+        if not records.is_unique(attribute.name):
             raise _household_repeats(attribute.name)
-    if spec.geography_codes == "unique":
-        for coarse, fine in pairwise(spec.geography):
-            if areas := counts.straddling(coarse, fine):
-                raise not_nested(coarse, fine, areas)
+    for (coarse, fine), cells in zip(levels, counted[len(names) :], strict=False):
+        if areas := int(np.count_nonzero(np.unique(cells.column(fine), return_counts=True)[1] > 1)):
+            raise not_nested(coarse, fine, areas)
+    single, households = _count_single(counted[len(names) + len(levels)], within)
     if spec.rate or spec.small_block_rate:
-        _refuse_single(*counts.single_areas(), spec)
+        _refuse_single(single, households, spec)
+    small = counted[-1].codes[counted[-1].counts < spec.small_block_units] if by_block else np.zeros((0, 1), np.int64)
+    if records.held is not None:
+        _check_identity(records.held)
+    return Areas(CellSet(block if by_block else (), small), single)
 
 
-def check_nested(data: Microdata, spec: Edit1990Spec) -> None:
-    """Refuse levels with areas that lie in two areas of the level above."""
-    if spec.geography_codes == "local":
-        return  # the code of an area then begins with that of its parent
-    for coarse, fine in pairwise(spec.geography):
-        inner, outer = data.coded(fine), data.coded(coarse)
-        if parents(inner.codes, outer.codes, inner.cardinality) is None:
-            check_nesting(data, (coarse, fine))
+def _count_missing(cells: Cells, schema: Schema) -> int:
+    (name,) = cells.names
+    values = Microdata(cells.values, Schema(attributes=(schema[name],)))
+    flags = missing_codes(values, name)
+    return int(cells.counts[flags[values.coded(name).codes]].sum())
 
 
-def check_identity(data: Microdata, identity: Identity) -> None:
-    """Refuse a file in which a record identifier occurs twice: two records would share a draw."""
+def _count_single(cells: Cells, within: Names) -> tuple[int, int]:
+    """Count the areas with several households but no other area to exchange with, and their households."""
+    place = np.unique(np.stack([cells.column(name) for name in within], axis=1), axis=0, return_inverse=True)[1].ravel()
+    areas, households = np.bincount(place), np.bincount(place, weights=cells.counts).astype(np.int64)
+    single = (areas == 1) & (households > 1)
+    return int(single.sum()), int(households[single].sum())
+
+
+def _check_identity(data: Microdata) -> None:
+    """Refuse data in which a record identifier occurs twice: two records would share a draw."""
     attribute = data.schema.identifier
-    if attribute is not None and has_duplicates(identity):
+    if attribute is not None and has_duplicates(record_identity(data, bytes(32))):
         raise InputError(
             f"the identifier {attribute.name!r} occurs more than once in some records",
             code="duplicate-identifier",
             hint="an identifier must be unique; name another column, or none to know records by their position",
             column=attribute.name,
         )
-
-
-def check_single_areas(areas: HouseholdAreas, spec: Edit1990Spec) -> None:
-    """Refuse areas of ``within`` whose households all lie in one area of ``across``, if requested."""
-    single = areas.single_areas
-    _refuse_single(len(single), int(areas.within_sizes[single].sum()), spec)
 
 
 def _refuse_single(single: int, households: int, spec: Edit1990Spec) -> None:
@@ -181,13 +196,6 @@ def _check_complete(missing: Callable[[str], int], spec: Edit1990Spec) -> None:
     if spec.missing_keys == "refuse":
         hint = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
         _refuse_missing(missing, spec.keys, code="missing-keys", hint=hint)
-
-
-def _missing(data: Microdata, name: str) -> int:
-    if not (data.coded(name).has_missing or data.schema[name].missing):
-        return 0
-    flags = missing_codes(data, name)
-    return int(np.count_nonzero(flags[data.coded(name).codes]))
 
 
 def _refuse_missing(missing: Callable[[str], int], names: Names, *, code: str, hint: str) -> None:

@@ -6,33 +6,31 @@ Griffin, Navarro & Flores-Baez 1989.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from safeswap.arrays import keyed, sparse
+from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.geography import in_one_area
-from safeswap.arrays.sampling import Drawn
 from safeswap.arrays.types import Rows
-from safeswap.engines.base import Engine, Records
-from safeswap.engines.identity import record_identity
+from safeswap.engines.base import DRAW, Drawn, Ends, Move, Records, Table
+from safeswap.engines.memory import MemoryRecords, MemoryTable
 from safeswap.errors import InfeasibleError
 from safeswap.methods.edit_1990.areas import (
-    FoundPartners,
     HouseholdAreas,
     Remedy,
     expected_moved,
     household_areas,
-    partners,
     remedies,
-    sample_households,
 )
-from safeswap.methods.edit_1990.checks import check_attributes, check_identity, check_nested, check_single_areas
-from safeswap.methods.edit_1990.same_key import Partners
+from safeswap.methods.edit_1990.checks import check_records
+from safeswap.methods.edit_1990.same_key import RESERVED_FROM, SameKeyPartners, Sampling, draw_limit
 from safeswap.methods.edit_1990.spec import Edit1990Spec
-from safeswap.methods.exchange import compensating
-from safeswap.model.audit import Audit, Exchange, Facts
+from safeswap.methods.exchange import Columns, Described, ExchangingMethod
+from safeswap.model.audit import Facts
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -45,9 +43,9 @@ from safeswap.model.invariant import (
     UntouchedColumns,
 )
 from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import several
 
 
@@ -90,7 +88,7 @@ class SampleOutcome(Plan):
         return f"{self.sampled:,} of {several(self.records, 'household')} sampled; {found} found a partner"
 
 
-class Edit1990:
+class Edit1990(ExchangingMethod):
     """Exchange the geography of sampled households with others of the same key."""
 
     name: ClassVar[str] = "edit_1990"
@@ -101,9 +99,15 @@ class Edit1990:
         "Griffin, Navarro & Flores-Baez 1989, Disclosure avoidance for the 1990 Census",
     )
 
-    def plan(self, data: Microdata, spec: Edit1990Spec, *, engine: Engine) -> SamplePlan:
+    def columns(self, schema: Schema, spec: Edit1990Spec) -> Columns:
+        """Return keys, geography and household numbers, and the levels that are exchanged."""
+        households = (each.name for each in schema.iter_kind(Kind.HOUSEHOLD))
+        return Columns(read=tuple(dict.fromkeys((*spec.keys, *spec.geography, *households))), changed=spec.exchanged)
+
+    def plan(self, data: Microdata, spec: Edit1990Spec) -> SamplePlan:
         """Return the expected size of the sample, and how many of its households can have a partner at all."""
-        areas = _prepare(data, spec)
+        check_records(MemoryRecords(data), spec)
+        areas = household_areas(data, spec)
         small, large = _expect_sampled(areas, len(data), spec)
         lonely = _find_partnerless(areas)
         # Households of small blocks lack partners as often as others: the mean rate suffices.
@@ -126,51 +130,45 @@ class Edit1990:
             in_small_blocks=round(small),
         )
 
-    def apply(self, data: Microdata, spec: Edit1990Spec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Sample, find partners, exchange. Sampled households without a partner are counted and explained."""
-        areas = _prepare(data, spec)
-        identity = record_identity(data, keyed.derive(key.secret, "identity"))
-        check_identity(data, identity)
-        draw_key = sample_key(data, key, replicate=replicate)
-        drawn = sample_households(areas, spec, identity, draw_key)
-        found = partners(areas, drawn, identity, draw_key)
-        pairs = np.concatenate([found.inside, found.outside])
-        used = np.append(drawn.rows, found.outside[:, 1])
-        if len(found.alone) and spec.on_unmatched == "error":
-            changes = remedies(data, spec, areas, alone=found.alone, used=used)
-            raise no_partner(len(drawn.rows), len(found.alone), changes)
-        masked = engine.exchange(data, spec.exchanged, pairs)
-        exchanges = (Exchange(attributes=spec.exchanged, pairs=pairs),)
-        audit = Audit(
-            method=self.name,
-            spec=spec.as_dict(),
-            records=len(data),
-            asked=len(pairs) + len(found.alone),
-            feasible=len(pairs),
-            made=len(pairs),
-            exchanges=exchanges,
-            key_id=key.id,
-            releasable=key.releasable,
-            algorithm=keyed.ALGORITHM,
-            replicate=replicate,
-            data_name=data.schema.name,
-            compensating=compensating(data, masked, exchanges),
-            facts=Facts(
-                _counts(data, spec, areas, drawn, found),
-                diagnosis=lambda: _describe_remedies(remedies(data, spec, areas, alone=found.alone, used=used)),
-            ),
+    def draw(self, records: Records, spec: Edit1990Spec, key: Key, *, replicate: int = 0) -> Drawn:
+        """Sample and find partners; households without one are counted, and explained if they are in memory."""
+        areas = check_records(records, spec)
+        draw_key = keyed.derive(
+            key.secret, "data", records.schema.name, len(records), Edit1990.name, "sample", replicate
         )
+        found = _find_partners(records, spec, areas.small_blocks, draw_key)
+        levels = tuple(f"within{i}" for i in range(len(spec.geography)))
+        counted = ("sampled", "alone", "inside", "outside", "in_small", *levels)
+        sampled, alone, inside, outside, in_small, *within = found.totals(*counted)
+        if alone and spec.on_unmatched == "error":
+            raise _no_partner(sampled, alone, _find_remedies(records, spec, found))
+        made = inside + outside
         plan = SampleOutcome(
             method=self.name,
-            records=len(data),
-            asked=audit.asked,
-            feasible=audit.feasible,
-            sampled=len(drawn.rows),
-            unmatched=len(found.alone),
+            records=len(records),
+            asked=made + alone,
+            feasible=made,
+            sampled=sampled,
+            unmatched=alone,
         )
-        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+        counts = {
+            "sampled": sampled,
+            "sampled_in_small_blocks": in_small,
+            "small_blocks": len(areas.small_blocks.rows),
+            "matched_in_sample": 2 * inside,
+            "matched_outside": outside,
+            "unmatched": alone,
+            "match_rate": 1 - alone / sampled if sampled else None,
+            "single_areas": areas.single,
+            "pairs_within": dict(zip(spec.geography, within, strict=True)),
+        }
+        facts: Mapping[str, Any] = counts
+        if records.held is not None:
+            facts = Facts(counts, diagnosis=lambda: _describe_remedies(_find_remedies(records, spec, found)))
+        pairs = found.pairs("first", "mate", ("outside", DRAW))
+        return Drawn(plan=plan, moves=(Move(spec.exchanged, pairs),), made=made, facts=facts)
 
-    def invariants(self, data: Microdata, spec: Edit1990Spec) -> tuple[Invariant, ...]:
+    def invariants(self, data: Described, spec: Edit1990Spec) -> tuple[Invariant, ...]:
         """Promise counts by the keys in every area of every level, and that only the geography moves."""
         untouched = tuple(name for name in data.attributes if name not in spec.exchanged)
         keys = tuple(name for name in spec.keys if name not in spec.geography)
@@ -187,13 +185,25 @@ class Edit1990:
         )
 
 
-def _prepare(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
-    check_attributes(data, spec)
-    check_nested(data, spec)
-    areas = household_areas(data, spec)
-    if spec.rate or spec.small_block_rate:
-        check_single_areas(areas, spec)
-    return areas
+def _find_partners(records: Records, spec: Edit1990Spec, small_blocks: CellSet, draw_key: bytes) -> Table:
+    """Return the sample and those who may be partners, each with its partner.
+
+    At first only the highest draws outside the sample are read; keys for which these are too few are read once more,
+    with all of their records.
+    """
+    across, blocks = spec.area(spec.across_level), small_blocks.names
+    names = tuple(dict.fromkeys((*spec.matched, *across, *spec.geography, *blocks)))
+    limits = draw_limit(spec.rate), draw_limit(max(spec.rate, spec.small_block_rate or 0.0))
+    sampling = Sampling(*limits, small_blocks)
+    kernel = SameKeyPartners(across, tuple(spec.area(level) for level in spec.geography))
+    order = ("kind", DRAW)
+    ends = Ends(below=int(limits[1]), since=int(RESERVED_FROM))
+    found = records.draw(names, draw_key, keep=ends, derive=sampling).map_groups(spec.matched, order, kernel)
+    short = CellSet(spec.matched, found.where("short", 1).distinct(spec.matched))
+    if not len(short.rows):
+        return found
+    whole = records.draw(names, draw_key, among=short, derive=replace(sampling, whole=True))
+    return found.where("short", 0).union(whole.map_groups(spec.matched, order, kernel))
 
 
 def _expect_sampled(areas: HouseholdAreas, households: int, spec: Edit1990Spec) -> tuple[float, float]:
@@ -212,27 +222,18 @@ def _binding_changes(changes: list[Remedy]) -> tuple[str, ...]:
     return (changes[0].key,) if changes and changes[0].more else ()
 
 
-def sample_outcome(found: FoundPartners, spec: Edit1990Spec, *, records: int) -> SampleOutcome:
-    """Return the outcome of a sample drawn by an engine; refuse if some stay alone and the specification forbids it."""
-    if found.alone and spec.on_unmatched == "error":
-        raise no_partner(found.sampled, found.alone, [])
-    made = found.inside + found.outside
-    return SampleOutcome(
-        method=Edit1990.name,
-        records=records,
-        asked=made + found.alone,
-        feasible=made,
-        sampled=found.sampled,
-        unmatched=found.alone,
-    )
+def _find_remedies(records: Records, spec: Edit1990Spec, found: Table) -> list[Remedy]:
+    """Return what would help the households left alone, if the records are in memory."""
+    data = records.held
+    if data is None:
+        return []
+    assert isinstance(found, MemoryTable)  # noqa: S101  (records in memory)
+    alone = found.rows("alone")
+    used = np.concatenate([found.rows("sampled"), found.partners("outside")])
+    return remedies(data, spec, household_areas(data, spec), alone=alone, used=used)
 
 
-def sample_key(data: Records, key: Key, *, replicate: int) -> bytes:
-    """Derive the key for the draws of the sample and of the partners."""
-    return keyed.derive(key.secret, "data", data.schema.name, len(data), Edit1990.name, "sample", replicate)
-
-
-def no_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleError:
+def _no_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleError:
     """Return the refusal of a sample in which some households stay alone, with possible remedies."""
     helpful = [f"{each.change}: {each.more:,} more" for each in changes[:3] if each.more]
     return InfeasibleError(
@@ -247,32 +248,3 @@ def no_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleErr
 
 def _describe_remedies(changes: list[Remedy]) -> list[dict[str, Any]]:
     return [{"key": each.key, "change": each.change, "more": each.more} for each in changes]
-
-
-def _counts(
-    data: Microdata, spec: Edit1990Spec, areas: HouseholdAreas, drawn: Drawn, found: Partners
-) -> dict[str, Any]:
-    """Return counts for the report; nothing about any single household."""
-    pairs = np.concatenate([found.inside, found.outside])
-    blocks, is_small = areas.blocks, areas.is_small
-    in_small = is_small[blocks[drawn.rows]].sum() if blocks is not None and is_small is not None else 0
-    return {
-        "sampled": len(drawn.rows),
-        "sampled_in_small_blocks": int(in_small),
-        "small_blocks": int(is_small.sum()) if is_small is not None else 0,
-        "matched_in_sample": 2 * len(found.inside),
-        "matched_outside": len(found.outside),
-        "unmatched": len(found.alone),
-        "match_rate": 1 - len(found.alone) / len(drawn.rows) if len(drawn.rows) else None,
-        "single_areas": len(areas.single_areas),
-        "pairs_within": {level: _count_agreeing(data, spec.area(level), pairs) for level in spec.geography},
-    }
-
-
-def _count_agreeing(data: Microdata, names: tuple[str, ...], pairs: Rows) -> int:
-    """Count the pairs that lie in the same area."""
-    same = np.ones(len(pairs), dtype=np.bool_)
-    for name in names:
-        codes = data.coded(name).codes
-        same &= codes[pairs[:, 0]] == codes[pairs[:, 1]]
-    return int(np.count_nonzero(same))

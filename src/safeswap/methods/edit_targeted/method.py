@@ -12,10 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
-from safeswap.engines.base import Engine
+from safeswap.engines.base import Drawn, Move, Need, Records
 from safeswap.errors import InputError, SpecError
 from safeswap.methods.edit_targeted.classes import SortedClasses, Walked, identifier_order, letter_walk, sort_classes
 from safeswap.methods.edit_targeted.keyed_walk import (
@@ -29,8 +28,7 @@ from safeswap.methods.edit_targeted.keyed_walk import (
 )
 from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
 from safeswap.methods.edit_targeted.promises import LEFT, TreatedClasses
-from safeswap.methods.exchange import compensating
-from safeswap.model.audit import Audit, Exchange
+from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.model.columns import missing_codes
 from safeswap.model.geography import check_nesting, geography_levels
 from safeswap.model.invariant import (
@@ -43,12 +41,12 @@ from safeswap.model.invariant import (
     ReplaysFromAudit,
     SameRows,
     UntouchedColumns,
+    swap_pairs,
 )
 from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import MaskSpec
 from safeswap.model.text import several
 
@@ -143,18 +141,28 @@ def check_edit(data: Microdata, spec: EditTargetedSpec) -> Names:
         _check_categorical(data, name)
     if spec.missing_keys == "refuse":
         _check_complete(data, tuple(dict.fromkeys((*spec.within, *spec.keys))))
+    exchanged = _exchanged_columns(data.schema, spec)
+    if spec.exchange == "continuous":
+        _check_continuous(data, exchanged)
+    elif spec.exchange == "geography":
+        _check_geography(data, exchanged)
+        if spec.geography_codes == "unique":
+            check_nesting(data, exchanged)
+    return exchanged
+
+
+def _exchanged_columns(schema: Schema, spec: EditTargetedSpec) -> Names:
+    """Return the columns that an edit may change, including those taken from the schema."""
     if spec.exchange == "categorical":
         return spec.sorted_keys
     if spec.exchange == "continuous":
-        return _continuous(data, spec)
-    levels = _geography(data, spec)
-    if spec.geography_codes == "unique":
-        check_nesting(data, levels)
-    return levels
+        return spec.continuous or tuple(
+            each.name for each in schema.iter_kind(Kind.NUMERIC) if each.name not in spec.within
+        )
+    return spec.geography or tuple(name for name in geography_levels(schema) if name not in spec.within)
 
 
-def _geography(data: Microdata, spec: EditTargetedSpec) -> Names:
-    levels = spec.geography or tuple(name for name in geography_levels(data) if name not in spec.within)
+def _check_geography(data: Microdata, levels: Names) -> None:
     if not levels:
         raise SpecError(
             "there is no geographic code to exchange",
@@ -169,11 +177,9 @@ def _geography(data: Microdata, spec: EditTargetedSpec) -> Names:
                 hint="describe it as geography in the schema, or leave it out",
                 attribute=name,
             )
-    return levels
 
 
-def _continuous(data: Microdata, spec: EditTargetedSpec) -> Names:
-    items = spec.continuous or tuple(attribute.name for attribute in data.schema.iter_kind(Kind.NUMERIC))
+def _check_continuous(data: Microdata, items: Names) -> None:
     if not items:
         raise SpecError(
             "there is no continuous item to exchange",
@@ -188,7 +194,6 @@ def _continuous(data: Microdata, spec: EditTargetedSpec) -> Names:
                 hint="name numeric attributes as continuous items",
                 attribute=name,
             )
-    return items
 
 
 def _check_categorical(data: Microdata, name: str) -> None:
@@ -239,7 +244,7 @@ class EditPlan(Plan):
         return f"{text}; at most {self.feasible:,} can be{binds}"
 
 
-class EditTargeted:
+class EditTargeted(ExchangingMethod):
     """Exchange where the keys single out too few records."""
 
     name: ClassVar[str] = "edit_targeted"
@@ -249,12 +254,32 @@ class EditTargeted:
         "Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, SRD report RR96/06",
     )
 
-    def plan(self, data: Microdata, spec: EditTargetedSpec, *, engine: Engine) -> EditPlan:
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.WHOLE_FILE})
+
+    def columns(self, schema: Schema, spec: EditTargetedSpec) -> Columns:
+        """Return the keys, what is exchanged, and what orders the keys.
+
+        >>> from safeswap.model.schema import Attribute
+        >>> places = [Attribute(name=name, kind=Kind.GEOGRAPHY) for name in ("State", "Tract")]
+        >>> schema = Schema(attributes=(*places, Attribute(name="Beds"), Attribute(name="Roof")))
+        >>> EditTargeted().columns(schema, EditTargetedSpec(keys=["Beds"], within=["State"]))
+        Columns(read=('Beds', 'Tract', 'State'), changed=('Tract',))
+        """
+        changed = _exchanged_columns(schema, spec)
+        order = spec.order_by if spec.order == "near_optimal" else ()
+        return Columns(read=tuple(dict.fromkeys((*spec.keys, *changed, *spec.within, *order))), changed=changed)
+
+    def plan(self, data: Microdata, spec: EditTargetedSpec) -> EditPlan:
         """Count the combinations below tolerance, and those that can be treated."""
         return _plan_edit(_prepare(data, spec), spec)
 
-    def apply(self, data: Microdata, spec: EditTargetedSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
-        """Sort, walk, exchange. Combinations left without an exchange are counted in the audit record."""
+    def draw(self, records: Records, spec: EditTargetedSpec, key: Key, *, replicate: int = 0) -> Drawn:
+        """Sort and walk. Combinations left without an exchange are counted in the facts.
+
+        The walk visits all classes in the order of their values, and a window may reach far: it needs the whole file.
+        """
+        data = records.held
+        assert data is not None  # noqa: S101  (declared in ``needs``)
         edit = _prepare(data, spec)
         keys = DrawKeys.derived(key.secret, data, replicate=replicate)
         wanting = draw_kept(data, edit.classes, edit.below, fraction=spec.keep_fraction, keys=keys)
@@ -262,33 +287,19 @@ class EditTargeted:
             walked = letter_walk(edit.classes, wanting)
         else:
             walked = keyed_walk(data, edit.classes, wanting, edit.labels, candidates=spec.candidates, keys=keys)
-        masked, exchanges = data, []
-        for drawn in walked.pairs:
-            for names, pairs in _true_exchanges(masked, edit, spec, drawn):
-                masked = engine.exchange(masked, names, pairs)
-                exchanges.append(Exchange(attributes=names, pairs=pairs))
-        plan = _plan_edit(edit, spec)
-        audit = Audit(
-            method=self.name,
-            spec=spec.as_dict(),
-            records=len(data),
-            asked=plan.asked,
-            feasible=plan.feasible,
-            made=sum(len(exchange.pairs) for exchange in exchanges),
-            exchanges=tuple(exchanges),
-            key_id=key.id,
-            releasable=key.releasable and spec.variant == "keyed",
-            algorithm=keyed.ALGORITHM,
-            replicate=replicate,
-            data_name=data.schema.name,
-            compensating=compensating(data, masked, tuple(exchanges)) if exchanges else 0,
-            facts=_facts(data, masked, edit=edit, spec=spec, walked=walked, wanting=wanting),
+        part = _Part(data, edit, walked)
+        moves = tuple(move for pairs in walked.pairs for move in part.exchange(pairs, spec))
+        return Drawn(
+            plan=_plan_edit(edit, spec),
+            moves=moves,
+            made=sum(len(move.pairs) for move in moves),
+            facts=_facts(data, part, edit=edit, spec=spec, walked=walked, wanting=wanting),
+            releasable=spec.variant == "keyed",
         )
-        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
 
-    def invariants(self, data: Microdata, spec: EditTargetedSpec) -> tuple[Invariant, ...]:
+    def invariants(self, data: Described, spec: EditTargetedSpec) -> tuple[Invariant, ...]:
         """Promise margins kept, columns untouched, every combination below tolerance treated or counted."""
-        exchanged = check_edit(data, spec)
+        exchanged = _exchanged_columns(data.schema, spec)
         untouched = tuple(name for name in data.attributes if name not in exchanged)
         blocks = [(name,) for name in exchanged] if spec.exchange == "categorical" else [exchanged]
         promises: list[Invariant] = [
@@ -347,27 +358,49 @@ def _plan_edit(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
     )
 
 
-def _true_exchanges(data: Microdata, edit: _Edit, spec: EditTargetedSpec, pairs: Int64s) -> list[tuple[Names, Int64s]]:
-    """Return what is exchanged between which rows, without pairs that an exchange would not change."""
-    names = edit.keys if spec.exchange == "categorical" else edit.exchanged
-    columns, _ = data.coded_columns(names)
-    differ = np.stack([column[pairs[:, 0]] != column[pairs[:, 1]] for column in columns], axis=1)
-    if spec.exchange != "categorical":
-        pairs = pairs[differ.any(axis=1)]
-        return [(names, pairs)] if len(pairs) else []
-    first = np.where(differ.any(axis=1), differ.argmax(axis=1), -1)
-    return [((name,), pairs[first == i]) for i, name in enumerate(names) if (first == i).any()]
+class _Part:
+    """The codes of the records that take part, while they are exchanged."""
+
+    def __init__(self, data: Microdata, edit: _Edit, walked: Walked) -> None:
+        self.rows = np.unique(np.concatenate([np.zeros((0, 2), dtype=np.int64), *walked.pairs]))
+        self._names = edit.exchanged
+        self._keys = edit.keys
+        self._before = {
+            name: data.coded(name).codes[self.rows] for name in dict.fromkeys((*edit.exchanged, *edit.keys))
+        }
+        self._now = dict(self._before)
+
+    def exchange(self, pairs: Int64s, spec: EditTargetedSpec) -> list[Move]:
+        """Return what is exchanged between which rows, without pairs that an exchange would not change."""
+        names = self._keys if spec.exchange == "categorical" else self._names
+        places = np.searchsorted(self.rows, pairs)
+        differ = np.stack([self._now[name][places[:, 0]] != self._now[name][places[:, 1]] for name in names], axis=1)
+        if spec.exchange != "categorical":
+            chosen = {names: differ.any(axis=1)}
+        else:
+            first = np.where(differ.any(axis=1), differ.argmax(axis=1), -1)
+            chosen = {(name,): first == i for i, name in enumerate(names)}
+        moves = []
+        for some, flags in chosen.items():
+            if flags.any():
+                moves.append(Move(some, pairs[flags]))
+                for name in some:
+                    self._now[name] = swap_pairs(self._now[name], places[flags])
+        return moves
+
+    def changed(self) -> Flags:
+        """Flag the rows that do not have their own values any more."""
+        flags = [self._before[name] != self._now[name] for name in self._names]
+        changed: Flags = np.any([np.zeros(len(self.rows), dtype=np.bool_), *flags], axis=0)
+        return changed
 
 
 def _facts(
-    before: Microdata, after: Microdata, *, edit: _Edit, spec: EditTargetedSpec, walked: Walked, wanting: Flags
+    data: Microdata, part: _Part, *, edit: _Edit, spec: EditTargetedSpec, walked: Walked, wanting: Flags
 ) -> dict[str, Any]:
     """Return counts for the report and for Theorem A.3; nothing about any single record."""
     pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *walked.pairs])
-    rows = np.unique(pairs)
-    changed = np.zeros(rows.size, dtype=np.bool_)
-    for name in edit.exchanged:
-        changed |= before.coded(name).codes[rows] != after.coded(name).codes[rows]
+    rows, changed = part.rows, part.changed()
     classes = edit.classes.class_of(rows)
     alive = np.zeros(edit.below.size, dtype=np.bool_)
     alive[classes[changed]] = True
@@ -386,7 +419,7 @@ def _facts(
         "called_for": len(pairs),
         LEFT: int(np.count_nonzero(left)),
         "left_though_kept": int(np.count_nonzero(left & wanting)),
-        "pairs_within": {name: _count_agreeing(before, name, pairs) for name in levels},
+        "pairs_within": {name: _count_agreeing(data, name, pairs) for name in levels},
     }
 
 

@@ -15,7 +15,6 @@ from safeswap.arrays import moments
 from safeswap.arrays.kd_tree import build, furthest_corner, nearest_corner, squared
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats, Rows
-from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays
 from safeswap.methods.numeric.spec import MicroaggregationSpec
@@ -244,7 +243,7 @@ class Microaggregation:
         "Hansen & Mukherjee 2003, A polynomial algorithm for optimal univariate microaggregation",
     )
 
-    def plan(self, data: Microdata, spec: MicroaggregationSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: MicroaggregationSpec) -> ValuePlan:
         """Count the records with values to group; refuse fewer than k."""
         columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
         sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
@@ -269,11 +268,9 @@ class Microaggregation:
             + (f"; {staying} unchanged" if left else ""),
         )
 
-    def apply(
-        self, data: Microdata, spec: MicroaggregationSpec, *, key: Key, engine: Engine, replicate: int = 0
-    ) -> Masked:
+    def apply(self, data: Microdata, spec: MicroaggregationSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Group the records and write the group means."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
         changes: dict[str, Change] = {}
         for names in _blocks(spec) if spec.k > 1 else ():

@@ -12,7 +12,6 @@ import numpy as np
 
 from safeswap.arrays import keyed, moments
 from safeswap.arrays.types import Floats
-from safeswap.engines.base import Engine
 from safeswap.methods.numeric.promises import AddedNoise, MissingStays
 from safeswap.methods.numeric.spec import NoiseSpec
 from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_step
@@ -35,7 +34,7 @@ class Noise:
         "Brand 2002, Microdata protection through noise addition",
     )
 
-    def plan(self, data: Microdata, spec: NoiseSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: NoiseSpec) -> ValuePlan:
         """Count the records with a value to which noise is added."""
         columns = numeric_columns(data, spec.attributes)
         some = int(np.count_nonzero(~np.isnan(columns).all(axis=0))) if spec.size else 0
@@ -47,9 +46,9 @@ class Noise:
             text=f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}",
         )
 
-    def apply(self, data: Microdata, spec: NoiseSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: NoiseSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Draw one deviate per record and attribute, mix and scale them, add and round."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         columns = numeric_columns(data, spec.attributes)
         changes: dict[str, Change] = {}
         if spec.size:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.types import Int64s, Rows, Words
-from safeswap.engines.base import Engine
 from safeswap.errors import SpecError
 from safeswap.methods.numeric.promises import ExpectedMargin, MissingStays
 from safeswap.methods.numeric.spec import PramSpec
@@ -39,7 +38,7 @@ class Pram:
         "Gouweleeuw, Kooiman, Willenborg & de Wolf 1998, Post randomisation for statistical disclosure control",
     )
 
-    def plan(self, data: Microdata, spec: PramSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: PramSpec) -> ValuePlan:
         """Count the records with a value that may be redrawn, and the changes expected."""
         _check(data, spec)
         expected = sum(_expected_changes(data, name, spec) for name in spec.attributes)
@@ -55,9 +54,9 @@ class Pram:
             "expected margins do not",
         )
 
-    def apply(self, data: Microdata, spec: PramSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: PramSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Decide for each value whether it is kept, and redraw the others."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         changes: dict[str, Change] = {}
         for name in spec.attributes if spec.keep < 1 else ():
             words = record_words(data, key, self.name, name, replicate=replicate)

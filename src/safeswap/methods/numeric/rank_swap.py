@@ -17,7 +17,7 @@ from safeswap.arrays import keyed, moments
 from safeswap.arrays.order import bucket_sort
 from safeswap.arrays.threads import run_all
 from safeswap.arrays.types import Floats, Rows, Words
-from safeswap.engines.base import Engine
+from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
 from safeswap.methods.numeric.promises import KeptMean, MissingStays, RanksNear
 from safeswap.methods.numeric.spec import RankSwapSpec
@@ -160,7 +160,7 @@ class RankSwap:
         "Domingo-Ferrer & Torra 2001, A quantitative comparison of disclosure control methods for microdata",
     )
 
-    def plan(self, data: Microdata, spec: RankSwapSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: RankSwapSpec) -> ValuePlan:
         """Return the width of the window and the maximum number of pairs."""
         columns = _ordered_columns(data, spec)
         pairs = sum(_Ends.of(values, spec).between // 2 for values in columns.values()) if spec.window else 0
@@ -175,9 +175,9 @@ class RankSwap:
             f"over at most {width} ranks",
         )
 
-    def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Order, pair and exchange; then set the groups at the ends to their means, if requested."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         columns = _ordered_columns(data, spec)
         orders: dict[str, Rows] = {}
         exchanged: dict[str, Rows] = {}
@@ -191,7 +191,7 @@ class RankSwap:
         exchanges = []
         for name in spec.attributes:
             if len(exchanged[name]):
-                masked = engine.exchange(masked, (name,), exchanged[name])
+                masked = exchange(masked, (name,), exchanged[name])
                 exchanges.append(Exchange(attributes=(name,), pairs=exchanged[name]))
         masked, replacements = _average_ends(masked, columns, orders, spec)
         audit = Audit(

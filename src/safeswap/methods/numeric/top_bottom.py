@@ -12,7 +12,6 @@ import numpy as np
 
 from safeswap.arrays import moments
 from safeswap.arrays.types import Floats
-from safeswap.engines.base import Engine
 from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
 from safeswap.methods.numeric.spec import TopBottomSpec
 from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, refuse_few, rounding_step
@@ -34,7 +33,7 @@ class TopBottom:
         "Willenborg & de Waal 2001, Elements of Statistical Disclosure Control, Lecture Notes in Statistics 155",
     )
 
-    def plan(self, data: Microdata, spec: TopBottomSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: TopBottomSpec) -> ValuePlan:
         """Count the records beyond a bound."""
         beyond = np.zeros(len(data), dtype=np.bool_)
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
@@ -49,9 +48,9 @@ class TopBottom:
             text=f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off",
         )
 
-    def apply(self, data: Microdata, spec: TopBottomSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: TopBottomSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Replace the values beyond the bounds."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         changes: dict[str, Change] = {}
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)

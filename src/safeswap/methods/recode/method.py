@@ -15,7 +15,6 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, model_validator
 
 from safeswap.arrays.names import Names
-from safeswap.engines.base import Engine
 from safeswap.methods.recode.apply import check_step, pin, values_of
 from safeswap.methods.recode.recipe import Recipe, recoded
 from safeswap.methods.recode.steps import (
@@ -244,11 +243,11 @@ class RecodeMethod:
         "Hundepool & Willenborg 1996, μ- and τ-ARGUS: Software for Statistical Disclosure Control",
     )
 
-    def plan(self, data: Microdata, spec: RecodeSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: RecodeSpec) -> ValuePlan:
         """Count the records that would change, by applying the steps."""
         return _plan(data, spec, run_steps(data, spec)[1])
 
-    def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Recode the data. Key and replicate have no effect and are only recorded in the audit."""
         stages, after = run_steps(data, spec)
         changes = {name: _change(data, after, name) for name in spec.names}

@@ -19,7 +19,6 @@ from pydantic import Field, model_validator
 from safeswap.arrays.combinations import classes, mask_of, positions
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats, Int64s, Rows
-from safeswap.engines.base import Engine
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import Risky, risky
@@ -359,7 +358,7 @@ class Suppress:
         "Willenborg & de Waal 2001, Elements of Statistical Disclosure Control, Lecture Notes in Statistics 155",
     )
 
-    def plan(self, data: Microdata, spec: SuppressSpec, *, engine: Engine) -> ValuePlan:
+    def plan(self, data: Microdata, spec: SuppressSpec) -> ValuePlan:
         """Count what is unsafe, and check that blanking can make it safe."""
         found = risky(data, as_combinations(spec))
         left = () if not found.unsafe else _find_never_safe(data, spec)
@@ -371,9 +370,9 @@ class Suppress:
             method=self.name, records=len(data), asked=found.unsafe_records, feasible=feasible, binds=left, text=text
         )
 
-    def apply(self, data: Microdata, spec: SuppressSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: SuppressSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Find the blanks, draw the records, blank them."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         if not plan.is_feasible:
             raise InfeasibleError(
                 f"{_list_names(plan.binds)} cannot be made safe: with every value of {', '.join(spec.blankable)} "

@@ -117,6 +117,8 @@ class AdviceAnswer(Wire):
 @router.post("/projects/{project_id}/risky")
 def find_risky(request: Request, access: Reader, body: RiskyRequest, _: QuestionSlot) -> RiskyAnswer:
     """Count the unsafe combinations of keys, now and after each step of the recipe. Totals only."""
+    from safeswap.workflow.session import ArgusSession
+
     access.require_data()
     check_tolerance(body.combinations, access.row.tolerance)
     steps = access.recipe or []
@@ -125,7 +127,7 @@ def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Question
     _refuse_long(request, access, tables=tables, hint="POST /projects/{project_id}/risky-lists counts them as a job")
     plain = data_as(request, access, version=access.row.data_version, recipe=None)
     key = service_of(request).vault.project_key(access.id)
-    session = workflow.argus_session(plain, body.combinations, recipe=steps, key=key)
+    session = ArgusSession.start(plain, body.combinations, recipe=steps, key=key)
     noise = Noise(key=key, tolerance=access.row.tolerance)
     return RiskyAnswer.model_validate(summarise_risky(session, noise))
 
@@ -162,8 +164,10 @@ def set_recipe(
     request: Request, response: Response, access: Worker, body: RecipeRequest, _: QuestionSlot
 ) -> RecipeAnswer:
     """Replace the steps of the project's recipe. They are tried on the data before they are stored."""
+    from safeswap.workflow.recoding import as_recipe
+
     require_match(request, access.row.version)
-    recipe: Recipe = workflow.as_recipe(list(body.steps))
+    recipe: Recipe = as_recipe(list(body.steps))
     if len(recipe):
         access.require_data()
         data_as(request, access, version=access.row.data_version, recipe=recipe.as_dicts())
@@ -185,13 +189,15 @@ def step_through_recipe(
 @router.post("/projects/{project_id}/advice")
 def give_advice(request: Request, access: Reader, body: AdviceRequest, _: QuestionSlot) -> AdviceAnswer:
     """Rank single recodes by unsafe combinations removed per information lost. Nothing is changed."""
+    from safeswap.workflow.recode_advice import advice
+
     access.require_data()
     check_tolerance(body.combinations, access.row.tolerance)
     _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
     data = data_of(request, access)
     noise = Noise(key=service_of(request).vault.project_key(access.id), tolerance=access.row.tolerance)
     before = perturb_risky(workflow.risky(data, body.combinations), noise).unsafe
-    found = perturb_advice(workflow.advice(data, body.combinations), before, body.combinations, noise)
+    found = perturb_advice(advice(data, body.combinations), before, body.combinations, noise)
     every = [each.as_dict() for each in found]
     shown = [each for each in every if not _names_rare_levels(each["step"], data, access.row.tolerance)]
     hidden = len(every) - len(shown)
@@ -249,16 +255,18 @@ def history_of(kept: Mapping[str, Any] | None) -> History:
     >>> len(history.present), len(history.undo().present), len(history.redo().present)
     (1, 0, 2)
     """
+    from safeswap.workflow.recoding import as_recipe
+
     if not kept:
         return History()
     if "pool" not in kept:
-        every: Recipe = workflow.as_recipe(kept["steps"])
+        every: Recipe = as_recipe(kept["steps"])
         now = len(every) - int(kept.get("undone", 0))
         before, after = range(now), range(now + 1, len(every) + 1)
         return History(every[:now], tuple(every[:n] for n in before), tuple(every[:n] for n in after))
-    present: Recipe = workflow.as_recipe(kept["steps"])
+    present: Recipe = as_recipe(kept["steps"])
     try:
-        pool = workflow.as_recipe(kept["pool"]).steps
+        pool = as_recipe(kept["pool"]).steps
     except SafeswapError:  # a step of an earlier version: keep the present only
         return History(present)
     past, future = (tuple(Recipe(tuple(pool[i] for i in places)) for places in kept[way]) for way in ("past", "future"))
@@ -294,9 +302,11 @@ def _pool_steps(present: Recipe, past: tuple[Recipe, ...], future: tuple[Recipe,
 
 def run_risky(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Count the unsafe combinations and store the totals."""
+    from safeswap.workflow.session import ArgusSession
+
     context.progress(0.05, "counting the combinations")
     recipe = payload.get("recipe") or []
-    session = workflow.argus_session(
+    session = ArgusSession.start(
         plain_data(context, payload), payload["combinations"], recipe=recipe, key=context.key()
     )
     summary = summarise_risky(session, Noise(key=context.key(), tolerance=int(context.project["tolerance"])))

@@ -107,6 +107,7 @@ def get_plot_page(request: Request, access: Reader, result_id: ResultId) -> File
 def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Mask, link each record to the release as an intruder would, and store the plot."""
     from safeswap.charts.confidentiality import default_second, plot_payload
+    from safeswap.reports.plot_files import write_plot
 
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
@@ -118,7 +119,7 @@ def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, 
     # Identifiers are values of records: the API identifies records by position.
     plot = plot.numbered()
     context.progress(0.9, "writing the plot")
-    workflow.write_confidentiality(plot, context.result_folder / PAGE)
+    write_plot(plot, context.result_folder / PAGE)
     other = default_second(plot.policy) if plot.policy.r is not None else None
     figure = plot_payload(plot, second=other, title=", ".join(plot.keys))
     (context.result_folder / PAYLOAD).write_text(json.dumps(figure, allow_nan=False), encoding="utf-8")

@@ -273,11 +273,13 @@ def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 
 def store_data(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]:
     """Store data in the canonical form, and return what the project needs to know about them."""
+    from safeswap.files.write import write_microdata
+
     context.progress(0.6, "keeping the data")
     folder = context.store.data(context.project_id, 0) / attempt_name(context.job.id, context.job.fence)
     erase(folder)
     folder.mkdir(mode=0o700)
-    workflow.write(data, folder / DATA)
+    write_microdata(data, folder / DATA)
     (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
     sync_folder(folder)
     context.progress(0.8, "describing the data")

@@ -215,6 +215,8 @@ def run_import(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
+    from safeswap.workflow.recoding import as_recipe
+
     facts = read_facts(folder / PROJECT)
     if not (folder / DATA).is_file() or not (folder / SCHEMA).is_file():
         raise InputError("the archive holds no data", code="bad-archive", hint="export the project again")
@@ -223,7 +225,7 @@ def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"{SCHEMA} does not describe data", code="bad-archive") from None
     data = workflow.read(folder / DATA, schema=schema)
-    recipe = workflow.as_recipe(list(facts.get("recipe") or ())).as_dicts()
+    recipe = as_recipe(list(facts.get("recipe") or ())).as_dicts()
     if recipe:
         workflow.recode(data, recipe, key=context.key())
     outcome = store_data(context, data, file_name=str(facts.get("file_name", "")))

@@ -236,9 +236,11 @@ def check_request(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dic
 
 def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Mask by any registered method, assess, and write the internal report."""
+    from safeswap.reports.masking import write_masking_report
+
     masked, assessment = _mask_and_assess(context, payload)
     context.progress(0.8, "writing the report")
-    workflow.report(masked, context.result_folder / REPORT, assessment=assessment)
+    write_masking_report(masked, context.result_folder / REPORT, assessment=assessment)
     spec = request_of(payload, "measures", "attributes", "replicate")
     return context.save_result("masking", spec, _summarise(masked, assessment))
 

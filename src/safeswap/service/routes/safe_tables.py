@@ -141,6 +141,8 @@ def get_safe_tables_report(request: Request, access: Officer, result_id: ResultI
 
 def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Find the nearest safe tables, write the internal report, and store the cells that may be shown."""
+    from safeswap.reports.safe import write_safe_report
+
     context.progress(0.05, "counting the tables")
     data = prepared_data(context, payload)
     asked = payload["tables"]
@@ -155,7 +157,7 @@ def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]
         time_limit=payload["time_limit"],
     )
     context.progress(0.9, "writing the report")
-    workflow.safe_table_report(found, context.result_folder / REPORT)
+    write_safe_report(found, context.result_folder / REPORT)
     names = {name for names in asked for name in names}
     hidden = {name: rare_texts(data, name, int(context.project["tolerance"])) for name in names}
     summary = {**found.as_dict(), "sentence": found.sentence, "cells": [_cells(each, hidden) for each in found.tables]}

@@ -128,7 +128,7 @@ def _study_block(asked: Mapping[str, Any] | None, objective: str) -> str:
     return (
         f"study = ss.study(data, {_format_arguments({**asked, 'key': _Code('key')})})\n"
         f"choice = study.choose({rule})\nprint(choice)\n"
-        "workflow.save_study(study, 'study', choice=choice, data=data)  # study/report.html, study/map.html\n"
+        "study.save('study', choice=choice, data=data)  # study/report.html, study/map.html\n"
     )
 
 

@@ -243,10 +243,12 @@ def get_study_report(request: Request, access: Reader, result_id: ResultId) -> F
 
 
 def _count_candidates(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
+    from safeswap.studies.prepare import count_candidates
+
     service = service_of(request)
     access.require_data()
     if can_answer(service.settings.limits, access, access.recipe):
-        return workflow.number_of_candidates(data_of(request, access), spec)
+        return count_candidates(data_of(request, access), spec)
     # Too large for the server: an invalid study is refused by the job.
     schema = read_schema(service.store, access.id, access.row.data_version)
     return spec.number_of_candidates(spec.attributes or schema.categorical)
@@ -264,7 +266,9 @@ def _folder(request: Request, access: ProjectAccess, result_id: str) -> str:
 @lru_cache(maxsize=8)
 def _load_study(folder: str) -> Study:
     # Studies are immutable and are requested repeatedly.
-    return workflow.load_study(folder)
+    from safeswap.studies.study import Study
+
+    return Study.load(folder)
 
 
 @lru_cache(maxsize=8)
@@ -330,7 +334,7 @@ def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         choice = found.choose(spec.objective)
     except InfeasibleError:
         choice = None  # no candidate meets the objective: the map is still useful
-    workflow.save_study(found, context.result_folder / STUDY, choice=choice, data=data)
+    found.save(context.result_folder / STUDY, choice=choice, data=data)
     summary = {
         "candidates": len(found),
         "specifications": len(found.specs),

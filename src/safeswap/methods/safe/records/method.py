@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.names import Names
-from safeswap.engines.base import Engine
 from safeswap.errors import InternalError
 from safeswap.methods.safe.records.joint import improve
 from safeswap.methods.safe.records.moves import fewest_changes
@@ -63,7 +62,7 @@ class Safe:
         "Appel, Kinzel & Nolte, SAFE: a generally usable program system for the anonymization of individual data",
     )
 
-    def plan(self, data: Microdata, spec: SafeSpec, *, engine: Engine) -> SafePlan:
+    def plan(self, data: Microdata, spec: SafeSpec) -> SafePlan:
         """Count the cells below tolerance, and those that a kept margin fixes there."""
         check_safe(data, spec)
         tables = [count_cells(data, names) for names in spec.tables]
@@ -80,9 +79,9 @@ class Safe:
             fewest_records=max((fewest_changes(table.counts, spec.tolerance) for table in tables), default=0),
         )
 
-    def apply(self, data: Microdata, spec: SafeSpec, *, key: Key, engine: Engine, replicate: int = 0) -> Masked:
+    def apply(self, data: Microdata, spec: SafeSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Find the changes on counts, apply them to records chosen by the key, and recount every table."""
-        plan = self.plan(data, spec, engine=engine)
+        plan = self.plan(data, spec)
         tables = [count_cells(data, names) for names in spec.tables]
         refuse_kept_small(data, spec, tables)
         moves = _no_moves(spec)

@@ -86,7 +86,9 @@ def _remark_on_tolerance(context: Context, payload: dict[str, Any]) -> list[str]
 
 def _remark_on_recipe(payload: dict[str, Any]) -> list[str]:
     """Remark that the verification refers to the file after the project's recipe."""
-    steps = workflow.as_recipe(payload.get("recipe") or ()).sentences
+    from safeswap.workflow.recoding import as_recipe
+
+    steps = as_recipe(payload.get("recipe") or ()).sentences
     if not steps:
         return []
     intro = "Before masking, the recipe was applied, and what is verified holds for the file as it left it: "

@@ -1,0 +1,181 @@
+"""A job on files, and what an engine offers once it has opened them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Rows
+from safeswap.engines.base import Drawn, Need, Records
+from safeswap.errors import EngineError
+from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.files.rewrite import Written, rewrite, unchanged
+from safeswap.model.invariant import Finding, Invariant, PairEvidence, PairPromise
+from safeswap.model.key import Key
+from safeswap.model.schema import Schema
+from safeswap.model.score import CountedCells
+from safeswap.model.spec import MaskSpec
+from safeswap.on_disk.audit_record import PAIRS, write_audit_json
+from safeswap.on_disk.masking import digest_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to mask, how, and with which resources."""
+
+    source: Path
+    target: Path
+    audit: Path
+    spec: MaskSpec
+    key: Key = field(repr=False)
+    engine: str = "memory"
+    replicate: int = 0
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    memory_limit: str = "1GB"
+    threads: int | None = None
+    session: Any = field(default=None, repr=False)
+    force: bool = False
+    measures: tuple[str, ...] = ()
+    attributes: tuple[str, ...] | None = None
+
+
+class OpenFile(ABC):
+    """The files of a job, opened by an engine; its class declares what the engine is and lacks."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    lacks: ClassVar[Mapping[Need, str]]
+    writes_directories: ClassVar[bool] = False
+
+    records: Records
+    names: Names
+    """The columns that are replaced, in file order."""
+
+    def __init__(self, job: Job, files: ParquetFiles, schema: Schema, work: Path) -> None:
+        self.job, self.files, self.schema, self.work = job, files, schema, work
+
+    @abstractmethod
+    def open(self, read: Names) -> None:
+        """Open the records with these columns; refuse missing or repeated identifiers."""
+
+    @abstractmethod
+    def exchange(self, drawn: Drawn) -> None:
+        """Prepare the new values of ``names``."""
+
+    @abstractmethod
+    def write(self, part: Path) -> None:
+        """Write the masked files."""
+
+    @abstractmethod
+    def find_damaged(self, part: Path) -> list[str]:
+        """Return the columns that were to be copied and, read back from disk, are not as they were."""
+
+    @abstractmethod
+    def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
+        """Check every promise of the method on what is read back from disk."""
+
+    @abstractmethod
+    def count_compensating(self) -> int:
+        """Count the records that changed although the table did not."""
+
+    @abstractmethod
+    def write_record(self, directory: Path, totals: Mapping[str, Any], identity: str) -> None:
+        """Write what undoes the masking."""
+
+    def count_cells(self, limit: int) -> CountedCells | None:
+        """Count the cells before and after for measures; None if the files must be compared instead."""
+        return None
+
+    def identify(self, part: Path) -> str:
+        """Return what names the record of the masking: the digest of the masked files."""
+        return digest_of(part)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release memory, sessions and temporary files."""
+        return
+
+
+class RewrittenFile(OpenFile):
+    """Files that are rewritten record by record: columns are replaced, all others copied byte for byte."""
+
+    _written: tuple[Written, ...] = ()
+
+    @abstractmethod
+    def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
+        """Return the new values of some records, requested in order."""
+
+    @abstractmethod
+    def iter_pairs(self) -> Iterator[tuple[int, Rows]]:
+        """Yield the number of an exchange and pairs of row numbers, in the order of drawing, in batches."""
+
+    def write(self, part: Path) -> None:
+        """Write all files."""
+        self._written = rewrite(self.files, part, names=self.names, replacing=self, work=self.work)
+
+    def find_damaged(self, part: Path) -> list[str]:
+        """Return the columns that were to be copied and are not as they were."""
+        others = [name for name in self.files.schema.names if name not in self.names]
+        result = open_parquet(part)
+        same = [each.groups for each in result.parts] == [each.groups for each in self.files.parts]
+        if not (same and result.schema.equals(self.files.schema)):
+            return others
+        return unchanged(self.files, self._written, others)
+
+    def write_record(self, directory: Path, totals: Mapping[str, Any], identity: str) -> None:
+        """Write the pairs as row numbers, and the readable part."""
+        from pyarrow import parquet
+
+        row = pa.int32() if len(self.files) < 2**31 else pa.int64()
+        fields = pa.schema({"stage": pa.int32(), "row_a": row, "row_b": row})
+        # Row numbers in random order: neither a dictionary nor compression would make them smaller.
+        plain: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+        with parquet.ParquetWriter(directory / PAIRS, fields, **plain) as out:
+            for stage, pairs in self.iter_pairs():
+                columns = [pa.array([stage], pa.int32()).take(pa.array([0] * len(pairs), pa.int32()))]
+                columns += [pa.array(pairs[:, side]).cast(row) for side in (0, 1)]
+                out.write_table(pa.table(columns, schema=fields))
+        reading = {name: value for name, value in self.job.reading.items() if name in ("missing", "name") and value}
+        notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": reading}
+        notes |= {"source_sha256": digest_of(self.job.source)}
+        write_audit_json(directory, totals, self.schema, notes=notes)
+
+
+def check_separate(drawn: Drawn, engine: str) -> None:
+    """Refuse an attribute that is exchanged twice: the second exchange would have to read what the first has made."""
+    names = [name for move in drawn.moves for name in move.names]
+    if len(set(names)) < len(names):
+        raise EngineError(
+            f"the engine {engine!r} cannot exchange an attribute twice",
+            code="not-supported",
+            hint="engines that can: memory",
+            engine=engine,
+            engines=["memory"],
+        )
+
+
+def check_promises(promises: Sequence[Invariant], evidence: PairEvidence, engine: str) -> tuple[Finding, ...]:
+    """Check promises where the records are not in memory; refuse what cannot be checked there."""
+    findings = []
+    for promise in promises:
+        if not isinstance(promise, PairPromise):
+            raise EngineError(
+                f"the engine {engine!r} cannot check what the method promises: {type(promise).__name__}",
+                code="not-supported",
+                hint="engines that can: memory",
+                engine=engine,
+                engines=["memory"],
+            )
+        findings.append(promise.found_in(evidence))
+    return tuple(findings)
