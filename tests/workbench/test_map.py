@@ -241,8 +241,6 @@ def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, 
     assert ended.state == "succeeded"
 
 
-# The script that the service writes still calls the old name.
-@pytest.mark.filterwarnings("ignore:safeswap.workflow.save_study is now:DeprecationWarning")
 def test_the_script_of_the_map_runs(  # noqa: PLR0917  (fixtures)
     browser: Browser,
     desk: Desk,

@@ -106,7 +106,8 @@ def _tables_block(asked: Mapping[str, Any] | None) -> str:
     print(workflow.check_tables(data, tables, tolerance=5))
     safe = workflow.safe_table(data, attributes=tables, tolerance=5)
     print(safe)
-    workflow.safe_table_report(safe, 'tables.html')
+    from safeswap.reports.safe import write_safe_report
+    write_safe_report(safe, 'tables.html')
     """
     if asked is None:
         return ""
@@ -117,7 +118,7 @@ def _tables_block(asked: Mapping[str, Any] | None) -> str:
     return (
         f"tables = {_format_value(asked.get('tables', []))}\nprint(workflow.check_tables(data, tables, {tolerance}))\n"
         f"safe = workflow.safe_table(data, attributes=tables, {tolerance}{rest and ', '}{rest})\n"
-        "print(safe)\nworkflow.safe_table_report(safe, 'tables.html')\n"
+        "print(safe)\nfrom safeswap.reports.safe import write_safe_report\nwrite_safe_report(safe, 'tables.html')\n"
     )
 
 
@@ -148,7 +149,7 @@ def _plot_block(keys: Sequence[str]) -> str:
         return ""
     return (
         f"plot = workflow.confidentiality(masked, keys={list(keys)!r}, key=key)\n"
-        "workflow.write_confidentiality(plot, 'plot.html')\n"
+        "from safeswap.reports.plot_files import write_plot\nwrite_plot(plot, 'plot.html')\n"
     )
 
 
