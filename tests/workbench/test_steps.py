@@ -138,6 +138,7 @@ def test_values_to_be_blanked_are_named_not_attributes(browser: Browser, desk: D
         page.locator("#step-fields").get_by_label("Values").fill("Bach+")
         page.click("#add-step")
         expect(page.locator("#steps-list li")).to_contain_text("unsafe left")
+        expect(page.locator("#steps-list li")).to_contain_text("% of the information lost")
         steps = _asked(desk, "GET", f"/projects/{project}/recipe")["steps"]
         assert [(step["step"], step["attribute"], step["values"]) for step in steps] == [("blank", "Edu", ["Bach+"])]
         page.get_by_label("Edit step 1").click()
