@@ -25,7 +25,7 @@ NOUNS = (
 )
 # An adjective or two may stand between; words such as "of" end what is counted.
 _BETWEEN = (
-    r"(?: (?!(?:of|the|in|and|or|are|is|to|have|has|had|by|more|at|with|from|for|on|as|that|times)\b)[a-z-]+){0,2}?"
+    r"(?: (?!(?:of|the|in|and|or|are|is|to|have|has|had|by|at|with|from|for|on|as|that|times)\b)[a-z-]+){0,2}?"
 )
 PLURAL = re.compile(rf"{_BETWEEN} (?:{'|'.join(NOUNS)})\b")
 

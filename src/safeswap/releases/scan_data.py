@@ -78,7 +78,7 @@ def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
     if reasons:
         first = reasons[0]
         raise UnsafeRelease(
-            first.message + (f" (and {len(reasons) - 1:,} more findings)" if len(reasons) > 1 else ""),
+            first.message + (f" (and {several(len(reasons) - 1, 'more finding')})" if len(reasons) > 1 else ""),
             code=first.code,
             hint=_HINTS.get(first.code, "nothing was released; see the findings, then mask or describe the data again"),
             column=first.column,
