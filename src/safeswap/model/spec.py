@@ -68,6 +68,8 @@ def refuse_other_type(given: Any, taken: Any) -> None:
     Traceback (most recent call last):
     ValueError: a number is needed, not True or False
     """
+    if given is taken:  # nothing was converted, nor in it: large tables need no second look
+        return
     if isinstance(taken, bool):
         if not isinstance(given, bool):
             raise ValueError("True or False is needed")
