@@ -76,7 +76,7 @@ def test_a_plan_says_what_binds(bench):
     assert told["sentence"] == "12,210 pairs asked for, at most 7,080 feasible; Race binds"
     assert not told["is_feasible"]
     assert told["details"] == {}
-    safe = {"method": "safe", "tables": [["Race", "Sex", "Educ"]]}
+    safe = {"method": "safe", "tables": [["Race", "Sex", "Edu"]]}
     assert bench.post("/plan", spec=safe).json()["details"] == workflow.plan(ss.datasets.cps8d(), safe).details
 
 
