@@ -139,9 +139,9 @@ class BeforeAfterAnswer(Wire):
 def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int, key: Key) -> BeforeAfterAnswer:
     """Return a table before and after masking, without counts below ``tolerance`` and those that would reveal them.
 
-    Rare levels are combined under one label. A table of three or more attributes is counted on a sample: hiding cells
-    cannot protect several such tables against being combined. All of them are counted on one :class:`Sample`, so that
-    together they reveal no more than it does.
+    Rare levels are combined under one label. Tables of three or more attributes, and of recoded files, are counted on a
+    sample: hiding cells cannot protect several of them against being combined or subtracted. All of them are counted on
+    one :class:`Sample`, so that together they reveal no more than it does.
 
     >>> import safeswap
     >>> masked = safeswap.swap(safeswap.datasets.cps8d(), swap=["Race"], rate=0.05, insecure_seed=1)
@@ -156,7 +156,8 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int,
     if prod(map(len, axes)) > _MOST_PLACES:
         raise _too_large()
     rare = [rare_texts(masked.original, name, tolerance) for name in attributes]
-    is_sampled = len(attributes) > _MOST_EXACT
+    is_recoded = bool(masked.original.past) or masked.spec.method == "recode"
+    is_sampled = is_recoded or len(attributes) > _MOST_EXACT
     sample = Sample(masked.original, key) if is_sampled else None
     before, after = (count_cells(data, attributes, axes, rare, sample) for data in (masked.original, masked.data))
     if int(((before > 0) | (after > 0)).sum()) > MOST_CELLS:

@@ -115,6 +115,22 @@ def test_all_tables_of_three_attributes_are_counts_of_one_sample():
     )
 
 
+def test_a_rare_level_is_not_the_difference_of_a_recoded_and_an_original_count():
+    towns = [*"A" * 40, *"B" * 30, *"C" * 9, *"XX"]
+    data = safeswap.read(pa.table({"id": range(81), "town": towns}), identifier="id", kinds={"town": "nominal"})
+    plain = safeswap.swap(data, swap=["town"], pairs=1, insecure_seed=1)
+    shown = {cell.levels[0]: cell.before for cell in before_after(plain, ("town",), tolerance=3, key=KEY).cells}
+    assert (shown["A"], shown["C"]) == (40, None)
+    # The count of the group less that of A would be the count of the rare level.
+    step = {"step": "recode", "attribute": "town", "groups": {"A or X": ["A", "X"]}, "otherwise": "keep"}
+    recoded = workflow.recode(data, [step])
+    by_recipe = safeswap.swap(recoded, swap=["town"], pairs=1, insecure_seed=1)
+    by_method = safeswap.mask(data, {"method": "recode", "steps": [step]}, insecure_seed=1)
+    for masked in (by_recipe, by_method):
+        assert before_after(masked, ("town",), tolerance=3, key=KEY).is_sampled
+    assert not before_after(plain, ("town",), tolerance=3, key=KEY).is_sampled
+
+
 def test_the_sample_has_poisson_numbers_and_a_sixteenth_of_the_values_from_others():
     data = three_ways(20_000)
     sample = Sample(data, KEY)

@@ -36,7 +36,7 @@ export function beforeAfter(description, path, preferred = []) {
   return box;
 }
 
-function drawTable({ attributes, cells, tolerance }, described) {
+function drawTable({ attributes, cells, tolerance, is_sampled: isSampled }, described) {
   const orders = attributes.map((attribute) => {
     const known = described.find((each) => each.name === attribute)?.levels?.map((level) => level.level) ?? [];
     const place = (level) => (known.includes(level) ? known.indexOf(level) : known.length);
@@ -45,7 +45,7 @@ function drawTable({ attributes, cells, tolerance }, described) {
   const levels = attributes.map((_, i) => [...new Set(cells.map((cell) => cell.levels[i]))].sort(orders[i]));
   const open = cells.filter((cell) => cell.changed !== null), changed = open.filter((cell) => cell.changed).length;
   const line = el("p", { class: "note" }, `${count(changed)} of ${several(open.length, "cell")} shown changed. Of two counts, the first is the original; `
-    + `“·” is a count below ${tolerance}, or one from which such a count could be derived.`);
+    + `“·” is a count below ${tolerance}, or one from which such a count could be derived.${isSampled ? " Counted on a random sample of the records: the figures are approximate." : ""}`);
   return [line, attributes.length === 2 && levels[1].length <= WIDEST ? drawCrossTable(attributes, levels, cells) : drawList(attributes, cells)];
 }
 
