@@ -72,6 +72,11 @@ demo: $(INSTALLED)  ## go from a survey file to a release, in demo-output/
 test: $(INSTALLED) $(BROWSER) $(POSTGRES) $(SPARK)  ## run all tests and the examples in docstrings
 	$(BIN)/pytest -n $(JOBS) --dist loadscope $(PYTEST_ARGS)
 
+.PHONY: quick
+quick: $(INSTALLED)  ## run unit and conformance tests without the slow ones, in about a minute
+	$(BIN)/pytest -n $(JOBS) --dist loadscope -m "not slow" --hypothesis-profile=quick tests/unit tests/conformance \
+		$(PYTEST_ARGS)
+
 .PHONY: check
 check: lint types contracts docs test  ## run everything that must pass before a change goes in
 

@@ -1,10 +1,12 @@
 """What all tests share: Hypothesis does not look at the clock, so that a slow machine fails no test.
 
-The everyday profile tries enough examples to catch a mistake and stays quick; before a release, and when hunting one,
-``make test PYTEST_ARGS=--hypothesis-profile=thorough`` tries ten times as many.
+The everyday profile tries enough examples to catch a mistake; before a release, and when hunting one,
+``make test PYTEST_ARGS=--hypothesis-profile=thorough`` tries ten times as many. ``make quick`` tries a few, and leaves
+out the tests that ``slow.txt`` names.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +19,22 @@ if TYPE_CHECKING:
 _SHARED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 
 settings.register_profile("safeswap", max_examples=30, **_SHARED)
+settings.register_profile("quick", max_examples=5, **_SHARED)
 settings.register_profile("thorough", max_examples=300, **_SHARED)
 settings.load_profile("safeswap")
+
+
+SLOW = Path(__file__).with_name("slow.txt")
+"""Tests that need more than 0.1 s of a core, or 0.4 s with all variants: a line for a variant or a whole test."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests. Only the name of their file counts, so that a folder can be moved."""
+    listed = set(SLOW.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        variant = f"{item.path.name}::{item.nodeid.partition('::')[2]}"
+        if listed & {variant, variant.split("[", 1)[0]}:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

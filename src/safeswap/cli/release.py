@@ -9,7 +9,7 @@ import typer
 
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, RANDOMNESS, Force, Shown, check_outputs, command, spec_options
-from safeswap.model.release import ReleaseSpec
+from safeswap.releases.spec import ReleaseSpec
 
 CONSENT = "Exceptions to confirm"
 DOCUMENTATION = "Documentation"

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
 
 from safeswap.arrays.types import Integers
 from safeswap.errors import InternalError, SpecError, UnsafeRelease
@@ -24,27 +23,9 @@ from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
-from safeswap.model.spec import Strict
 
 MOST_LISTED = 10_000
 """A longer list of levels is not useful as documentation; the data have them all."""
-
-
-class ReleaseSpec(Strict):
-    """What a release looks like, and what is published about it."""
-
-    data_format: Annotated[Literal["csv", "parquet", "dta", "sav"], Field(description="file format of the data")] = (
-        "csv"
-    )
-    identifiers: Annotated[Literal["new", "none"], Field(description="assign new record numbers, or none")] = "new"
-    drop: Annotated[tuple[str, ...], Field(description="columns to leave out")] = ()
-    title: Annotated[str, Field(description="title of the data set")] = ""
-    date: Annotated[str, Field(description="date of the release")] = ""
-    publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
-    second_release: Annotated[str, Field(description="reason for releasing records that were released before")] = ""
-    unmasked: Annotated[bool, Field(description="release the data although nothing was masked; the report says so")] = (
-        False
-    )
 
 
 @dataclass(frozen=True, eq=False)

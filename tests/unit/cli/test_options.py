@@ -17,9 +17,9 @@ from safeswap.errors import SpecError
 from safeswap.measures.plot.spec import PlotSpec
 from safeswap.measures.risk.spec import RiskSpec
 from safeswap.model.combination import KeyCombination
-from safeswap.model.release import ReleaseSpec
 from safeswap.model.spec import SwapSpec, Targeting
 from safeswap.model.study import StudySpec
+from safeswap.releases.spec import ReleaseSpec
 
 
 class Inner(BaseModel):

@@ -1,0 +1,30 @@
+"""What a user says about a release."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from safeswap.model.spec import Strict
+
+
+class ReleaseSpec(Strict):
+    """What a release looks like, and what is published about it.
+
+    >>> ReleaseSpec(title="Survey 2026").identifiers
+    'new'
+    """
+
+    data_format: Annotated[Literal["csv", "parquet", "dta", "sav"], Field(description="file format of the data")] = (
+        "csv"
+    )
+    identifiers: Annotated[Literal["new", "none"], Field(description="assign new record numbers, or none")] = "new"
+    drop: Annotated[tuple[str, ...], Field(description="columns to leave out")] = ()
+    title: Annotated[str, Field(description="title of the data set")] = ""
+    date: Annotated[str, Field(description="date of the release")] = ""
+    publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
+    second_release: Annotated[str, Field(description="reason for releasing records that were released before")] = ""
+    unmasked: Annotated[bool, Field(description="release the data although nothing was masked; the report says so")] = (
+        False
+    )
