@@ -69,6 +69,7 @@ class Need(StrEnum):
     POSITIONS = "files without an identifier"
     ROW_ORDER = "records in the order of the source"
     WHOLE_FILE = "methods that need the whole file in memory"
+    VALUE_CHANGES = "methods that change values record by record"
     RECORDS = "measures that need the records themselves, not counts"
 
 

@@ -1,26 +1,32 @@
-"""Shared by methods that replace values: the plan, checks of numeric columns, keyed draws, and the result."""
+"""Methods that change values record by record, and what all methods that replace values share.
+
+The plan, checks of numeric columns, keyed draws, and the result.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from safeswap.arrays import keyed
-from safeswap.arrays import keyed as keyed_numbers
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats, Words
+from safeswap.engines.base import Need
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
+from safeswap.methods.exchange import Columns
 from safeswap.model.audit import Audit
+from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers
 from safeswap.model.plan import Plan
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import MaskSpec
 
 FEWEST = 3
@@ -113,11 +119,91 @@ def rounding_step(values: Floats, decimals: int | None) -> float:
     return 0.0 if places is None else 10.0**-places
 
 
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """The keyed draws of one masking, for any batch of the file.
+
+    A record is known by its identifier, or by its position in the whole file: ``start`` is that of the first record of
+    the batch.
+    """
+
+    key: Key = field(repr=False)
+    method: str
+    data_name: str
+    records: int
+    replicate: int
+    start: int = 0
+
+    def words(self, batch: Microdata, purpose: str) -> Words:
+        """Return two uniform words per record of the batch, specific to one purpose."""
+        identity = record_identity(batch, keyed.derive(self.key.secret, "identity"))
+        if batch.schema.identifier is None:
+            identity = identity + self.start
+        asked = ("data", self.data_name, self.records, self.method, purpose, self.replicate)
+        return keyed.record_words(identity, keyed.derive(self.key.secret, *asked))
+
+
 def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> Words:
-    """Return two uniform words per record, specific to one purpose."""
-    identity = record_identity(data, keyed.derive(key.secret, "identity"))
-    draw_key = keyed.derive(key.secret, "data", data.schema.name, len(data), method, purpose, replicate)
-    return keyed_numbers.record_words(identity, draw_key)
+    """Return two uniform words per record of a whole file, specific to one purpose."""
+    return draws_of(data, key, method, replicate=replicate).words(data, purpose)
+
+
+def draws_of(data: Microdata, key: Key, method: str, *, replicate: int) -> Draws:
+    """Return the draws of a masking of these data, which are the whole file."""
+    return Draws(key=key, method=method, data_name=data.schema.name, records=len(data), replicate=replicate)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FileFacts:
+    """What the changes to a record depend on beyond the record itself, found in the whole file.
+
+    ``by_attribute`` is the method's own; ``schema`` describes the columns read, as they are afterwards; ``noted`` goes
+    into the audit.
+    """
+
+    plan: Plan
+    schema: Schema
+    by_attribute: Mapping[str, Any] = field(repr=False)
+    noted: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ValueChangingMethod(ABC):
+    """A method that changes each record by itself, given facts about the whole file.
+
+    So files are masked batch by batch: the result does not depend on how they are cut.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    spec_type: ClassVar[type[MaskSpec]]
+    sources: ClassVar[tuple[str, ...]]
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE_CHANGES})
+
+    @abstractmethod
+    def columns(self, schema: Schema, spec: Any) -> Columns:
+        """Return the columns on which the result depends, and those it may change."""
+
+    @abstractmethod
+    def plan(self, data: Microdata, spec: Any) -> Plan:
+        """Return what would be done, and whether it is feasible."""
+
+    @abstractmethod
+    def facts(self, data: Microdata, spec: Any) -> FileFacts:
+        """Return all that :meth:`changes` needs to know of the whole file, from the columns read."""
+
+    @abstractmethod
+    def changes(self, batch: Microdata, facts: FileFacts, spec: Any, draws: Draws) -> Mapping[str, Change]:
+        """Return the new columns of a batch. They depend on its own records and the facts only."""
+
+    @abstractmethod
+    def invariants(self, data: Microdata, spec: Any) -> tuple[Invariant, ...]:
+        """Return what holds for every result of this spec on these data."""
+
+    def apply(self, data: Microdata, spec: Any, *, key: Key, replicate: int = 0) -> Masked:
+        """Change all records as one batch."""
+        facts = self.facts(data, spec)
+        changes = self.changes(data, facts, spec, draws_of(data, key, self.name, replicate=replicate))
+        return masked_by(data, spec, facts.plan, changes, key=key, replicate=replicate, facts=facts.noted.items())
 
 
 def masked_by(

@@ -98,8 +98,18 @@ def changed_numbers(
     >>> change.column.to_pylist(), change.replacement.before.to_pylist()
     (['2.3', '07', None], ['1.50'])
     """
-    column = data.table.column(name)
     places = decimals_of(before) if decimals is None else decimals
+    return write_numbers(data, name, values, before, places=places, written=written)
+
+
+def write_numbers(
+    data: Microdata, name: str, values: Floats, before: Floats, *, places: int | None, written: Flags | None = None
+) -> Change:
+    """Write numbers to a column as :func:`changed_numbers` does, with these decimals; None: as they are.
+
+    A part of a file is written as the whole would be, if its decimals are those of the whole.
+    """
+    column = data.table.column(name)
     rounded = (values if places is None else np.round(values, places)) + 0.0  # no negative zero
     rounded = _avoid_codes(rounded, before, data.schema[name].missing, places)
     known = ~np.isnan(before)

@@ -5,6 +5,8 @@ Sources: Kim 1986; Brand 2002. The promise is about moments, in expectation: see
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
 
@@ -12,18 +14,33 @@ import numpy as np
 
 from safeswap.arrays import keyed, moments
 from safeswap.arrays.types import Floats
+from safeswap.methods.exchange import Columns
 from safeswap.methods.numeric.promises import AddedNoise, MissingStays
 from safeswap.methods.numeric.spec import NoiseSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_step
+from safeswap.methods.value_change import (
+    Draws,
+    FileFacts,
+    ValueChangingMethod,
+    ValuePlan,
+    numeric_columns,
+    rounding_step,
+)
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
-from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Change, changed_numbers
+from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
+from safeswap.model.schema import Schema
 from safeswap.model.text import several
 
 
-class Noise:
+@dataclass(frozen=True, kw_only=True)
+class _Added:
+    """The noise of one attribute: the weight of each attribute's deviate, and the decimals of the result."""
+
+    weights: tuple[float, ...]
+    places: int | None
+
+
+class Noise(ValueChangingMethod):
     """Add normal noise to numeric attributes."""
 
     name: ClassVar[str] = "noise"
@@ -46,20 +63,32 @@ class Noise:
             text=f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}",
         )
 
-    def apply(self, data: Microdata, spec: NoiseSpec, *, key: Key, replicate: int = 0) -> Masked:
-        """Draw one deviate per record and attribute, mix and scale them, add and round."""
-        plan = self.plan(data, spec)
+    def columns(self, schema: Schema, spec: NoiseSpec) -> Columns:
+        """Return the attributes: noise depends on nothing else."""
+        return Columns(read=spec.attributes, changed=spec.attributes)
+
+    def facts(self, data: Microdata, spec: NoiseSpec) -> FileFacts:
+        """Return, for each attribute, how the deviates are mixed, and its decimals."""
         columns = numeric_columns(data, spec.attributes)
-        changes: dict[str, Change] = {}
+        added: dict[str, _Added] = {}
         if spec.size:
-            words = [record_words(data, key, self.name, name, replicate=replicate)[:, 0] for name in spec.attributes]
-            deviates = np.stack([keyed.normals(each) for each in words], axis=1)
-            mixed = deviates @ _matrix_root(_noise_covariance(columns, spec))
-            for j, name in enumerate(spec.attributes):
-                values, before = columns[j] + mixed[:, j], columns[j]
-                everywhere = np.ones(len(data), dtype=np.bool_)
-                changes[name] = changed_numbers(data, name, values, before, decimals=spec.decimals, written=everywhere)
-        return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+            root = _matrix_root(_noise_covariance(columns, spec))
+            for j, (name, values) in enumerate(zip(spec.attributes, columns, strict=True)):
+                places = decimals_of(values) if spec.decimals is None else spec.decimals
+                added[name] = _Added(weights=tuple(root[:, j].tolist()), places=places)
+        return FileFacts(plan=self.plan(data, spec), schema=data.schema, by_attribute=added)
+
+    def changes(self, batch: Microdata, facts: FileFacts, spec: NoiseSpec, draws: Draws) -> Mapping[str, Change]:
+        """Draw one deviate per record and attribute, mix and scale them, add and round."""
+        deviates = [keyed.normals(draws.words(batch, name)[:, 0]) for name in facts.by_attribute]
+        everywhere = np.ones(len(batch), dtype=np.bool_)
+        changes: dict[str, Change] = {}
+        for name, added in facts.by_attribute.items():
+            # Summed one by one: a matrix product may round the same record differently in another batch.
+            noise = sum(weight * deviate for weight, deviate in zip(added.weights, deviates, strict=True))
+            before = finite_numbers(batch, name)
+            changes[name] = write_numbers(batch, name, before + noise, before, places=added.places, written=everywhere)
+        return changes
 
     def invariants(self, data: Microdata, spec: NoiseSpec) -> tuple[Invariant, ...]:
         """Promise the moments of the added noise, and untouched columns."""

@@ -7,28 +7,33 @@ left with probability (1 − keep)·(1 − t), a frequent one seldom: conspicuou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from safeswap.arrays import cells, keyed
-from safeswap.arrays.types import Int64s, Rows, Words
+from safeswap.arrays import keyed
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Flags, Int64s, Words
 from safeswap.errors import SpecError
+from safeswap.methods.exchange import Columns
 from safeswap.methods.numeric.promises import ExpectedMargin, MissingStays
 from safeswap.methods.numeric.spec import PramSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, record_words
+from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import missing_codes, ranked
+from safeswap.model.columns import missing_codes, rank_of_code, ranked_levels, replaced_column
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
-from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
+from safeswap.model.plan import Plan
+from safeswap.model.schema import Schema
 from safeswap.model.text import several
 
 
-class Pram:
+class Pram(ValueChangingMethod):
     """Redraw some values from those of the file."""
 
     name: ClassVar[str] = "pram"
@@ -38,14 +43,24 @@ class Pram:
         "Gouweleeuw, Kooiman, Willenborg & de Wolf 1998, Post randomisation for statistical disclosure control",
     )
 
-    def plan(self, data: Microdata, spec: PramSpec) -> ValuePlan:
+    def plan(self, data: Microdata, spec: PramSpec) -> Plan:
         """Count the records with a value that may be redrawn, and the changes expected."""
+        return self.facts(data, spec).plan
+
+    def columns(self, schema: Schema, spec: PramSpec) -> Columns:
+        """Return the attributes, and those within which they are redrawn."""
+        return Columns(read=(*spec.attributes, *spec.within), changed=spec.attributes)
+
+    def facts(self, data: Microdata, spec: PramSpec) -> FileFacts:
+        """Return the counts of the values of each attribute by ``within``."""
         _check(data, spec)
-        expected = sum(_expected_changes(data, name, spec) for name in spec.attributes)
+        strata = _Strata.of(data, spec.within)
+        counted = {name: _Counted.of(data, name, strata) for name in spec.attributes}
+        expected = sum(each.expect_changes(spec.keep) for each in counted.values())
         known = [~missing_codes(data, name)[data.coded(name).codes] for name in spec.attributes]
         some = int(np.count_nonzero(np.any(known, axis=0))) if spec.keep < 1 else 0
         names = ", ".join(spec.attributes)
-        return ValuePlan(
+        plan = ValuePlan(
             method=self.name,
             records=len(data),
             asked=some,
@@ -53,15 +68,12 @@ class Pram:
             text=f"about {several(round(expected), f'value of {names} changes', f'values of {names} change')}; "
             "expected margins do not",
         )
+        return FileFacts(plan=plan, schema=data.schema, by_attribute=counted if spec.keep < 1 else {})
 
-    def apply(self, data: Microdata, spec: PramSpec, *, key: Key, replicate: int = 0) -> Masked:
+    def changes(self, batch: Microdata, facts: FileFacts, spec: PramSpec, draws: Draws) -> Mapping[str, Change]:
         """Decide for each value whether it is kept, and redraw the others."""
-        plan = self.plan(data, spec)
-        changes: dict[str, Change] = {}
-        for name in spec.attributes if spec.keep < 1 else ():
-            words = record_words(data, key, self.name, name, replicate=replicate)
-            changes[name] = _redraw(data, name, spec, words)
-        return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+        counted: Mapping[str, _Counted] = facts.by_attribute
+        return {name: _redraw(batch, name, spec, each, draws.words(batch, name)) for name, each in counted.items()}
 
     def invariants(self, data: Microdata, spec: PramSpec) -> tuple[Invariant, ...]:
         """Promise margins kept in expectation, and untouched missing values and other columns."""
@@ -86,49 +98,96 @@ def _check(data: Microdata, spec: PramSpec) -> None:
             )
 
 
-def _number_strata(data: Microdata, spec: PramSpec) -> Int64s:
-    """Number each record's combination of ``within``."""
-    if not spec.within:
-        return np.zeros(len(data), dtype=np.int64)
-    packed, _ = cells.pack(*data.coded_columns(spec.within))
-    return np.unique(packed, return_inverse=True)[1].astype(np.int64)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Strata:
+    """The combinations of ``within`` that occur, numbered in ascending order of the places of their values.
+
+    Attributes are added one by one, and the combinations are numbered anew with each, so that numbers stay small:
+    ``found`` holds those that occur each time.
+    """
+
+    names: Names
+    levels: tuple[pa.Array, ...]
+    found: tuple[Int64s, ...]
+
+    @classmethod
+    def of(cls, data: Microdata, names: Names) -> _Strata:
+        levels = tuple(data.coded(name).levels for name in names)
+        found: list[Int64s] = []
+        numbers = np.zeros(len(data), dtype=np.int64)
+        for name, known in zip(names, levels, strict=True):
+            numbers = numbers * (len(known) + 1) + _places(data, name, known)
+            found.append(np.unique(numbers))
+            numbers = np.searchsorted(found[-1], numbers)
+        return cls(names=names, levels=levels, found=tuple(found))
+
+    def number(self, batch: Microdata) -> Int64s:
+        """Return the number of each record's combination."""
+        numbers = np.zeros(len(batch), dtype=np.int64)
+        for name, known, found in zip(self.names, self.levels, self.found, strict=True):
+            numbers = np.searchsorted(found, numbers * (len(known) + 1) + _places(batch, name, known))
+        return numbers
 
 
-def _expected_changes(data: Microdata, name: str, spec: PramSpec) -> float:
-    """Return Σ over records of (1 − keep)·(1 − t) of the record's own category."""
-    rows, strata, ranks, levels = _known_values(data, name, spec)
-    if not len(rows):
-        return 0.0
-    table = np.bincount(strata * levels + ranks, minlength=(int(strata.max()) + 1) * levels).reshape(-1, levels)
-    sizes = table.sum(axis=1)
-    kept = (table.astype(np.float64) ** 2).sum(axis=1) / np.maximum(sizes, 1)
-    return float((1 - spec.keep) * (sizes - kept).sum())
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Counted:
+    """Known values of an attribute, counted by stratum and sorted by value: from these others are redrawn."""
+
+    strata: _Strata
+    levels: pa.Array  # in the order of their ranks
+    is_missing: Flags  # of each level, and of a missing value
+    ranks: Int64s  # of each cell, cells of one stratum together, in the order of values
+    ends: Int64s  # the number of records up to each cell
+    starts: Int64s  # the number of records before each stratum, and in the end all
+
+    @classmethod
+    def of(cls, data: Microdata, name: str, strata: _Strata) -> _Counted:
+        levels = ranked_levels(data, name)
+        is_missing = np.ones(len(levels) + 1, dtype=np.bool_)
+        is_missing[rank_of_code(data, name)[: len(levels)]] = missing_codes(data, name)[: len(levels)]
+        ranks, numbers = _places(data, name, levels), strata.number(data)
+        known = ~is_missing[ranks]
+        cells, counts = np.unique(numbers[known] * len(levels) + ranks[known], return_counts=True)
+        sizes = np.bincount(numbers[known], minlength=int(numbers.max(initial=0)) + 1)
+        return cls(
+            strata=strata,
+            levels=levels,
+            is_missing=is_missing,
+            ranks=cells % max(len(levels), 1),
+            ends=np.cumsum(counts),
+            starts=np.append(0, np.cumsum(sizes)),
+        )
+
+    def expect_changes(self, keep: float) -> float:
+        """Return Σ over records of (1 − keep)·(1 − t), where t is the share of the record's own category."""
+        counts = np.diff(self.ends, prepend=0)
+        sizes = np.diff(self.starts)[np.searchsorted(self.starts, self.ends) - 1]
+        return float((1 - keep) * (counts - counts.astype(np.float64) ** 2 / sizes).sum())
 
 
-def _known_values(data: Microdata, name: str, spec: PramSpec) -> tuple[Rows, Int64s, Int64s, int]:
-    """Return the rows with a known value, their strata, and their values as ranks, independent of file order."""
-    known = np.flatnonzero(~missing_codes(data, name)[data.coded(name).codes])
-    ranks, levels = ranked(data, name)
-    return known, _number_strata(data, spec)[known], ranks[known].astype(np.int64), levels
-
-
-def _redraw(data: Microdata, name: str, spec: PramSpec, words: Words) -> Change:
+def _redraw(batch: Microdata, name: str, spec: PramSpec, counted: _Counted, words: Words) -> Change:
     """Redraw values: each from a uniform position in its stratum, sorted by value."""
-    rows, strata, ranks, _ = _known_values(data, name, spec)
+    ranks = _places(batch, name, counted.levels)
+    rows = np.flatnonzero(~counted.is_missing[ranks])
+    strata = counted.strata.number(batch)[rows]
     redrawn = keyed.uniforms(words[rows, 0]) >= spec.keep
-    by_value = np.lexsort((ranks, strata))
-    sizes = np.bincount(strata, minlength=1)
-    starts = np.cumsum(sizes) - sizes
+    sizes = counted.starts[strata + 1] - counted.starts[strata]
     leading = words[rows, 1] >> np.uint64(32)
-    offset = ((leading * sizes[strata].astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-    donors = by_value[starts[strata] + offset]
-    changed = redrawn & (ranks[donors] != ranks)
-    column = data.table.column(name)
+    offset = ((leading * sizes.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+    new = counted.ranks[np.searchsorted(counted.ends, counted.starts[strata] + offset, side="right")]
+    changed = redrawn & (new != ranks[rows])
+    column = batch.table.column(name)
     if not changed.any():
         return Change(column=column, replacement=None)
     where = rows[changed]
-    source = np.arange(len(data), dtype=np.int64)
-    source[where] = rows[donors[changed]]
     before = column.take(pa.array(where)).combine_chunks()
-    replaced = Replacement(attribute=name, rows=where, before=before)
-    return Change(column=column.take(pa.array(source)), replacement=replaced)
+    made = replaced_column(column, where, counted.levels.take(pa.array(new[changed])))
+    return Change(column=made, replacement=Replacement(attribute=name, rows=where, before=before))
+
+
+def _places(batch: Microdata, name: str, levels: pa.Array) -> Int64s:
+    """Return the place of each record's value among the levels; a missing value comes after all of them."""
+    coded = batch.coded(name)
+    places = pc.index_in(coded.levels, value_set=levels).to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Int64s = np.append(places, len(levels))[coded.codes]
+    return found

@@ -5,6 +5,7 @@ Source: Willenborg & de Waal 2001. Nothing is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,18 +13,26 @@ import numpy as np
 
 from safeswap.arrays import moments
 from safeswap.arrays.types import Floats
+from safeswap.methods.exchange import Columns
 from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
 from safeswap.methods.numeric.spec import TopBottomSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, refuse_few, rounding_step
+from safeswap.methods.value_change import (
+    Draws,
+    FileFacts,
+    ValueChangingMethod,
+    ValuePlan,
+    numeric_columns,
+    refuse_few,
+    rounding_step,
+)
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
-from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.numeric_column import Change, changed_numbers, decimals_of
+from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
+from safeswap.model.schema import Schema
 from safeswap.model.text import several
 
 
-class TopBottom:
+class TopBottom(ValueChangingMethod):
     """Cut off the largest and smallest values."""
 
     name: ClassVar[str] = "top_bottom"
@@ -48,19 +57,30 @@ class TopBottom:
             text=f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off",
         )
 
-    def apply(self, data: Microdata, spec: TopBottomSpec, *, key: Key, replicate: int = 0) -> Masked:
-        """Replace the values beyond the bounds."""
-        plan = self.plan(data, spec)
-        changes: dict[str, Change] = {}
+    def columns(self, schema: Schema, spec: TopBottomSpec) -> Columns:
+        """Return the attributes: bounds depend on nothing else."""
+        return Columns(read=spec.attributes, changed=spec.attributes)
+
+    def facts(self, data: Microdata, spec: TopBottomSpec) -> FileFacts:
+        """Return the bounds of each attribute, what replaces the values beyond them, and the decimals."""
+        cuts: dict[str, _Cut] = {}
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
-            low, high = values < ends.low, values > ends.high
-            cut = np.where(low, ends.for_low, np.where(high, ends.for_high, values))
-            # Write values equal to a bound like those cut off there: the text must not distinguish them.
-            written = (cut == ends.for_low) | (cut == ends.for_high) if (low | high).any() else low
             places = _decimal_places(values, ends, spec)
-            changes[name] = changed_numbers(data, name, cut, values, decimals=places, written=written)
-        return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+            is_cut = bool(((values < ends.low) | (values > ends.high)).any())
+            cuts[name] = _Cut(ends=ends, places=decimals_of(values) if places is None else places, is_cut=is_cut)
+        return FileFacts(plan=self.plan(data, spec), schema=data.schema, by_attribute=cuts)
+
+    def changes(self, batch: Microdata, facts: FileFacts, spec: TopBottomSpec, draws: Draws) -> Mapping[str, Change]:
+        """Replace the values beyond the bounds."""
+        changes: dict[str, Change] = {}
+        for name, cut in facts.by_attribute.items():
+            values, ends = finite_numbers(batch, name), cut.ends
+            made = np.where(values < ends.low, ends.for_low, np.where(values > ends.high, ends.for_high, values))
+            # Write values equal to a bound like those cut off there: the text must not distinguish them.
+            written = ((made == ends.for_low) | (made == ends.for_high)) & cut.is_cut
+            changes[name] = write_numbers(batch, name, made, values, places=cut.places, written=written)
+        return changes
 
     def invariants(self, data: Microdata, spec: TopBottomSpec) -> tuple[Invariant, ...]:
         """Promise nothing beyond the bounds and the rest untouched; also the mean, if it replaces what is cut off."""
@@ -112,6 +132,15 @@ class _Ends:
             for_low=moments.mean(below) if len(below) else float(low),
             for_high=moments.mean(above) if len(above) else float(high),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cut:
+    """How one attribute is written: its ends, its decimals, and whether any record lies beyond an end."""
+
+    ends: _Ends
+    places: int | None
+    is_cut: bool
 
 
 def _decimal_places(values: Floats, ends: _Ends, spec: TopBottomSpec) -> int | None:

@@ -6,15 +6,17 @@ Sources: Willenborg & de Waal 1996 and 2001; the software ARGUS (Hundepool & Wil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field, model_validator
 
 from safeswap.arrays.names import Names
+from safeswap.methods.exchange import Columns
 from safeswap.methods.recode.apply import check_step, pin, values_of
 from safeswap.methods.recode.recipe import Recipe, recoded
 from safeswap.methods.recode.steps import (
@@ -30,7 +32,7 @@ from safeswap.methods.recode.steps import (
     TopBottomCode,
     Truncate,
 )
-from safeswap.methods.value_change import ValuePlan, masked_by
+from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, masked_by
 from safeswap.model.audit import COARSENED, Replacement
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.invariant import Evidence, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
@@ -38,7 +40,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
-from safeswap.model.schema import Attribute, Kind, level_texts
+from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.spec import MaskSpec
 from safeswap.model.text import several
 
@@ -228,7 +230,7 @@ def _expected_bound(value: str, step: TopBottomCode, attribute: Attribute) -> st
     return value
 
 
-class RecodeMethod:
+class RecodeMethod(ValueChangingMethod):
     """Make values coarser, step by step.
 
     A dropped attribute remains in the masked file as an empty column, since the file is compared with the original
@@ -243,16 +245,32 @@ class RecodeMethod:
         "Hundepool & Willenborg 1996, μ- and τ-ARGUS: Software for Statistical Disclosure Control",
     )
 
+    def columns(self, schema: Schema, spec: RecodeSpec) -> Columns:
+        """Return the attributes named by the steps."""
+        return Columns(read=spec.names, changed=spec.names)
+
     def plan(self, data: Microdata, spec: RecodeSpec) -> ValuePlan:
         """Count the records that would change, by applying the steps."""
         return _plan(data, spec, run_steps(data, spec)[1])
 
+    def facts(self, data: Microdata, spec: RecodeSpec) -> FileFacts:
+        """Return what each value of the file becomes, and the attributes afterwards."""
+        stages, after = run_steps(data, spec)
+        maps = {name: ValueMap.of(data, after, name) for name in spec.names}
+        noted = _note_steps(stages, after)
+        return FileFacts(plan=_plan(data, spec, after), schema=after.schema, by_attribute=maps, noted=noted)
+
+    def changes(self, batch: Microdata, facts: FileFacts, spec: RecodeSpec, draws: Draws) -> Mapping[str, Change]:
+        """Look up what each value becomes. Nothing is drawn."""
+        columns = {name: each.look_up(batch, name) for name, each in facts.by_attribute.items()}
+        after = batch.with_columns(columns, {})
+        return {name: _change(batch, after, name) for name in columns}
+
     def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Recode the data. Key and replicate have no effect and are only recorded in the audit."""
-        stages, after = run_steps(data, spec)
+        stages, after = run_steps(data, spec)  # the new columns are at hand: nothing needs to be looked up
         changes = {name: _change(data, after, name) for name in spec.names}
-        facts = {"values": COARSENED, "recipe": _describe_steps(stages, after)}
-        plan = _plan(data, spec, after)
+        facts, plan = _note_steps(stages, after), _plan(data, spec, after)
         masked = masked_by(data, spec, plan, changes, key=key, replicate=replicate, facts=facts.items())
         return replace(masked, data=after)
 
@@ -270,6 +288,31 @@ class RecodeMethod:
             described = tuple(_list_levels(stage.data, name) for stage in own)
             promises.append(Recoded(name, tuple(stage.step for stage in own), described))
         return tuple(promises)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ValueMap:
+    """What each value of an attribute becomes: as many values as the file has different ones, and a missing one."""
+
+    before: pa.Array = field(repr=False)
+    after: pa.Array = field(repr=False)
+
+    @classmethod
+    def of(cls, before: Microdata, after: Microdata, name: str) -> ValueMap:
+        """Read the map off a recoded file: equal values have become equal, so one record of each tells it."""
+        coded = before.coded(name)
+        rows = np.full(len(coded.levels) + 1, -1, dtype=np.int64)
+        rows[coded.codes] = np.arange(len(before))
+        column = _decode_dictionary(after.table.column(name))
+        index = pa.array(rows, mask=rows < 0)  # a missing value stays so, if there is none
+        return cls(before=coded.levels, after=pa.concat_arrays(column.take(index).chunks))
+
+    def look_up(self, batch: Microdata, name: str) -> pa.ChunkedArray:
+        """Return the new column of a batch."""
+        coded = batch.coded(name)
+        places = pc.index_in(coded.levels, value_set=self.before).to_numpy(zero_copy_only=False).astype(np.int64)
+        found = np.append(places, len(self.before))[coded.codes]
+        return pa.chunked_array([self.after.take(pa.array(found))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +337,8 @@ def run_steps(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata
     return stages, data
 
 
-def _describe_steps(stages: list[Stage], after: Microdata) -> list[dict[str, Any]]:
-    """Describe each step in plain words, with the number of records it changed."""
+def _note_steps(stages: list[Stage], after: Microdata) -> dict[str, Any]:
+    """Describe each step in plain words, with the number of records it changed, for the audit."""
     told = []
     afters = [*(each.data for each in stages[1:]), after]
     for stage, following in zip(stages, afters, strict=False):  # without steps there is only the file
@@ -304,7 +347,7 @@ def _describe_steps(stages: list[Stage], after: Microdata) -> list[dict[str, Any
             columns = (data.table.column(name) for data in (stage.data, following))
             changed |= different(*aligned_columns(*columns))
         told.append({"step": stage.step.sentence, "records changed": int(np.count_nonzero(changed))})
-    return told
+    return {"values": COARSENED, "recipe": told}
 
 
 def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
