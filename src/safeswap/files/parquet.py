@@ -78,7 +78,10 @@ def narrow_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """
     if not pa.types.is_dictionary(column.type) or not column.num_chunks:
         return column
-    column = column.unify_dictionaries()
+    try:
+        column = column.unify_dictionaries()
+    except pa.ArrowInvalid:  # the chunks have more levels together than the codes of each can number
+        column = pa.chunked_array([_cast_index(chunk, pa.int32()) for chunk in column.chunks]).unify_dictionaries()
     levels = column.chunk(0).dictionary
     shortest = next(t for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64()) if len(levels) <= 2 ** (t.bit_width - 1))
     if shortest.bit_width >= column.type.index_type.bit_width:

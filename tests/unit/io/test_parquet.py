@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
+from safeswap.files.parquet import open_parquet
 from safeswap.files.read import read
 from safeswap.files.write import write, write_parquet
 from safeswap.model.microdata import code_column
@@ -100,3 +101,12 @@ def test_levels_and_codes_do_not_depend_on_how_the_file_is_cut_into_groups(tmp_p
         coded = code_column(read(tmp_path / f"{size}.parquet").table["x"])
         found.append((coded.codes.tolist(), coded.levels.to_pylist()))
     assert found[0] == found[1]
+
+
+def test_files_with_few_levels_each_may_have_many_together(tmp_path: Path) -> None:
+    parts = [[f"{part}-{number % 100}" for number in range(2_000)] for part in range(3)]
+    for number, texts in enumerate(parts):
+        parquet.write_table(pa.table({"town": texts}), tmp_path / f"part-{number}.parquet")
+    found = open_parquet(tmp_path).table(["town"]).column("town")
+    assert pa.types.is_dictionary(found.type)
+    assert found.to_pylist() == [text for texts in parts for text in texts]
