@@ -35,13 +35,20 @@ class Written:
 
 
 def rewrite(
-    files: ParquetFiles, target: Path, *, names: Sequence[str], replacing: Replacing, work: Path
+    files: ParquetFiles,
+    target: Path,
+    *,
+    names: Sequence[str],
+    replacing: Replacing,
+    work: Path,
+    schema: pa.Schema | None = None,
 ) -> tuple[Written, ...]:
     """Write all files with the columns ``names`` replaced; ``work`` is a directory for temporary files.
 
     ``target`` is a file if the source is a file; if the source is a directory, it is an existing directory, and the
-    files in it keep their names.
+    files in it keep their names. ``schema`` has the types of all columns afterwards, where some of them change.
     """
+    schema = files.schema if schema is None else schema
     written = []
     start = 0
     for part in files.parts:
@@ -49,7 +56,9 @@ def rewrite(
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = work / "replaced.parquet"
         _write_replaced(files, part, fresh, names=names, replacing=replacing, start=start)
-        copied = _put_together(files, part, fresh, path, names)
+        copied = schema.equals(files.schema) and _splice(part, fresh, path, names)
+        if not copied:
+            _encode_all(schema, part, fresh, path, names)
         written.append(Written(part=part, path=path, copied=copied))
         fresh.unlink()
         start += part.records
@@ -100,25 +109,25 @@ def _codecs(part: Part, names: Sequence[str]) -> dict[str, str]:
     return {c.path_in_schema: _CODECS.get(c.compression, "snappy") for c in chunks if c.path_in_schema in names}
 
 
-def _put_together(files: ParquetFiles, part: Part, fresh: Path, path: Path, names: Sequence[str]) -> bool:
+def _splice(part: Part, fresh: Path, path: Path, names: Sequence[str]) -> bool:
+    """Copy the other columns byte for byte; return False if the chunks of the file cannot be copied."""
     try:
         splice(part.path, fresh, path, frozenset(names))
     except CannotSplice:
-        _encode_all(files, part, fresh, path, names)
         return False
     except ValueError:
         raise corrupt(part.path, PARQUET) from None
     return True
 
 
-def _encode_all(files: ParquetFiles, part: Part, fresh: Path, path: Path, names: Sequence[str]) -> None:
-    """Decode and encode every column: for files whose chunks cannot be copied."""
+def _encode_all(schema: pa.Schema, part: Part, fresh: Path, path: Path, names: Sequence[str]) -> None:
+    """Decode and encode every column: for files whose chunks cannot be copied, or whose footer changes."""
     from pyarrow import parquet
 
     with (
         parquet.ParquetFile(part.path) as old,
         parquet.ParquetFile(fresh) as new,
-        parquet.ParquetWriter(path, files.schema) as writer,
+        parquet.ParquetWriter(path, schema) as writer,
     ):
         for group, rows in enumerate(part.groups):
             if not rows:
@@ -127,9 +136,9 @@ def _encode_all(files: ParquetFiles, part: Part, fresh: Path, path: Path, names:
             replaced = new.read_row_group(_count_filled_before(part, group))
             for name in names:
                 place = table.column_names.index(name)
-                kind = files.schema.field(name)
+                kind = schema.field(name)
                 table = table.set_column(place, kind, _as_type(replaced.column(name), kind.type))
-            writer.write_table(table.cast(files.schema), row_group_size=rows)
+            writer.write_table(table.cast(schema), row_group_size=rows)
 
 
 def _count_filled_before(part: Part, group: int) -> int:

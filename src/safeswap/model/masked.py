@@ -106,5 +106,6 @@ class MaskedFile:
 
     def __repr__(self) -> str:
         stamp = f", {self.stamp}" if self.stamp else ""
-        made = f"{several(self.made, 'pair')} exchanged"
+        unit = str(self.facts.get("unit", "pairs"))
+        made = f"{several(self.made, unit.removesuffix('s'))} {'exchanged' if unit == 'pairs' else 'changed'}"
         return f"<MaskedFile by {self.method}: {several(self.records, 'record')}, {made}{stamp}>"

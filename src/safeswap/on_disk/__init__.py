@@ -8,6 +8,7 @@
     memory           files on the memory engine
     duckdb           files on DuckDB
     spark            files on Spark
+    value_changes    files whose values a method changes record by record
     cells            two files compared by counts of cells
     counted_cells    the counting (compiled)
     masking          a masking saved between two commands

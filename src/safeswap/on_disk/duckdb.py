@@ -17,7 +17,7 @@ from safeswap.arrays.types import Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
-from safeswap.engines.duckdb.store import Store
+from safeswap.engines.duckdb.store import Store, limit_bytes
 from safeswap.engines.identity import column_blocks, column_identity
 from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
 from safeswap.engines.stream import RecordStream, rows_per_batch
@@ -30,6 +30,7 @@ from safeswap.model.text import several
 from safeswap.on_disk.cells import zip_batches
 from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
 from safeswap.on_disk.memory import part_of
+from safeswap.on_disk.value_changes import check_memory
 
 
 class DuckDBFile(RewrittenFile):
@@ -55,6 +56,11 @@ class DuckDBFile(RewrittenFile):
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._word_key = keyed.derive(self.job.key.secret, "cells")
         self._check_identifier(identity_key)
+
+    def check_loadable(self, read: Names) -> None:
+        """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
+        check_memory(self.files, read, limit_bytes(self.job.memory_limit))
+        self._check_identifier(keyed.derive(self.job.key.secret, "identity"))
 
     def __exit__(self, *error: object) -> None:
         """Close the database and remove spilled files."""

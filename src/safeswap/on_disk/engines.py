@@ -10,6 +10,7 @@ from safeswap.engines.base import Need
 from safeswap.errors import EngineError, SpecError
 from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
+from safeswap.methods.value_change import ValueChangingMethod
 from safeswap.model.schema import Schema
 from safeswap.on_disk.job import OpenFile
 
@@ -43,7 +44,7 @@ def check_supported(engine: type[OpenFile], method: Method, *, schema: Schema | 
     Traceback (most recent call last):
     safeswap.errors.EngineError: the engine 'duckdb' cannot do this: methods that need the whole file in memory
     """
-    if not isinstance(method, ExchangingMethod):
+    if not isinstance(method, ExchangingMethod | ValueChangingMethod):
         raise EngineError(
             f"{method.name!r} does not mask files on any engine",
             code="not-supported",
@@ -93,7 +94,7 @@ def list_abilities() -> Iterator[tuple[str, tuple[bool, ...]]]:
     """
     engines = [find_engine(name) for name in ENGINES]
     for method in registry.methods().values():
-        if isinstance(method, ExchangingMethod):
+        if isinstance(method, ExchangingMethod | ValueChangingMethod):
             yield f"the method {method.name} on Parquet files", tuple(not method.needs & set(e.lacks) for e in engines)
     for need in Need:
         yield need.value, tuple(need not in engine.lacks for engine in engines)

@@ -46,28 +46,16 @@ class Job:
     attributes: tuple[str, ...] | None = None
 
 
-class OpenFile(ABC):
-    """The files of a job, opened by an engine; its class declares what the engine is and lacks."""
+class Output(ABC):
+    """The masked files of a job, to be written, verified and recorded."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    lacks: ClassVar[Mapping[Need, str]]
-    writes_directories: ClassVar[bool] = False
-
-    records: Records
     names: Names
     """The columns that are replaced, in file order."""
+    replaced: Names = ()
+    """Those whose values before are kept in the record, in its order; exchanged values are found by their pairs."""
 
     def __init__(self, job: Job, files: ParquetFiles, schema: Schema, work: Path) -> None:
         self.job, self.files, self.schema, self.work = job, files, schema, work
-
-    @abstractmethod
-    def open(self, read: Names) -> None:
-        """Open the records with these columns; refuse missing or repeated identifiers."""
-
-    @abstractmethod
-    def exchange(self, drawn: Drawn) -> None:
-        """Prepare the new values of ``names``."""
 
     @abstractmethod
     def write(self, part: Path) -> None:
@@ -97,6 +85,25 @@ class OpenFile(ABC):
         """Return what names the record of the masking: the digest of the masked files."""
         return digest_of(part)
 
+
+class OpenFile(Output):
+    """The files of a job, opened by an engine; its class declares what the engine is and lacks."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    lacks: ClassVar[Mapping[Need, str]]
+    writes_directories: ClassVar[bool] = False
+
+    records: Records
+
+    @abstractmethod
+    def open(self, read: Names) -> None:
+        """Open the records with these columns; refuse missing or repeated identifiers."""
+
+    @abstractmethod
+    def exchange(self, drawn: Drawn) -> None:
+        """Prepare the new values of ``names``."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -107,10 +114,12 @@ class OpenFile(ABC):
         return
 
 
-class RewrittenFile(OpenFile):
+class RewrittenOutput(Output):
     """Files that are rewritten record by record: columns are replaced, all others copied byte for byte."""
 
     _written: tuple[Written, ...] = ()
+    written_schema: pa.Schema | None = None
+    """The types of the columns afterwards, if some of them change."""
 
     @abstractmethod
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
@@ -122,16 +131,22 @@ class RewrittenFile(OpenFile):
 
     def write(self, part: Path) -> None:
         """Write all files."""
-        self._written = rewrite(self.files, part, names=self.names, replacing=self, work=self.work)
+        self._written = rewrite(
+            self.files, part, names=self.names, replacing=self, work=self.work, schema=self.written_schema
+        )
 
     def find_damaged(self, part: Path) -> list[str]:
         """Return the columns that were to be copied and are not as they were."""
         others = [name for name in self.files.schema.names if name not in self.names]
         result = open_parquet(part)
         same = [each.groups for each in result.parts] == [each.groups for each in self.files.parts]
-        if not (same and result.schema.equals(self.files.schema)):
+        if not (same and result.schema.equals(self.written_schema or self.files.schema)):
             return others
         return unchanged(self.files, self._written, others)
+
+    def describe_result(self) -> Mapping[str, Any]:
+        """Return how the columns are described afterwards, if otherwise than before, for the record."""
+        return {}
 
     def write_record(self, directory: Path, totals: Mapping[str, Any], identity: str) -> None:
         """Write the pairs as row numbers, and the readable part."""
@@ -148,8 +163,16 @@ class RewrittenFile(OpenFile):
                 out.write_table(pa.table(columns, schema=fields))
         reading = {name: value for name, value in self.job.reading.items() if name in ("missing", "name") and value}
         notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": reading}
-        notes |= {"source_sha256": digest_of(self.job.source)}
+        notes |= {"source_sha256": digest_of(self.job.source), **self.describe_result()}
         write_audit_json(directory, totals, self.schema, notes=notes)
+
+
+class RewrittenFile(RewrittenOutput, OpenFile):
+    """Files opened by an engine that rewrites them."""
+
+    @abstractmethod
+    def check_loadable(self, read: Names) -> None:
+        """Refuse missing or repeated identifiers, and columns that the engine will not load."""
 
 
 def check_separate(drawn: Drawn, engine: str) -> None:

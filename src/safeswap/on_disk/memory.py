@@ -80,6 +80,11 @@ class MemoryFile(RewrittenFile):
         self.before = self.after = load_columns(self.files, self.schema, set(read))
         self.records = MemoryRecords(self.before, self.job.key)
 
+    def check_loadable(self, read: Names) -> None:
+        """Check the identifier; the columns are loaded whatever their size."""
+        if self.schema.identifier is not None:
+            load_columns(self.files, self.schema, set())
+
     def exchange(self, drawn: Drawn) -> None:
         """Make the new columns."""
         self._facts = dict(drawn.facts)  # computed now, so that their inputs can be freed

@@ -1,4 +1,4 @@
-"""Mask Parquet files on any engine by any method that exchanges values: output and record, both complete or neither."""
+"""Mask Parquet files on any engine, by exchanging or changing values: output and record, both complete or neither."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory, atomic_write
 from safeswap.files.infer import described_files
 from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
+from safeswap.methods.value_change import ValueChangingMethod
 from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.masked import MaskedFile
 from safeswap.model.schema import Schema
@@ -25,8 +27,9 @@ from safeswap.model.score import Assessment
 from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT
 from safeswap.on_disk.engines import check_supported, find_engine
-from safeswap.on_disk.job import Job, OpenFile
+from safeswap.on_disk.job import Job, OpenFile, Output, RewrittenFile
 from safeswap.on_disk.masking import both_or_neither
+from safeswap.on_disk.value_changes import ChangedFile
 
 _REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
 
@@ -36,31 +39,25 @@ def mask_files(job: Job) -> MaskedFile:
     method = registry.method(job.spec.method)
     engine = find_engine(job.engine)
     check_supported(engine, method)
-    assert isinstance(method, ExchangingMethod)  # noqa: S101  (what is supported has been checked)
     files = open_parquet(job.source)
     schema = described_files(files, **job.reading)
     check_supported(engine, method, schema=schema)
-    read = _read_columns(method, schema, job)
     with (
         _output(job, files, whole=engine.writes_directories) as (part, work),
         _blame_changed_source(files),
         engine(job, files, schema, work) as opened,
     ):
-        opened.open(read)
-        drawn = method.draw(opened.records, job.spec, job.key, replicate=job.replicate)
-        opened.names = _changed_columns(method, drawn, schema, job)
-        opened.exchange(drawn)
-        promises = method.invariants(opened.records, job.spec)
+        output, drawn, promises = _decide(opened, method)
         # Measuring does not depend on writing, and the digest only needs the written files: run them in parallel.
         with ThreadPoolExecutor(2) as threads:
-            measuring = threads.submit(_assess, job, opened)
-            opened.write(part)
-            identifying = threads.submit(opened.identify, part)
-            findings = _verify(opened, part, promises)
+            measuring = threads.submit(_assess, job, output)
+            output.write(part)
+            identifying = threads.submit(output.identify, part)
+            findings = _verify(output, part, promises)
             assessment, identity = measuring.result(), identifying.result()
         files.check_unchanged()
-        totals = _totals(job, schema, drawn, opened.count_compensating(), records=len(files))
-        record = _write_record(job, opened, identity, totals)
+        totals = _totals(job, schema, drawn, output)
+        record = _write_record(job, output, identity, totals)
     return MaskedFile(
         target=job.target,
         audit=record,
@@ -71,6 +68,21 @@ def mask_files(job: Job) -> MaskedFile:
         assessment=assessment,
         **{name: totals[name] for name in _REPORTED},
     )
+
+
+def _decide(opened: OpenFile, method: Method) -> tuple[Output, Drawn, tuple[Invariant, ...]]:
+    """Decide what changes, in memory or on counts; return what writes it, the decision, and the promises."""
+    job, schema = opened.job, opened.schema
+    if isinstance(method, ValueChangingMethod):
+        assert isinstance(opened, RewrittenFile)  # noqa: S101  (what is supported has been checked)
+        changed = ChangedFile(opened, method)
+        return changed, changed.drawn, changed.promises
+    assert isinstance(method, ExchangingMethod)  # noqa: S101  (as above)
+    opened.open(_read_columns(method, schema, job))
+    drawn = method.draw(opened.records, job.spec, job.key, replicate=job.replicate)
+    opened.names = _changed_columns(method, drawn, schema, job)
+    opened.exchange(drawn)
+    return opened, drawn, method.invariants(opened.records, job.spec)
 
 
 def _read_columns(method: ExchangingMethod, schema: Schema, job: Job) -> Names:
@@ -116,18 +128,18 @@ def _output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Pat
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _assess(job: Job, opened: OpenFile) -> Assessment | None:
+def _assess(job: Job, output: Output) -> Assessment | None:
     """Return the requested figures if they follow from what the engine holds; else None: the files must be compared."""
     from safeswap.measures.base import most_small, scored
 
     chosen = [registry.measure(name) for name in job.measures]
     limit = most_small(chosen)
-    counted = None if limit is None else opened.count_cells(limit)
+    counted = None if limit is None else output.count_cells(limit)
     return None if counted is None else scored(chosen, counted, leave_out=True)
 
 
-def _verify(opened: OpenFile, part: Path, promises: tuple[Invariant, ...]) -> tuple[Finding, ...]:
-    wrong = opened.find_damaged(part)
+def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tuple[Finding, ...]:
+    wrong = output.find_damaged(part)
     copied = Finding(
         invariant="CopiedColumns",
         sentence="Every column in which nothing was exchanged is in the new file as in the old one.",
@@ -136,7 +148,7 @@ def _verify(opened: OpenFile, part: Path, promises: tuple[Invariant, ...]) -> tu
         if wrong
         else "",
     )
-    findings = (copied, *opened.findings(part, promises)) if copied.ok else (copied,)
+    findings = (copied, *output.findings(part, promises)) if copied.ok else (copied,)
     broken = [finding for finding in findings if not finding.ok]
     if broken:
         raise UnsafeRelease(
@@ -149,16 +161,16 @@ def _verify(opened: OpenFile, part: Path, promises: tuple[Invariant, ...]) -> tu
     return findings
 
 
-def _totals(job: Job, schema: Schema, drawn: Drawn, compensating: int, *, records: int) -> dict[str, Any]:
+def _totals(job: Job, schema: Schema, drawn: Drawn, output: Output) -> dict[str, Any]:
     return {
         "method": job.spec.method,
         "spec": job.spec.as_dict(),
-        "records": records,
+        "records": len(output.files),
         "asked": drawn.plan.asked,
         "feasible": drawn.plan.feasible,
         "at_most": drawn.plan.at_most,
         "made": drawn.made,
-        "compensating": compensating,
+        "compensating": output.count_compensating(),
         "key_id": job.key.id,
         "releasable": job.key.releasable and drawn.releasable,
         "algorithm": keyed.ALGORITHM,
@@ -166,12 +178,12 @@ def _totals(job: Job, schema: Schema, drawn: Drawn, compensating: int, *, record
         "data_name": schema.name,
         "facts": dict(drawn.facts),
         "stages": [{"attributes": list(move.names), "pairs": len(move.pairs)} for move in drawn.moves],
-        "replaced": [],
+        "replaced": list(output.replaced),
     }
 
 
-def _write_record(job: Job, opened: OpenFile, identity: str, totals: Mapping[str, Any]) -> Path:
+def _write_record(job: Job, output: Output, identity: str, totals: Mapping[str, Any]) -> Path:
     record = job.audit / f"masking-{identity[:16]}"
     with atomic_directory(record, force=True, marker=AUDIT, mode=PRIVATE_DIRECTORY) as directory:
-        opened.write_record(directory, totals, identity)
+        output.write_record(directory, totals, identity)
     return record

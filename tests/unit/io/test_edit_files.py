@@ -133,7 +133,7 @@ def test_missing_keys_unknown_columns_and_other_engines_are_refused(census: Path
     with pytest.raises(SpecError) as unknown:
         masked(census, {**TARGETED, "keys": ["ROOMS"]})
     with pytest.raises(EngineError) as elsewhere:
-        masked(census, {"method": "top_bottom", "attributes": ["INCOME"], "top": 1000.0})
+        masked(census, {"method": "microaggregation", "attributes": ["INCOME"]})
     codes = [caught.value.code for caught in (missing, unknown, elsewhere)]
     assert codes == ["missing-keys", "unknown-attribute", "not-supported"]
 
