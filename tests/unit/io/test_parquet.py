@@ -110,3 +110,11 @@ def test_files_with_few_levels_each_may_have_many_together(tmp_path: Path) -> No
     found = open_parquet(tmp_path).table(["town"]).column("town")
     assert pa.types.is_dictionary(found.type)
     assert found.to_pylist() == [text for texts in parts for text in texts]
+
+
+@pytest.mark.parametrize("levels", [127, 128, 129, 300])
+def test_text_whose_levels_are_few_in_every_group_and_many_in_all_is_read(tmp_path: Path, levels: int) -> None:
+    values = [f"area {i}" for i in range(levels)] * 2
+    parquet.write_table(pa.table({"x": values}), tmp_path / "a.parquet", row_group_size=60)
+    files = open_parquet(tmp_path / "a.parquet")
+    assert files.table(["x"])["x"].to_pylist() == values
