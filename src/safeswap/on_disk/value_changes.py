@@ -119,7 +119,7 @@ class ChangedFile(RewrittenOutput):
         own = self.schema.identifier
         names = [n for n in self.schema.names if n in self._read or (own is not None and n == own.name)]
         described = part_of(self.schema, names)
-        draws = {"method": self.method.name, "data_name": self.schema.name, "records": len(self.files)}
+        draws: dict[str, Any] = {"method": self.method.name, "data_name": self.schema.name, "records": len(self.files)}
         for start, batch in self.files.batches(names, rows=rows_per_batch(2 * len(names))):
             data = Microdata(_plain(pa.Table.from_batches([batch])), described)
             keyed = Draws(key=self.job.key, replicate=self.job.replicate, start=start, **draws)

@@ -15,7 +15,7 @@ from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, SpecError, UnsafeRelease
 from safeswap.files.splice import same_chunks
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.on_disk import run as module
+from safeswap.on_disk import job as module
 from safeswap.workflow.masking import recall
 
 SCHEMA = datasets.synthetic_census_schema()

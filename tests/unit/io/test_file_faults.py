@@ -20,7 +20,7 @@ from safeswap import datasets, workflow
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files import rewrite, splice
 from safeswap.files.parquet import open_parquet
-from safeswap.on_disk import run as module
+from safeswap.on_disk import job as module
 
 SCHEMA = datasets.synthetic_census_schema()
 KEYS = ["ADULTS", "FAMILIES", "TRAILER"]

@@ -28,15 +28,15 @@ MASK = """
 import os, signal, sys
 from pathlib import Path
 from safeswap import datasets, workflow
-from safeswap.on_disk import run as mask_files
+from safeswap.on_disk import job, run
 
 def stop(*_, **__):
     print("here", flush=True)
     os.kill(os.getpid(), signal.SIGKILL) if {kill} else sys.stdin.readline()
     return keep(*_, **__)
 
-keep = mask_files.{step}
-mask_files.{step} = stop
+keep = {step}
+{step} = stop
 folder = Path({folder!r})
 workflow.mask_file(folder / {source!r}, folder / {target!r}, {spec!r}, audit=folder / "audit", engine={engine!r},
                    schema=datasets.synthetic_census_schema(), insecure_seed=1)
@@ -98,9 +98,9 @@ def test_an_interrupt_at_the_very_first_file_leaves_none(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("engine", ["memory", "duckdb"])
-@pytest.mark.parametrize("step", ["rewrite", "_verify", "_write_pairs"])
+@pytest.mark.parametrize("step", ["job.rewrite", "run._verify", "job.write_audit_json"])
 def test_the_run_after_a_killed_one_removes_what_that_left(engine: str, step: str, tmp_path: Path) -> None:
-    parts = step == "_verify"
+    parts = step == "run._verify"
     source, target = census(tmp_path, parts=parts), "masked" if parts else "masked.parquet"
     killed = subprocess.run(
         program(tmp_path, step, engine, source, target, kill=True), capture_output=True, text=True, check=False
@@ -110,7 +110,7 @@ def test_the_run_after_a_killed_one_removes_what_that_left(engine: str, step: st
     left = hidden(tmp_path)
     assert {name.partition(".part")[1] for name in left} == {".part", ""}
     assert any(name.endswith(".work") for name in left)
-    assert bool(hidden(tmp_path / "audit")) == (step == "_write_pairs")
+    assert bool(hidden(tmp_path / "audit")) == (step == "job.write_audit_json")
     masked(tmp_path, source, target, engine)
     assert names(tmp_path) == sorted(["audit", source, target])
     assert not hidden(tmp_path / "audit")
@@ -119,7 +119,7 @@ def test_the_run_after_a_killed_one_removes_what_that_left(engine: str, step: st
 @pytest.mark.parametrize("engine", ["memory", "duckdb"])
 def test_a_run_that_lives_keeps_its_files_and_ends_well(engine: str, tmp_path: Path) -> None:
     source = census(tmp_path)
-    code = program(tmp_path, "_verify", engine, source, "first.parquet", kill=False)[2]
+    code = program(tmp_path, "run._verify", engine, source, "first.parquet", kill=False)[2]
     with holding(code) as process:
         before = hidden(tmp_path)
         assert before

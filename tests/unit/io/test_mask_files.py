@@ -17,7 +17,7 @@ from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, OutputError, UnsafeRelease
 from safeswap.files import rewrite, splice
 from safeswap.files.parquet import open_parquet
-from safeswap.on_disk import run as module
+from safeswap.on_disk import job as module
 from safeswap.workflow.masking import recall
 
 SCHEMA = datasets.synthetic_census_schema()
@@ -123,7 +123,7 @@ def test_an_interrupted_write_leaves_nothing(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(module, "_write_pairs", fail)
+    monkeypatch.setattr(module, "write_audit_json", fail)
     with pytest.raises((OutputError, KeyboardInterrupt)):
         masked(census, engine)
     assert leftovers(census.parent) == []
