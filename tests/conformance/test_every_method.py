@@ -1,64 +1,43 @@
-"""What every registered method promises, tried on every engine.
+"""What every registered method promises, tried in memory and on files on every engine.
 
 Nothing here knows what a method does: its invariants, and what must be true of any masking by a secret key.
 """
 
 from __future__ import annotations
 
-import inspect
-import pkgutil
-from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
+from tests.conformance.on_files import EVERY_ENGINE, IN_A_SESSION, check_on_file, is_supported
 from tests.conformance.strategies import CASES, Tried
 
-from safeswap import engines, registry
+from safeswap import registry
 from safeswap.arrays import threads
-from safeswap.engines.base import Engine
 from safeswap.methods.base import Method
+from safeswap.methods.exchange import ExchangingMethod
 from safeswap.model.audit import undo
 from safeswap.model.invariant import verify
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.on_disk.engines import ENGINES
 
 KEY = Key(bytes(range(32)))
 
 
-def every_engine() -> dict[str, type[Engine]]:
-    """The engines that mask records in memory.
-
-    An engine that needs a place on disk or a cluster is told so when it is made; it masks files, and is held to the
-    bytes of the memory engine.
-    """
-    modules = [import_module(f"safeswap.engines.{found.name}") for found in pkgutil.iter_modules(engines.__path__)]
-    classes = [c for module in modules for _, c in inspect.getmembers(module, inspect.isclass)]
-    known = {c.name: c for c in classes if isinstance(getattr(c, "name", None), str) and hasattr(c, "exchange")}
-    return {name: c for name, c in known.items() if not needs_something(c)}
-
-
-def needs_something(engine: type[Engine]) -> bool:
-    empty = inspect.Parameter.empty
-    options = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return any(p.default is empty and p.kind not in options for p in inspect.signature(engine).parameters.values())
-
-
 METHODS = registry.methods()
-ENGINES = every_engine()
-every_pair = pytest.mark.parametrize(
-    ("method", "engine"),
-    [pytest.param(m, e(), id=f"{n}-{k}") for n, m in METHODS.items() for k, e in ENGINES.items()],
-)
+every_method = pytest.mark.parametrize("method", [pytest.param(m, id=n) for n, m in METHODS.items()])
+every_engine = pytest.mark.parametrize("engine", EVERY_ENGINE)
 
 
-def mask(method: Method, engine: Engine, tried: Tried, *, key: Key = KEY, replicate: int = 0) -> Masked:
+def mask(method: Method, tried: Tried, *, key: Key = KEY, replicate: int = 0) -> Masked:
     data, spec = tried
-    return method.apply(data, spec, key=key, engine=engine, replicate=replicate)
+    return method.apply(data, spec, key=key, replicate=replicate)
 
 
 def with_rows(data: Microdata, rows: np.ndarray) -> Microdata:
@@ -116,158 +95,185 @@ def serialised(table: pa.Table) -> bytes:
 
 def test_every_method_is_tried() -> None:
     assert set(CASES) >= set(METHODS), "add how to try it out to tests/conformance/strategies.py"
-    assert "memory" in ENGINES
+    assert {*EVERY_ENGINE, *IN_A_SESSION} == set(ENGINES)
 
 
-@pytest.mark.parametrize("method", [pytest.param(m, id=n) for n, m in METHODS.items()])
+@every_method
 def test_a_method_says_who_it_is_and_where_it_comes_from(method: Method) -> None:
     assert method.name == method.spec_type.method
     assert method.title
     assert method.sources
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_every_promise_holds_on_the_result(method: Method, engine: Engine, data: st.DataObject) -> None:
-    masked = mask(method, engine, data.draw(CASES[method.name].inputs))
+def test_every_promise_holds_on_the_result(method: Method, data: st.DataObject) -> None:
+    masked = mask(method, data.draw(CASES[method.name].inputs))
     promises = method.invariants(masked.original, masked.spec)
     found = verify(promises, before=masked.original, after=masked.data, audit=masked.audit)
     assert promises
     assert [finding for finding in found if not finding.ok] == []
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_the_same_key_gives_the_same_bytes(method: Method, engine: Engine, data: st.DataObject) -> None:
+def test_the_same_key_gives_the_same_bytes(method: Method, data: st.DataObject) -> None:
     tried = data.draw(CASES[method.name].inputs)
     one, other = (
-        mask(method, engine, tried),
-        mask(method, engine, (with_rows(tried[0], np.arange(len(tried[0]))), tried[1])),
+        mask(method, tried),
+        mask(method, (with_rows(tried[0], np.arange(len(tried[0]))), tried[1])),
     )
     assert exchanges(one) == exchanges(other)
     assert same_values(one.data.table, other.data.table)
-    assert serialised(mask(method, engine, tried).data.table) == serialised(one.data.table)
+    assert serialised(mask(method, tried).data.table) == serialised(one.data.table)
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_the_order_of_the_rows_plays_no_part(method: Method, engine: Engine, data: st.DataObject) -> None:
+def test_the_order_of_the_rows_plays_no_part(method: Method, data: st.DataObject) -> None:
     microdata, spec = data.draw(CASES[method.name].inputs)
     assume(microdata.schema.identifier is not None)
     rows = np.array(data.draw(st.permutations(range(len(microdata)))), dtype=np.int64)
-    one = mask(method, engine, (microdata, spec))
-    other = mask(method, engine, (with_rows(microdata, rows), spec))
+    one = mask(method, (microdata, spec))
+    other = mask(method, (with_rows(microdata, rows), spec))
     assert same_values(one.data.table.take(pa.array(rows)), other.data.table)
     back = [(names, [[int(rows[row]) for row in pair] for pair in pairs]) for names, pairs in exchanges(other)]
     assert back == exchanges(one)
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_names_of_levels_play_no_part(method: Method, engine: Engine, data: st.DataObject) -> None:
+def test_names_of_levels_play_no_part(method: Method, data: st.DataObject) -> None:
     microdata, spec = data.draw(CASES[method.name].inputs)
-    one = mask(method, engine, (microdata, spec))
-    other = mask(method, engine, (relabelled(microdata), spec))
+    one = mask(method, (microdata, spec))
+    other = mask(method, (relabelled(microdata), spec))
     assert exchanges(one) == exchanges(other)
     assert same_values(undo(other.data, other.audit).table, relabelled(microdata).table)
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_an_unrelated_column_changes_nothing(method: Method, engine: Engine, data: st.DataObject) -> None:
+def test_an_unrelated_column_changes_nothing(method: Method, data: st.DataObject) -> None:
     microdata, spec = data.draw(CASES[method.name].inputs)
-    one = mask(method, engine, (microdata, spec))
-    other = mask(method, engine, (with_more_columns(microdata), spec))
+    one = mask(method, (microdata, spec))
+    other = mask(method, (with_more_columns(microdata), spec))
     assert exchanges(one) == exchanges(other)
     assert same_values(other.data.table.select(microdata.attributes), one.data.table)
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_the_audit_gives_the_original_back(method: Method, engine: Engine, data: st.DataObject) -> None:
-    masked = mask(method, engine, data.draw(CASES[method.name].inputs))
+def test_the_audit_gives_the_original_back(method: Method, data: st.DataObject) -> None:
+    masked = mask(method, data.draw(CASES[method.name].inputs))
     assert same_values(undo(masked.data, masked.audit).table, masked.original.table)
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_asking_for_nothing_changes_nothing(method: Method, engine: Engine, data: st.DataObject) -> None:
+def test_asking_for_nothing_changes_nothing(method: Method, data: st.DataObject) -> None:
     microdata, spec = data.draw(CASES[method.name].inputs)
-    masked = mask(method, engine, (microdata, CASES[method.name].idle(spec)))
+    masked = mask(method, (microdata, CASES[method.name].idle(spec)))
     assert same_values(masked.data.table, microdata.table)
     assert not masked.audit.touched().any()
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_the_input_is_left_alone(method: Method, engine: Engine, data: st.DataObject) -> None:
+def test_the_input_is_left_alone(method: Method, data: st.DataObject) -> None:
     microdata, spec = data.draw(CASES[method.name].inputs)
     before = serialised(microdata.table)
     codes = {name: microdata.coded(name).codes.copy() for name in microdata.attributes}
-    masked = mask(method, engine, (microdata, spec))
+    masked = mask(method, (microdata, spec))
     assert serialised(microdata.table) == before
     assert all((microdata.coded(name).codes == codes[name]).all() for name in codes)
     assert masked.original is microdata
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_codes_of_the_result_are_those_of_its_columns(method: Method, engine: Engine, data: st.DataObject) -> None:
-    masked = mask(method, engine, data.draw(CASES[method.name].inputs)).data
+def test_codes_of_the_result_are_those_of_its_columns(method: Method, data: st.DataObject) -> None:
+    masked = mask(method, data.draw(CASES[method.name].inputs)).data
     for name in masked.schema.categorical:
         coded = masked.coded(name)
         levels = [*(repr(level) for level in coded.levels.to_pylist()), "None"]
         assert [levels[code] for code in coded.codes] == [repr(v) for v in masked.table.column(name).to_pylist()]
 
 
-@every_pair
-def test_one_flipped_key_bit_changes_the_result(method: Method, engine: Engine) -> None:
+@every_method
+def test_one_flipped_key_bit_changes_the_result(method: Method) -> None:
     tried = CASES[method.name].example()
-    results = {outcome(mask(method, engine, tried))}
+    results = {outcome(mask(method, tried))}
     for bit in range(256):
         flipped = bytes(byte ^ (1 << (bit % 8) if i == bit // 8 else 0) for i, byte in enumerate(KEY.secret))
-        results.add(outcome(mask(method, engine, tried, key=Key(flipped))))
+        results.add(outcome(mask(method, tried, key=Key(flipped))))
     assert len(results) == (257 if CASES[method.name].drawn else 1)
 
 
-@every_pair
-def test_replicates_and_names_of_data_sets_have_draws_of_their_own(method: Method, engine: Engine) -> None:
+@every_method
+def test_replicates_and_names_of_data_sets_have_draws_of_their_own(method: Method) -> None:
     data, spec = CASES[method.name].example()
     renamed = Microdata(data.table, data.schema.replace(name="another name"))
-    results = [mask(method, engine, (data, spec), replicate=i) for i in range(3)]
-    results.append(mask(method, engine, (renamed, spec)))
+    results = [mask(method, (data, spec), replicate=i) for i in range(3)]
+    results.append(mask(method, (renamed, spec)))
     assert len({outcome(masked) for masked in results}) == (4 if CASES[method.name].drawn else 1)
 
 
-@every_pair
+@every_method
 @pytest.mark.parametrize("number", [1, 2, 8])
-def test_the_number_of_threads_plays_no_part(
-    method: Method, engine: Engine, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_threads_plays_no_part(method: Method, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = CASES[method.name].example()
-    expected = mask(method, engine, tried)
+    expected = mask(method, tried)
     started: list[int] = []
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
     monkeypatch.setattr(threads, "_most_threads", lambda: started.append(number) or number)
-    masked = mask(method, engine, (with_rows(tried[0], np.arange(len(tried[0]))), tried[1]))
+    masked = mask(method, (with_rows(tried[0], np.arange(len(tried[0]))), tried[1]))
     assert started or not CASES[method.name].threaded
     assert exchanges(masked) == exchanges(expected)
     assert serialised(masked.data.table) == serialised(expected.data.table)
 
 
-@every_pair
-def test_what_an_insecure_seed_makes_is_not_for_release(method: Method, engine: Engine) -> None:
+@every_method
+def test_what_an_insecure_seed_makes_is_not_for_release(method: Method) -> None:
     tried = CASES[method.name].example()
-    assert mask(method, engine, tried).audit.releasable
-    assert not mask(method, engine, tried, key=Key.insecure(seed=1)).audit.releasable
+    assert mask(method, tried).audit.releasable
+    assert not mask(method, tried, key=Key.insecure(seed=1)).audit.releasable
 
 
-@every_pair
+@every_method
 @given(data=st.data())
-def test_what_is_printed_holds_totals_only(method: Method, engine: Engine, data: st.DataObject) -> None:
-    masked = mask(method, engine, data.draw(CASES[method.name].inputs))
+def test_what_is_printed_holds_totals_only(method: Method, data: st.DataObject) -> None:
+    masked = mask(method, data.draw(CASES[method.name].inputs))
     spoken = f"{masked!r} {masked.audit!r} {masked.as_dict()}"
     assert KEY.secret.hex() not in spoken
     assert repr(KEY.secret) not in spoken
     assert "pairs=" not in repr(masked.audit)
     assert "array" not in spoken
+
+
+@every_method
+@every_engine
+def test_a_file_is_masked_as_in_memory_or_refused_as_declared(method: Method, engine: str, tmp_path: Path) -> None:
+    check_on_file(method, engine, CASES[method.name].example(), tmp_path)
+
+
+@every_method
+@every_engine
+@settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data())
+def test_awkward_files_are_masked_as_in_memory(
+    method: Method, engine: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tried = data.draw(CASES[method.name].inputs)
+    own = tried[0].schema.identifier
+    assume(own is None or "" not in tried[0].table[own.name].to_pylist())  # refused as missing, by every engine
+    check_on_file(method, engine, tried, tmp_path_factory.mktemp("awkward"))
+
+
+def test_a_method_that_exchanges_masks_files() -> None:
+    """Memory lacks nothing; what counts and pairs on its own runs on every engine."""
+    schema = CASES["swap"].example()[0].schema
+    exchanging = {name: method for name, method in METHODS.items() if isinstance(method, ExchangingMethod)}
+    assert {"swap", "edit_1990", "edit_targeted"} <= set(exchanging)
+    for method in exchanging.values():
+        assert is_supported(method, "memory", schema)
+        assert all(is_supported(method, engine, schema) for engine in ENGINES) == (not method.needs)
