@@ -247,7 +247,10 @@ class Records(Protocol):
         among: CellSet | None = None,
         derive: Derivation | None = None,
     ) -> Table:
-        """Load the draw and the codes of some attributes of the records, or of those within ``keep`` or ``among``."""
+        """Load the draw and the codes of some attributes, of all records or of those within ``keep`` and ``among``.
+
+        The attributes of ``among`` are some of ``names``.
+        """
         ...
 
 

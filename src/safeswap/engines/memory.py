@@ -123,6 +123,8 @@ class MemoryRecords:
         if among is not None:
             rows = np.flatnonzero(among.flags(self.data.coded_columns(among.names)[0]))
             draws = keyed.draws(order.as_blocks(self.identity[rows]), key)
+            kept = _kept_rows(draws, keep)
+            rows, draws = rows[kept], draws[kept]
         else:
             rows, draws = self._draw(key, keep)
         columns: dict[str, Integers] = {name: self.data.coded(name).codes[rows] for name in names}
@@ -141,10 +143,7 @@ class MemoryRecords:
     def _draw(self, key: bytes, keep: Ends | None) -> tuple[Rows, Words]:
         found: list[tuple[Rows, Words]] = []
         for start, draws in keyed.draw_chunks(self.identity, key):
-            if keep is None:
-                rows = np.arange(len(draws), dtype=np.int64)
-            else:
-                rows = np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
+            rows = _kept_rows(draws, keep)
             found.append((rows + start, draws[rows]))
         none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
         rows_of, draws_of = zip(none, *found, strict=True)
@@ -256,6 +255,12 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
 
     run_all(move, attributes)
     return data.with_columns({name: columns[name] for name in attributes}, coded)
+
+
+def _kept_rows(draws: Words, keep: Ends | None) -> Rows:
+    if keep is None:
+        return np.arange(len(draws), dtype=np.int64)
+    return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
 
 
 def _decode(coded: Coded, codes: Int64s) -> pa.Array:
