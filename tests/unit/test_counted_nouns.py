@@ -24,9 +24,7 @@ NOUNS = (
     *("values", "variables", "votes"),
 )
 # An adjective or two may stand between; words such as "of" end what is counted.
-_BETWEEN = (
-    r"(?: (?!(?:of|the|in|and|or|are|is|to|have|has|had|by|at|with|from|for|on|as|that|times)\b)[a-z-]+){0,2}?"
-)
+_BETWEEN = r"(?: (?!(?:of|the|in|and|or|are|is|to|have|has|had|by|at|with|from|for|on|as|that|times)\b)[a-z-]+){0,2}?"
 PLURAL = re.compile(rf"{_BETWEEN} (?:{'|'.join(NOUNS)})\b")
 
 NEVER_ONE = {
