@@ -28,7 +28,7 @@ VERBS = {
     "compare": "safeswap.workflow.assessing.compare",
     "confidentiality_by_keys": "safeswap.measures.plot.plots.plots_by_keys",
     "file_risk": "safeswap.measures.risk.by_record.file_risk",
-    "find_engine": "safeswap.workflow.arguments.find_engine",
+    "find_engine": "safeswap.on_disk.engines.find_engine",
     "keep": "safeswap.workflow.masking.keep",
     "keygen": "safeswap.files.keyfile.generate_key",
     "load_study": "safeswap.studies.study.Study.load",
@@ -56,13 +56,9 @@ VERBS = {
 """Where the functions live now that ``safeswap.workflow`` had in version 0.1 besides its verbs."""
 
 
-def warn_users(old: str, new: str) -> None:
-    """Warn of a moved name, unless this package itself uses it: nobody can mend that but us."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("importlib."):
-        frame = frame.f_back
-    if not str(frame.f_globals.get("__name__", "")).startswith("safeswap."):
-        warnings.warn(f"{old} is now {new}; the old name goes in version 0.3", DeprecationWarning, stacklevel=3)
+def warn_of_move(old: str, new: str) -> None:
+    """Warn the caller's caller of a name that has moved."""
+    warnings.warn(f"{old} is now {new}; the old name goes in version 0.3", DeprecationWarning, stacklevel=3)
 
 
 class MovedModules(MetaPathFinder, Loader):

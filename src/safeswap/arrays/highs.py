@@ -1,4 +1,4 @@
-"""Integer and linear programmes, solved by HiGHS: arrays in, arrays out. Nothing else calls HiGHS."""
+"""Integer and linear programmes, solved by HiGHS: arrays in, arrays out."""
 
 from __future__ import annotations
 

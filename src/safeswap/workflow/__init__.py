@@ -49,5 +49,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in moved.VERBS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    moved.warn_users(f"{__name__}.{name}", moved.VERBS[name])
+    moved.warn_of_move(f"{__name__}.{name}", moved.VERBS[name])
     return getattr(import_module("safeswap.workflow.old_names"), name)

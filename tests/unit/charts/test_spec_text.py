@@ -59,7 +59,7 @@ def test_groups_and_figures_come_back_from_every_text(three):
     words = shlex.split(command_text(spec).replace("\\\n", " "))
     given_ = [(word, words[i + 1]) for i, word in enumerate(words[:-1])]
     groups = [_group(tuple[KeyCombination, ...], text) for word, text in given_ if word == "--combinations"]
-    assert groups == [tuple(three[:2]), {"keys": tuple(three[2:]), "tolerance": "5"}]
+    assert groups == [tuple(three[:2]), {"keys": tuple(three[2:]), "tolerance": 5}]
     assert pairs([text for word, text in given_ if word == "--importance"]) == {three[1]: "2.5"}
 
 
