@@ -11,6 +11,7 @@ from safeswap.errors import EngineError, SpecError
 from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
 from safeswap.methods.value_change import ValueChangingMethod
+from safeswap.model.checked import checked
 from safeswap.model.schema import Schema
 from safeswap.on_disk.job import OpenFile
 
@@ -21,6 +22,7 @@ ENGINES = {
 }
 
 
+@checked
 def find_engine(name: str) -> type[OpenFile]:
     """Return the engine of that name.
 

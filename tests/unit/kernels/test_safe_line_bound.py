@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safeswap.arrays.table_lines import all_but_one, line_ids, line_sums
-from safeswap.methods.safe.bounds import line_bound, lower_bound
+from safeswap.methods.safe.bounds import Domain, line_bound, lower_bound
 
 
 def least_change(counts, *, low, high, zero_ok, weights, ids):
@@ -49,7 +49,7 @@ def test_the_bound_is_never_above_the_best_table(table, window):
     ids, _ = line_ids(shape, all_but_one(len(shape)))
     domain = {"low": low, "high": high, "zero_ok": zero_ok, "weights": weights, "ids": ids}
     best = least_change(counts, **domain)
-    assert line_bound(counts, **domain, steps_away=window[0], reach=window[1]) <= best + 1e-9
+    assert line_bound(counts, Domain(**domain), steps_away=window[0], reach=window[1]) <= best + 1e-9
 
 
 def thirds(shape, seed):
@@ -69,18 +69,18 @@ def test_the_bound_is_above_the_one_from_single_cells(shape):
         "weights": np.ones(size),
         "ids": ids,
     }
-    weaker = lower_bound(counts, **domain, lines=lines, tolerance=5, steps=1500).value
-    assert line_bound(counts, **domain) > weaker
+    weaker = lower_bound(counts, Domain(**domain), lines=lines, tolerance=5, steps=1500).value
+    assert line_bound(counts, Domain(**domain)) > weaker
 
 
 def test_a_single_line_is_solved():
     counts = np.array([1, 4, 2, 9, 30])
     ids, _ = line_ids((5,), [()])
     domain = {"low": np.full(5, 5), "high": np.full(5, 46), "zero_ok": np.ones(5, dtype=np.bool_)}
-    assert line_bound(counts, **domain, weights=np.ones(5), ids=ids) == pytest.approx(6)
+    assert line_bound(counts, Domain(**domain, weights=np.ones(5), ids=ids)) == pytest.approx(6)
 
 
 def test_no_lines_no_bound():
     ids = np.zeros((0, 2), dtype=np.int32)
     domain = {"low": np.full(2, 3), "high": np.full(2, 9), "zero_ok": np.ones(2, dtype=np.bool_)}
-    assert line_bound(np.array([1, 4]), **domain, weights=np.ones(2), ids=ids) == 0.0
+    assert line_bound(np.array([1, 4]), Domain(**domain, weights=np.ones(2), ids=ids)) == 0.0

@@ -31,11 +31,9 @@ def pair(
         np.zeros(len(sizes), np.int64),
         flags,
         rng.integers(0, 2**63, len(sizes)).astype(np.uint64),
-        state["rows"],
-        state["labels"],
-        state["draws"],
+        window.Positions(state["rows"], state["labels"], state["draws"]),
         CANDIDATES,
-        is_whole,
+        is_whole=is_whole,
     )
     assert used.sum() == 2 * len(pairs)
     return pairs, treated, state

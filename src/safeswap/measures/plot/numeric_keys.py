@@ -14,8 +14,8 @@ Seri (Istat), A graphical framework to evaluate risk assessment and information 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from safeswap.measures.plot import neighbours
 from safeswap.measures.plot import neighbours as pair_distances
 from safeswap.measures.plot.record_match import match_rows, record_labels
 from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy
-from safeswap.model.checked import checked
+from safeswap.model.checked import checked, checked_values
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
@@ -168,23 +168,33 @@ PUBLIC_KEY = bytes(32)
 _BINS = 80
 
 
+@checked_values
+@dataclass(frozen=True, kw_only=True)
+class NumericOptions:
+    """How records are compared by numeric keys, and how much is computed exactly."""
+
+    alpha: float = 0.05
+    scale: Scale | str = "log"  # an unknown word has an error of its own
+    distance: Distance | str = "relative"
+    largest_units: int = 10
+    secret: bytes = field(default=PUBLIC_KEY, repr=False)
+    exact_up_to: int = EXACT_UP_TO
+    densities: bool = True
+
+
 @checked
 def confidentiality_plot(
     original: Microdata,
     released: Microdata,
     keys: Sequence[str],
     *,
-    alpha: float = 0.05,
-    scale: Scale | str = "log",  # an unknown word has an error of its own
-    distance: Distance | str = "relative",
     archive: Microdata | None = None,
     policy: Policy | None = None,
-    largest_units: int = 10,
-    secret: bytes = PUBLIC_KEY,
-    exact_up_to: int = EXACT_UP_TO,
-    densities: bool = True,
+    **options: Any,
 ) -> ConfidentialityPlot:
     """Place every released record. ``archive`` is the intruder's file; by default the original, the worst case.
+
+    ``options`` are those of :class:`NumericOptions`.
 
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="turnover", kind="numeric"),))
@@ -195,12 +205,14 @@ def confidentiality_plot(
     >>> plot.across.tolist(), plot.links.tolist()
     ([1.0, 1.0, 2.0, 1.0], [False, False, True, True])
     """
+    how = NumericOptions(**options)
+    alpha, scale, distance, secret = how.alpha, how.scale, how.distance, how.secret
     asked = check_request(keys, alpha=alpha, scale=scale, distance=distance)
     check_numeric(original, asked)
     found = _link_records(
         original, released, archive, asked, scale=cast("Scale", scale), distance=cast("Distance", distance)
     )
-    delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=exact_up_to)
+    delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=how.exact_up_to)
     tree = kd_tree.build(found.archive)
     across = _count_neighbours(tree, found, delta)
     _, least, ties = neighbours.nearest(tree, found.released)
@@ -222,8 +234,8 @@ def confidentiality_plot(
         threshold=delta,
         threshold_error=error,
         settings={"alpha": alpha, "scale": scale, "distance": distance, "pairs": pairs, "exact": error is None},
-        densities=_densities(found, own_z, delta, secret=secret, exact=error is None) if densities else None,
-        rank_links=rank_links(found.by_rank, units=largest_units) if largest_units else None,
+        densities=_densities(found, own_z, delta, secret=secret, exact=error is None) if how.densities else None,
+        rank_links=rank_links(found.by_rank, units=how.largest_units) if how.largest_units else None,
         notes=found.notes,
         points=_points(found, placed, everyone),
     )

@@ -149,7 +149,8 @@ class _Walk:
 
     def pair_in_windows(self, wanting: Flags, candidates: int) -> tuple[Int64s, Flags, Flags]:
         """Return pairs of positions, positions used and classes treated, from windows."""
-        places = (self.starts, self.strata, wanting, self.choosers, self.rows, self.labels, self.draws)
+        positions = window.Positions(self.rows, self.labels, self.draws)
+        places = (self.starts, self.strata, wanting, self.choosers, positions)
         return window.pair_in_windows(*places, candidates, is_whole=True)
 
 
@@ -209,7 +210,7 @@ def _walk_nearby(
     rows = classes.rows_of(near)
     draws = _draws(identity[rows], keys.record)
     choosers = _choosers(starts, wanting[near], rows, draws, identity=identity, keys=keys)
-    places = (wanting[near], choosers, rows, labels.at(rows), draws, candidates)
+    places = (wanting[near], choosers, window.Positions(rows, labels.at(rows), draws), candidates)
     pairs, _, treated = window.pair_in_windows(starts, classes.strata[near], *places, is_whole=False)
     return None if (wanting[near] & ~treated).any() else Walked.of(rows, (pairs,))
 
@@ -246,7 +247,7 @@ def _walk_lowest(
     rows, draws = rows[order], draws[order]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     choosers = _choosers(starts, wanting, rows, draws, identity=identity, keys=keys)
-    places = (wanting, choosers, rows, labels.at(rows), draws, candidates)
+    places = (wanting, choosers, window.Positions(rows, labels.at(rows), draws), candidates)
     pairs, is_complete = window.pair_among_lowest(starts, classes.strata, sizes < classes.sizes, *places)
     return Walked.of(rows, (pairs,)) if is_complete else None
 

@@ -14,6 +14,8 @@ use, and classes are visited in order, so the order of the records does not matt
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 
@@ -50,25 +52,33 @@ def _gather(rows, labels, draws, ordered_labels, ordered_draws):  # type: ignore
         ordered_draws[i] = draws[rows[i]]
 
 
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Row, label and draw at each position of the sorted file; they are rearranged within classes."""
+
+    rows: UInt32s
+    labels: UInt64s
+    draws: UInt64s
+
+
 def pair_in_windows(
     starts: Int64s,
     strata: Int64s,
     wanting: Flags,
     choosers: UInt64s,
-    rows: UInt32s,
-    labels: UInt64s,
-    draws: UInt64s,
+    positions: Positions,
     candidates: int,
+    *,
     is_whole: bool,
 ) -> tuple[Int64s, Flags, Flags]:
     """Pair every wanting class that has a window: return pairs of positions, used positions, classes treated.
 
-    ``choosers`` holds the draw of each class that selects its candidate. ``rows``, ``labels`` and ``draws`` are
-    rearranged within classes; positions in the result refer to the new arrangement. If the classes are those of a whole
-    file, a stratum smaller than a window counts as one.
+    ``choosers`` holds the draw of each class that selects its candidate. Positions in the result refer to the new
+    arrangement. If the classes are those of a whole file, a stratum smaller than a window counts as one.
     """
     cut = np.zeros(strata.size, np.bool_)
-    pairs, used, treated, _ = _pair(starts, strata, cut, wanting, choosers, rows, labels, draws, candidates, is_whole)
+    arrays = (positions.rows, positions.labels, positions.draws)
+    pairs, used, treated, _ = _pair(starts, strata, cut, wanting, choosers, *arrays, candidates, is_whole)
     return pairs, used, treated
 
 
@@ -78,9 +88,7 @@ def pair_among_lowest(
     cut: Flags,
     wanting: Flags,
     choosers: UInt64s,
-    rows: UInt32s,
-    labels: UInt64s,
-    draws: UInt64s,
+    positions: Positions,
     candidates: int,
 ) -> tuple[Int64s, bool]:
     """Return pairs of positions when classes that are ``cut`` contain only their lowest draws.
@@ -88,8 +96,8 @@ def pair_among_lowest(
     Also return True if they are the pairs of the whole file, and complete: no window needed a missing record, and every
     wanting class was treated.
     """
-    places = (rows, labels, draws)
-    pairs, _, treated, missed = _pair(starts, strata, cut, wanting, choosers, *places, candidates, is_whole=True)
+    arrays = (positions.rows, positions.labels, positions.draws)
+    pairs, _, treated, missed = _pair(starts, strata, cut, wanting, choosers, *arrays, candidates, is_whole=True)
     return pairs, not missed and not (wanting & ~treated).any()
 
 

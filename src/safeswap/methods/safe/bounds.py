@@ -44,28 +44,33 @@ class Bound:
     multipliers: Floats
 
 
-def lower_bound(
-    counts: Int64s,
-    *,
-    low: Int64s,
-    high: Int64s,
-    zero_ok: Flags,
-    weights: Floats,
-    ids: Int32s,
-    lines: int,
-    tolerance: int,
-    steps: int = 200,
-) -> Bound:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Domain:
+    """What each cell may become: 0 where that is allowed, or ``low`` to ``high``, at a cost of ``weights`` a unit.
+
+    ``ids`` names the line of each cell in each kept margin.
+    """
+
+    low: Int64s
+    high: Int64s
+    zero_ok: Flags
+    weights: Floats
+    ids: Int32s
+
+
+def lower_bound(counts: Int64s, domain: Domain, *, lines: int, tolerance: int, steps: int = 200) -> Bound:
     """Ascend the dual for ``steps`` steps; the largest value on the way is the bound.
 
     >>> from safeswap.arrays.table_lines import line_ids
     >>> counts, ones = np.array([1, 6, 6, 6]), np.ones(4)
     >>> ids, lines = line_ids((2, 2), [(0,), (1,)])
-    >>> domain = {"low": np.full(4, 3), "high": np.full(4, 9), "zero_ok": np.ones(4, dtype=np.bool_)}
-    >>> bound = lower_bound(counts, **domain, weights=ones, ids=ids, lines=lines, tolerance=3).value
+    >>> low, high, anywhere = np.full(4, 3), np.full(4, 9), np.ones(4, dtype=np.bool_)
+    >>> domain = Domain(low=low, high=high, zero_ok=anywhere, weights=ones, ids=ids)
+    >>> bound = lower_bound(counts, domain, lines=lines, tolerance=3).value
     >>> 2 < bound <= 4
     True
     """
+    low, high, zero_ok, weights, ids = domain.low, domain.high, domain.zero_ok, domain.weights, domain.ids
     toggles = zero_ok & (counts < tolerance)
     rest = np.mod(line_sums(np.where(toggles, counts, 0), ids, lines), tolerance).astype(np.float64)
     over = np.divide(1.0, rest, out=np.zeros(lines), where=rest > 0)
@@ -167,12 +172,8 @@ class _Values:
 
 def line_bound(
     counts: Int64s,
+    domain: Domain,
     *,
-    low: Int64s,
-    high: Int64s,
-    zero_ok: Flags,
-    weights: Floats,
-    ids: Int32s,
     seconds: float = 10.0,
     enough: float = np.inf,
     schedule: Sequence[tuple[float, int]] = _SCHEDULE,
@@ -183,15 +184,17 @@ def line_bound(
 
     >>> from safeswap.arrays.table_lines import line_ids
     >>> counts, ones = np.array([1, 6, 6, 6]), np.ones(4)
-    >>> domain = {"low": np.full(4, 3), "high": np.full(4, 9), "zero_ok": np.ones(4, dtype=np.bool_)}
-    >>> bound = line_bound(counts, **domain, weights=ones, ids=line_ids((2, 2), [(0,), (1,)])[0])
+    >>> low, high, anywhere = np.full(4, 3), np.full(4, 9), np.ones(4, dtype=np.bool_)
+    >>> ids, _ = line_ids((2, 2), [(0,), (1,)])
+    >>> bound = line_bound(counts, Domain(low=low, high=high, zero_ok=anywhere, weights=ones, ids=ids))
     >>> 3.9 < bound <= 4
     True
     """
+    weights, ids = domain.weights, domain.ids
     if not len(ids):
         return 0.0
     end = time.monotonic() + seconds
-    values = _values(counts, low, high, zero_ok, steps_away)
+    values = _values(counts, domain.low, domain.high, domain.zero_ok, steps_away)
     families = [_cells_of_lines(row) for row in ids]
     kinds, scale = len(families), float(weights.mean())
     cost = weights[:, None] * np.abs(values.deviations)

@@ -13,7 +13,7 @@ from safeswap.arrays.table_lines import balancing_cells, moved_axes
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.methods.safe import anneal
 from safeswap.methods.safe.anneal import below, next_word
-from safeswap.methods.safe.bounds import Bound, line_bound, lower_bound
+from safeswap.methods.safe.bounds import Bound, Domain, line_bound, lower_bound
 from safeswap.methods.safe.problem import TableProblem
 
 # Moves that keep every margin: alternating +t and −t on the corners of a box, two levels on each of some axes.
@@ -221,11 +221,7 @@ def table_bound(problem: TableProblem) -> Bound:
     """Return a lower bound of any safe table with these margins, from multipliers of the lines."""
     return lower_bound(
         problem.counts,
-        low=problem.low,
-        high=problem.high,
-        zero_ok=problem.zero_ok,
-        weights=problem.weights,
-        ids=problem.ids,
+        _domain(problem),
         lines=problem.lines,
         tolerance=problem.tolerance,
         steps=int(np.clip(_BOUND_WORK // problem.counts.size, 20, 1500)),
@@ -239,16 +235,11 @@ def closer_bound(problem: TableProblem, *, seconds: float, enough: float) -> flo
     """
     if len(problem.keep) < 3 or problem.counts.size > _MOST_BY_LINES:
         return 0.0
-    return line_bound(
-        problem.counts,
-        low=problem.low,
-        high=problem.high,
-        zero_ok=problem.zero_ok,
-        weights=problem.weights,
-        ids=problem.ids,
-        seconds=seconds,
-        enough=enough,
-    )
+    return line_bound(problem.counts, _domain(problem), seconds=seconds, enough=enough)
+
+
+def _domain(problem: TableProblem) -> Domain:
+    return Domain(low=problem.low, high=problem.high, zero_ok=problem.zero_ok, weights=problem.weights, ids=problem.ids)
 
 
 def near_table(problem: TableProblem, multipliers: Floats, *, seed: int = 1, effort: float = 1.0) -> Int64s | None:
