@@ -15,7 +15,7 @@ from safeswap import registry, workflow
 from safeswap.errors import EngineError, InfeasibleError, InputError, SpecError, UnsafeRelease
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.value_change import Draws
-from safeswap.model.masked import Masked
+from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.on_disk import value_changes
@@ -111,7 +111,7 @@ def in_memory(spec: Any, described: Schema) -> Masked:
     return registry.method(spec.method).apply(Microdata(people(), described), spec, key=KEY, replicate=2)
 
 
-def mask(source: Path, spec: Any, engine: str, described: Schema = SCHEMA, **options: Any) -> workflow.MaskedFile:
+def mask(source: Path, spec: Any, engine: str, described: Schema = SCHEMA, **options: Any) -> MaskedFile:
     stated: dict[str, Any] = {"audit": source.parent / "audit", "replicate": 2, "schema": described, **options}
     return workflow.mask_file(source, source.parent / "masked", spec, key=KEY, engine=engine, name="people", **stated)
 
@@ -246,6 +246,21 @@ def test_engines_that_cannot_and_methods_of_the_whole_file_are_refused(tmp_path:
     with pytest.raises(EngineError) as whole:
         mask(source, registry.make_spec({"method": "microaggregation", "attributes": ["Income"]}), "memory")
     assert (whole.value.code, whole.value.fields["engines"]) == ("not-supported", [])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_measures_on_disk_are_those_in_memory_or_refused(engine: str, tmp_path: Path) -> None:
+    source, measures = write_parts(people(), tmp_path / "people", 2), ("hellinger", "n_rule")
+    for name in ("noise", "recode", "recode to another type"):
+        with pytest.raises(EngineError) as caught:
+            mask(source, registry.make_spec(SPECS[name]), engine, measures=measures)
+        assert caught.value.code == "not-supported"
+        assert [path.name for path in tmp_path.iterdir()] == ["people"]
+    spec = registry.make_spec(SPECS["pram"])
+    expected = workflow.assess(in_memory(spec, SCHEMA), measures=measures)
+    found = mask(source, spec, engine, measures=measures).assessment
+    assert found is not None
+    assert [score.value for score in found] == pytest.approx([score.value for score in expected])
 
 
 def test_draws_and_results_show_neither_key_nor_values(tmp_path: Path) -> None:

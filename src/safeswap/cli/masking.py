@@ -221,11 +221,8 @@ def show_masked(console: Console, masked: Masked) -> None:
 
 def _show_masked_file(console: Console, masked: MaskedFile) -> None:
     asked = "" if masked.made == masked.asked else f" of {masked.asked:,} requested"
-    console.say(
-        f"{several(masked.made, 'pair')} exchanged{asked} in {several(masked.records, 'record')}; "
-        "every guarantee was verified on disk."
-    )
-    _show_facts(console, masked.facts, masked.stamp)
+    console.say(f"{masked.done}{asked} in {several(masked.records, 'record')}; every guarantee was verified on disk.")
+    _show_facts(console, {name: value for name, value in masked.facts.items() if name != "unit"}, masked.stamp)
     _show_scores(console, masked.assessment)
     console.say("")
     made = [("masked file", masked.target, CONFIDENTIAL), ("audit record", masked.audit, CONFIDENTIAL)]

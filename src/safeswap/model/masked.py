@@ -89,6 +89,12 @@ class MaskedFile:
         """Empty where a release may be made from it; else the stamp, with the reason."""
         return "" if self.releasable else f"NOT FOR RELEASE ({self.facts.get('not_for_release', 'insecure seed')})"
 
+    @property
+    def done(self) -> str:
+        """What was done, in plain words: pairs exchanged, or records changed."""
+        unit = str(self.facts.get("unit", "pairs"))
+        return f"{several(self.made, unit.removesuffix('s'))} {'exchanged' if unit == 'pairs' else 'changed'}"
+
     def as_dict(self) -> dict[str, Any]:
         """Totals only: safe to print inside the building."""
         return {
@@ -106,6 +112,4 @@ class MaskedFile:
 
     def __repr__(self) -> str:
         stamp = f", {self.stamp}" if self.stamp else ""
-        unit = str(self.facts.get("unit", "pairs"))
-        made = f"{several(self.made, unit.removesuffix('s'))} {'exchanged' if unit == 'pairs' else 'changed'}"
-        return f"<MaskedFile by {self.method}: {several(self.records, 'record')}, {made}{stamp}>"
+        return f"<MaskedFile by {self.method}: {several(self.records, 'record')}, {self.done}{stamp}>"

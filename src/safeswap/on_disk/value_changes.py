@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ class ChangedFile(RewrittenOutput):
         self.facts: FileFacts = method.facts(self.before, job.spec)
         self.promises = method.invariants(self.before, job.spec)
         self.names = tuple(name for name in self.schema.names if name in named.changed)
+        self._check_measures()
         self._rest: Iterator[pa.Table] = iter(())
         self._held: pa.Table = pa.table({})
         plain = _plain(self.files.schema.empty_table()).schema
@@ -90,6 +92,18 @@ class ChangedFile(RewrittenOutput):
         """The plan, what was done, and facts for the record."""
         facts = {"unit": "records", **self.facts.noted}
         return Drawn(plan=self.facts.plan, moves=(), made=self._made, facts=facts)
+
+    def _check_measures(self) -> None:
+        """Refuse measures by cells unless the same categories are counted before and after."""
+        same = self.facts.schema == self.before.schema
+        if self.job.measures and not (same and all(self.schema[name].kind.is_categorical for name in self.names)):
+            raise EngineError(
+                f"measures on disk count categories, which {self.method.name!r} does not leave as they are",
+                code="not-supported",
+                hint="mask without measures (--no-scores), then assess in memory what recall returns",
+                engine=self.job.engine,
+                engines=[],
+            )
 
     def _find_changes(self) -> tuple[dict[str, pa.DataType], int]:
         """Store the values before; return the types of the new columns, and the number of records that change."""
@@ -119,11 +133,16 @@ class ChangedFile(RewrittenOutput):
         own = self.schema.identifier
         names = [n for n in self.schema.names if n in self._read or (own is not None and n == own.name)]
         described = part_of(self.schema, names)
-        draws: dict[str, Any] = {"method": self.method.name, "data_name": self.schema.name, "records": len(self.files)}
+        draws = Draws(
+            key=self.job.key,
+            method=self.method.name,
+            data_name=self.schema.name,
+            records=len(self.files),
+            replicate=self.job.replicate,
+        )
         for start, batch in self.files.batches(names, rows=rows_per_batch(2 * len(names))):
             data = Microdata(_plain(pa.Table.from_batches([batch])), described)
-            keyed = Draws(key=self.job.key, replicate=self.job.replicate, start=start, **draws)
-            changes = self.method.changes(data, self.facts, self.job.spec, keyed)
+            changes = self.method.changes(data, self.facts, self.job.spec, replace(draws, start=start))
             yield start, data, {n: _decode(changes[n].column if n in changes else data.table[n]) for n in self.names}
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
