@@ -163,6 +163,65 @@ def test_one_file_keeps_its_row_groups_and_copies_the_other_columns(engine: str,
         assert file.read().to_pydict() == in_memory(spec, SCHEMA).data.table.to_pydict()
 
 
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["pram within", "noise in text", "top and bottom by means", "recode"])
+def test_dictionaries_special_numbers_and_empty_files_are_masked_alike(name: str, engine: str, tmp_path: Path) -> None:
+    wealth = people()["Wealth"].to_numpy().copy()
+    wealth[[3, 400, 800]] = [-0.0, 0.0, np.nan]
+    awkward = people().set_column(6, "Wealth", pa.array(wealth))
+    spec = registry.make_spec(SPECS[name])
+    expected = registry.method(spec.method).apply(Microdata(awkward, SCHEMA), spec, key=KEY, replicate=2).data.table
+    for column in ("Town", "Job", "Price"):
+        place = awkward.column_names.index(column)
+        awkward = awkward.set_column(place, column, awkward.column(column).dictionary_encode())
+    folder = write_parts(awkward, tmp_path / "people", 3)
+    pq.write_table(awkward.slice(0, 0), folder / "part-00000a.parquet")
+    result = mask(folder, spec, engine)
+    after = pa.concat_tables(pq.read_table(part.path) for part in open_parquet(tmp_path / "masked").parts)
+    assert after.schema.equals(awkward.schema)
+    assert bits(after) == bits(expected)
+    assert bits(workflow.undo(Microdata(after, SCHEMA), read_audit(result.audit)).table) == bits(awkward)
+
+
+def bits(table: pa.Table) -> list[list[str]]:
+    """Values as text, by which −0.0 is not 0.0, and what is no number is equal to itself."""
+    return [[repr(value) for value in column.to_pylist()] for column in table.columns]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_column_declared_as_never_missing_can_be_blanked(engine: str, tmp_path: Path) -> None:
+    declared = pa.schema([field.with_nullable(field.name != "Job") for field in people().schema])
+    spec = registry.make_spec(SPECS["recode"])
+    result = mask(write_parts(people().cast(declared), tmp_path / "people", 2), spec, engine)
+    after = pa.concat_tables(pq.read_table(part.path) for part in open_parquet(tmp_path / "masked").parts)
+    assert after.to_pydict() == in_memory(spec, SCHEMA).data.table.to_pydict()
+    assert after["Job"].null_count > 0
+    assert workflow.undo(Microdata(after, SCHEMA), read_audit(result.audit)).table.equals(people())
+
+
+def test_a_recode_without_steps_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    result = mask(write_parts(people(), tmp_path / "people", 2), registry.make_spec({"method": "recode"}), "memory")
+    assert result.made == 0
+    assert open_parquet(tmp_path / "masked").table(SCHEMA.names).to_pydict() == people().to_pydict()
+
+
+def test_numbers_that_fit_their_type_in_one_batch_only_widen_it_in_all(tmp_path: Path) -> None:
+    """As in memory, where all values are seen at once: negative ones beside those that no signed number holds."""
+    large = 2**63 + 2**40
+    for first in (5, large):
+        values = pa.array([first] * 500 + list(range(500)), pa.uint64())
+        data = pa.table({"n": values, "x": pa.array(range(1000))})
+        described = Schema(name="people", attributes=(Attribute(name="n", kind=Kind.NUMERIC), Attribute(name="x")))
+        spec = registry.make_spec({"method": "noise", "attributes": ["n"], "size": 0.01 if first > 5 else 2.0})
+        expected = registry.method("noise").apply(Microdata(data, described), spec, key=KEY, replicate=2).data.table
+        source = write_parts(data, tmp_path / str(first) / "people", 4)
+        mask(source, spec, "memory", described)
+        written = open_parquet(source.parent / "masked")
+        assert written.schema.field("n").type == expected.schema.field("n").type
+        assert written.table(["n"]).to_pydict() == expected.select(["n"]).to_pydict()
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_identified_record_becomes_the_same_wherever_it_is(engine: str, tmp_path: Path) -> None:
     order = np.random.default_rng(3).permutation(RECORDS)

@@ -55,7 +55,7 @@ def rewrite(
         path = target / part.path.relative_to(files.root) if files.is_directory else target
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = work / "replaced.parquet"
-        _write_replaced(files, part, fresh, names=names, replacing=replacing, start=start)
+        _write_replaced(part, fresh, [schema.field(name) for name in names], replacing=replacing, start=start)
         copied = schema.equals(files.schema) and _splice(part, fresh, path, names)
         if not copied:
             _encode_all(schema, part, fresh, path, names)
@@ -76,12 +76,10 @@ def unchanged(files: ParquetFiles, written: Sequence[Written], names: Sequence[s
     return wrong
 
 
-def _write_replaced(
-    files: ParquetFiles, part: Part, path: Path, *, names: Sequence[str], replacing: Replacing, start: int
-) -> None:
+def _write_replaced(part: Part, path: Path, fields: Sequence[pa.Field], *, replacing: Replacing, start: int) -> None:
     from pyarrow import parquet
 
-    fields = [files.schema.field(name) for name in names]
+    names = [field.name for field in fields]
     writer = None
     for rows in part.groups or (0,):
         columns = replacing.columns(start, start + rows)

@@ -73,13 +73,14 @@ class ChangedFile(RewrittenOutput):
         named = method.columns(self.schema, job.spec)
         for name in named.read:
             self.schema[name]  # an unknown attribute gets its own clear error
-        self._read = tuple(name for name in self.schema.names if name in named.read)
+        # A recode without steps reads nothing: then some column is written again as it is.
+        self._read = tuple(name for name in self.schema.names if name in named.read) or self.schema.names[:1]
         opened.check_loadable(self._read)
         self.before = Microdata(self.files.table(self._read), part_of(self.schema, self._read))
         self.method = method
         self.facts: FileFacts = method.facts(self.before, job.spec)
         self.promises = method.invariants(self.before, job.spec)
-        self.names = tuple(name for name in self.schema.names if name in named.changed)
+        self.names = tuple(name for name in self.schema.names if name in named.changed) or self._read[:1]
         self._check_measures()
         self._rest: Iterator[pa.Table] = iter(())
         self._held: pa.Table = pa.table({})
@@ -125,7 +126,7 @@ class ChangedFile(RewrittenOutput):
         self._spilled = spilled
         self.replaced = tuple(name for name in self.names if spilled.counts[name])
         fields = [f.with_type(after[f.name]) if f.name in other else f for f in self.files.schema]
-        self.written_schema = pa.schema(fields)
+        self.written_schema = pa.schema([f.with_nullable(f.nullable or f.name in types.blanked) for f in fields])
         return after, len(self.files) if other else made
 
     def _change_batches(self) -> Iterator[tuple[int, Microdata, dict[str, pa.ChunkedArray]]]:
@@ -151,7 +152,8 @@ class ChangedFile(RewrittenOutput):
             self._rest = (pa.table(columns) for _, _, columns in self._change_batches())
             self._held = pa.table({name: pa.array([], kind) for name, kind in self._kinds.items()})
         while self._held.num_rows < stop - start:
-            self._held = pa.concat_tables([self._held, next(self._rest).cast(self._held.schema)])
+            # A new number came from a float, so it becomes that float again, however large it is.
+            self._held = pa.concat_tables([self._held, next(self._rest).cast(self._held.schema, safe=False)])
         taken, self._held = self._held.slice(0, stop - start), self._held.slice(stop - start)
         return dict(zip(taken.column_names, taken.columns, strict=True))
 
@@ -208,9 +210,12 @@ class _Types:
     def __init__(self, own: Mapping[str, pa.DataType]) -> None:
         self._own = own
         self._seen: dict[str, set[pa.DataType]] = {name: set() for name in own}
+        self.blanked: set[str] = set()  # a column declared as always there may have lost values
 
     def add(self, name: str, column: pa.ChunkedArray) -> None:
         self._seen[name].add(column.type)
+        if column.null_count:
+            self.blanked.add(name)
         if column.type == pa.uint64() and (pc.max(column).as_py() or 0) >= 2**63:
             self._seen[name].add(pa.null())  # with signed numbers beside it only a float holds both
 
