@@ -20,6 +20,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.on_disk import value_changes
 from safeswap.on_disk.audit_record import read_audit
+from safeswap.on_disk.engines import list_abilities
 
 ENGINES = ("memory", "duckdb")
 RECORDS = 1_000
@@ -302,6 +303,9 @@ def test_engines_that_cannot_and_methods_of_the_whole_file_are_refused(tmp_path:
     with pytest.raises(EngineError) as spark:
         mask(source, registry.make_spec(SPECS["noise"]), "spark")
     assert spark.value.fields["engines"] == ["memory", "duckdb"]
+    abilities = dict(list_abilities())
+    for method in ("recode", "pram", "noise", "top_bottom"):
+        assert abilities[f"the method {method} on Parquet files"] == (True, True, False)
     with pytest.raises(EngineError) as whole:
         mask(source, registry.make_spec({"method": "microaggregation", "attributes": ["Income"]}), "memory")
     assert (whole.value.code, whole.value.fields["engines"]) == ("not-supported", [])

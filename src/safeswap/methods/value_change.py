@@ -178,6 +178,8 @@ class ValueChangingMethod(ABC):
     spec_type: ClassVar[type[MaskSpec]]
     sources: ClassVar[tuple[str, ...]]
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE_CHANGES})
+    copies: ClassVar[int] = 16
+    """Memory that facts and verification take, as a multiple of the columns read: measured, and rounded up."""
 
     @abstractmethod
     def columns(self, schema: Schema, spec: Any) -> Columns:

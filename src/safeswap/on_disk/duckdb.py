@@ -57,9 +57,9 @@ class DuckDBFile(RewrittenFile):
         self._word_key = keyed.derive(self.job.key.secret, "cells")
         self._check_identifier(identity_key)
 
-    def check_loadable(self, read: Names) -> None:
+    def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
-        check_memory(self.files, read, limit_bytes(self.job.memory_limit))
+        check_memory(self.files, read, copies, limit_bytes(self.job.memory_limit))
         self._check_identifier(keyed.derive(self.job.key.secret, "identity"))
 
     def __exit__(self, *error: object) -> None:

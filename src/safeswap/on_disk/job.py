@@ -171,8 +171,8 @@ class RewrittenFile(RewrittenOutput, OpenFile):
     """Files opened by an engine that rewrites them."""
 
     @abstractmethod
-    def check_loadable(self, read: Names) -> None:
-        """Refuse missing or repeated identifiers, and columns that the engine will not load."""
+    def check_loadable(self, read: Names, copies: int) -> None:
+        """Refuse missing or repeated identifiers, and columns of which the engine will not hold so many copies."""
 
 
 def check_separate(drawn: Drawn, engine: str) -> None:

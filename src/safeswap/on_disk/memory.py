@@ -80,7 +80,7 @@ class MemoryFile(RewrittenFile):
         self.before = self.after = load_columns(self.files, self.schema, set(read))
         self.records = MemoryRecords(self.before, self.job.key)
 
-    def check_loadable(self, read: Names) -> None:
+    def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier; the columns are loaded whatever their size."""
         if self.schema.identifier is not None:
             load_columns(self.files, self.schema, set())

@@ -142,7 +142,7 @@ def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tupl
     wrong = output.find_damaged(part)
     copied = Finding(
         invariant="CopiedColumns",
-        sentence="Every column in which nothing was exchanged is in the new file as in the old one.",
+        sentence="Every column in which nothing was to change is in the new file as in the old one.",
         ok=not wrong,
         problem=f"{several(len(wrong), 'column is', 'columns are')} not as before: {', '.join(wrong[:5])}"
         if wrong

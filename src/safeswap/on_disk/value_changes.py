@@ -34,13 +34,10 @@ from safeswap.on_disk.audit_record import REPLACED
 from safeswap.on_disk.job import Job, RewrittenFile, RewrittenOutput
 from safeswap.on_disk.memory import part_of
 
-_COPIES = 6
-"""Values held per value of a column: before, after, the replaced ones, and what facts and checks compute with."""
 
-
-def check_memory(files: ParquetFiles, names: Names, limit: int) -> None:
-    """Refuse columns that would not fit the memory limit, by an estimate from the footers."""
-    needed = _COPIES * sum(max(8 * len(files), size) for size in _stored_bytes(files, names).values())
+def check_memory(files: ParquetFiles, names: Names, copies: int, limit: int) -> None:
+    """Refuse columns of which so many copies would not fit the memory limit, by an estimate from the footers."""
+    needed = copies * sum(max(8 * len(files), size) for size in _stored_bytes(files, names).values())
     if needed > limit:
         raise EngineError(
             f"the columns that the method reads need about {needed / 1e6:,.0f} MB",
@@ -75,7 +72,7 @@ class ChangedFile(RewrittenOutput):
             self.schema[name]  # an unknown attribute gets its own clear error
         # A recode without steps reads nothing: then some column is written again as it is.
         self._read = tuple(name for name in self.schema.names if name in named.read) or self.schema.names[:1]
-        opened.check_loadable(self._read)
+        opened.check_loadable(self._read, method.copies)
         self.before = Microdata(self.files.table(self._read), part_of(self.schema, self._read))
         self.method = method
         self.facts: FileFacts = method.facts(self.before, job.spec)

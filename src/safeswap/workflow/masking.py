@@ -93,6 +93,9 @@ def mask_file(
     ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too, over
     ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
 
+    A method that changes values record by record (recode, PRAM, noise, top and bottom coding) has the columns it names
+    loaded, on ``"duckdb"`` too, which refuses those that would not fit ``memory_limit``; ``"spark"`` does not take it.
+
     The result is the same on every engine: ``"memory"``, ``"duckdb"`` (on disk, within ``memory_limit``) or ``"spark"``
     (in the session ``spark``, or a new one).
 

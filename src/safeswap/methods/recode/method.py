@@ -244,6 +244,7 @@ class RecodeMethod(ValueChangingMethod):
         "Willenborg & de Waal 1996, Statistical Disclosure Control in Practice, Lecture Notes in Statistics 111",
         "Hundepool & Willenborg 1996, μ- and τ-ARGUS: Software for Statistical Disclosure Control",
     )
+    copies: ClassVar[int] = 32  # each different value is checked as text
 
     def columns(self, schema: Schema, spec: RecodeSpec) -> Columns:
         """Return the attributes named by the steps."""
