@@ -96,7 +96,7 @@ class ChangedFile(RewrittenOutput):
         same = self.facts.schema == self.before.schema
         if self.job.measures and not (same and all(self.schema[name].kind.is_categorical for name in self.names)):
             raise EngineError(
-                f"measures on disk count categories, which {self.method.name!r} does not leave as they are",
+                f"measures on disk do not apply to {self.method.name!r}: it changes numbers or the categories",
                 code="not-supported",
                 hint="mask without measures (--no-scores), then assess in memory what recall returns",
                 engine=self.job.engine,
