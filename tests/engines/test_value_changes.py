@@ -14,7 +14,7 @@ from tests.engines.specs import KEY, write_parts
 from safeswap import registry, workflow
 from safeswap.errors import EngineError, InfeasibleError, InputError, SpecError, UnsafeRelease
 from safeswap.files.parquet import open_parquet
-from safeswap.methods.value_change import Draws
+from safeswap.methods.value_change import Draws, ValueChangingMethod
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -152,6 +152,25 @@ def test_a_file_becomes_what_memory_makes_of_it(name: str, identified: bool, eng
 
 def by_name(audit: Any) -> list[Any]:
     return sorted(audit.replacements, key=lambda each: each.attribute)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 83, 999])
+def test_correlated_noise_has_the_same_bits_in_every_batch(size: int) -> None:
+    names = ("a", "b", "c", "d", "e")
+    numbers = np.random.default_rng(5).normal(size=(RECORDS, 5)) @ np.random.default_rng(6).normal(size=(5, 5))
+    table = pa.table({name: numbers[:, j] for j, name in enumerate(names)})
+    described = Schema(name="people", attributes=tuple(Attribute(name=name, kind=Kind.NUMERIC) for name in names))
+    data, method = Microdata(table, described), registry.method("noise")
+    assert isinstance(method, ValueChangingMethod)
+    spec = registry.make_spec({"method": "noise", "attributes": names, "size": 0.5, "kind": "correlated"})
+    facts = method.facts(data, spec)
+    parts = []
+    for start in range(0, RECORDS, size):
+        batch = Microdata(table.slice(start, size), described)
+        draws = Draws(key=KEY, method="noise", data_name="people", records=RECORDS, replicate=0, start=start)
+        changes = method.changes(batch, facts, spec, draws)
+        parts.append(pa.table({name: changes[name].column for name in names}))
+    assert pa.concat_tables(parts).equals(method.apply(data, spec, key=KEY).data.table)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

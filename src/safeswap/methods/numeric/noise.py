@@ -80,14 +80,16 @@ class Noise(ValueChangingMethod):
 
     def changes(self, batch: Microdata, facts: FileFacts, spec: NoiseSpec, draws: Draws) -> Mapping[str, Change]:
         """Draw one deviate per record and attribute, mix and scale them, add and round."""
-        deviates = [keyed.normals(draws.words(batch, name)[:, 0]) for name in facts.by_attribute]
-        everywhere = np.ones(len(batch), dtype=np.bool_)
         changes: dict[str, Change] = {}
-        for name, added in facts.by_attribute.items():
-            # Summed one by one: a matrix product may round the same record differently in another batch.
-            noise = sum(weight * deviate for weight, deviate in zip(added.weights, deviates, strict=True))
+        if not facts.by_attribute:
+            return changes
+        deviates = np.stack([keyed.normals(draws.words(batch, name)[:, 0]) for name in spec.attributes], axis=1)
+        mixed = _mix(deviates, np.array([facts.by_attribute[name].weights for name in spec.attributes]).T.copy())
+        everywhere = np.ones(len(batch), dtype=np.bool_)
+        for j, (name, added) in enumerate(facts.by_attribute.items()):
             before = finite_numbers(batch, name)
-            changes[name] = write_numbers(batch, name, before + noise, before, places=added.places, written=everywhere)
+            values = before + mixed[:, j]
+            changes[name] = write_numbers(batch, name, values, before, places=added.places, written=everywhere)
         return changes
 
     def invariants(self, data: Microdata, spec: NoiseSpec) -> tuple[Invariant, ...]:
@@ -133,6 +135,15 @@ def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
             correlation = complete / np.outer(scale, scale)
             np.fill_diagonal(correlation, 1.0)
     return np.asarray(spec.size**2 * correlation * np.outer(deviations, deviations))
+
+
+def _mix(deviates: Floats, root: Floats) -> Floats:
+    """Return the product, in which a record has the same bits in every batch.
+
+    A product with a single row is summed in another order than one with several, so that row is doubled.
+    """
+    rows = deviates if len(deviates) > 1 else np.repeat(deviates, 2, axis=0)
+    return np.asarray(rows @ root)[: len(deviates)]
 
 
 def _matrix_root(covariance: Floats) -> Floats:
