@@ -277,7 +277,7 @@ class RecordStream:
 
     def coded(self, names: Sequence[str], source: Source | None = None) -> Iterator[tuple[int, list[UInt32s]]]:
         """Yield the codes of some columns in batches; also of another file, by the same levels."""
-        coders = [self.coders.setdefault(name, LevelCoder()) for name in names]
+        coders = [self.coder(name) for name in names]
         for start, batch in (source or self.source).batches(names, rows=rows_per_batch(len(names))):
             yield start, [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
         if source is None:
@@ -295,7 +295,11 @@ class RecordStream:
 
     def codes(self, name: str, column: pa.Array) -> UInt32s:
         """Return the codes of some values of a column."""
-        return self.coders.setdefault(name, LevelCoder()).codes(column)
+        return self.coder(name).codes(column)
+
+    def coder(self, name: str) -> LevelCoder:
+        """Return the coder of a column, a new one if none of its values has been met."""
+        return self.coders.setdefault(name, LevelCoder())
 
     def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates, holding one row per class."""

@@ -116,7 +116,7 @@ class DuckDBFile(RewrittenFile):
         """Yield in order: first record, codes before and after of the exchanged columns, and ``others`` unchanged."""
         changes = [_Changes(self.records.changes(move.pairs, move.names), len(move.names)) for move in self.moves]
         width = len(self.names)
-        coders = [self.stream.coders[name] for name in self.names]
+        coders = [self.stream.coder(name) for name in self.names]
         for start, batch in self.files.batches([*self.names, *others], rows=rows_per_batch(width + len(others))):
             before = [coder.codes(column) for coder, column in zip(coders, batch.columns[:width], strict=True)]
             after = [column.copy() for column in before]
