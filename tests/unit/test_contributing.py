@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conformance import strategies
+from tests.conformance.on_files import check_on_file, is_supported
+from tests.plug_in import PAGE, block, install, install_trade
 
 import safeswap as ss
 from safeswap import registry
@@ -20,33 +21,15 @@ from safeswap.cli.app import run
 from safeswap.model.invariant import verify
 from safeswap.model.key import Key
 
-PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-def block(language: str, mark: str) -> str:
-    """The block of the page that holds a mark."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    (only,) = [text for text in found if mark in text]
-    return str(only)
-
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The example as pip would leave it: a module, and metadata with its entry point."""
     declared = tomllib.loads(block("toml", "entry-points"))["project"]["entry-points"]
     lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in named.items()) for group, named in declared.items()]
-    site = tmp_path / "site"
-    metadata = site / "blanks-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: blanks\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
-    (site / "blanks.py").write_text(block("python", "class BlankOut:"), encoding="utf-8")
-    monkeypatch.syspath_prepend(str(site))
     monkeypatch.chdir(tmp_path)
-    registry._installed.cache_clear()
-    yield tmp_path
-    registry._installed.cache_clear()
-    sys.modules.pop("blanks", None)
+    with install(tmp_path / "site", "blanks", "class BlankOut:", "\n".join(lines), monkeypatch):
+        yield tmp_path
 
 
 def test_the_example_masks_undoes_and_releases(installed: Path) -> None:
@@ -88,3 +71,17 @@ def test_the_example_passes_as_its_case_says(installed: Path) -> None:
     example = case.example()
     assert not masked(example).data.table.equals(masked(example, Key(bytes(31) + b"\1")).data.table)
     assert masked((example[0], case.idle(example[1]))).data.table.equals(example[0].table)
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_the_exchanging_example_masks_files_of_any_size(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = strategies.swap_example()[0]
+    with install_trade(tmp_path / "site", monkeypatch):
+        method = registry.method("trade")
+        spec = method.spec_type(attributes=("Race", "Age"), keys=("Sex", "Town"))
+        assert is_supported(method, engine, data.schema)
+        assert ss.mask(data, spec, key=Key(bytes(32))).audit.made == method.plan(data, spec).feasible > 100
+        (tmp_path / "files").mkdir()
+        check_on_file(method, engine, (data, spec), tmp_path / "files")
