@@ -50,12 +50,12 @@ def make_data(seed: int, records: int, *, identified: bool) -> Microdata:
 
 @dataclass(frozen=True)
 class Halves:
-    """Tell low draws from high ones, count records, and drop a quarter of them."""
+    """Tell low draws (−1) from high ones (0), count records, and drop a quarter of them."""
 
     adds: tuple[str, ...] = ("half", "one", KEEP)
 
     def __call__(self, draws: Any, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        half = (draws >> np.uint64(63)).astype(np.int64)
+        half = (draws >> np.uint64(63)).astype(np.int64) - 1
         return {"half": half, "one": np.ones(len(draws), np.int64), KEEP: draws % np.uint64(4) != 0}
 
 
@@ -146,6 +146,10 @@ def _coded(rows: list[Row], names: tuple[str, ...], codes: dict[str, dict[str, i
     return {tuple(codes[name][row[name]] for name in names) for row in rows}
 
 
+def _half(row: Row) -> int:
+    return -1 if row["draw"][0] < 2**63 else 0
+
+
 def _within(row: Row, ends: Ends) -> bool:
     return bool(row["draw"][0] < ends.below or row["draw"][0] >= ends.since)
 
@@ -168,9 +172,9 @@ def _check_draws(records: Records, rows: list[Row], codes: dict[str, dict[str, i
         assert {tuple(r) for r in table.distinct(NAMES).tolist()} == _coded(expected, NAMES, codes), options
         kept = [row for row in expected if row["draw"][0] % 4]
         derived = records.draw(NAMES, DRAW_KEY, derive=Halves(), **options)
-        assert derived.totals("one", "half") == (len(kept), sum(row["draw"][0] >> 63 for row in kept)), options
+        assert derived.totals("one", "half") == (len(kept), sum(_half(row) for row in kept)), options
         assert {tuple(r) for r in derived.distinct(("real", "half")).tolist()} == {
-            (codes["real"][row["real"]], row["draw"][0] >> 63) for row in kept
+            (codes["real"][row["real"]], _half(row)) for row in kept
         }
 
 
@@ -180,10 +184,10 @@ def _check_groups(
     by = ("real", "text")
     kept = [row for row in rows if row["draw"][0] % 4]
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in sorted(kept, key=lambda row: (row["draw"][0] >> 63, row["draw"])):
+    for row in sorted(kept, key=lambda row: (_half(row), row["draw"])):
         groups.setdefault(tuple(row[name] for name in by), []).append(row)
     sizes = [len(group) for group in groups.values() for _ in group]
-    paired = sorted((g[0]["draw"][0] >> 63, g[0]["draw"], g[0]["row"], g[-1]["row"]) for g in groups.values() if g[1:])
+    paired = sorted((_half(g[0]), g[0]["draw"], g[0]["row"], g[-1]["row"]) for g in groups.values() if g[1:])
 
     found = records.draw(NAMES, DRAW_KEY, derive=Halves()).map_groups(by, ("half", DRAW), FirstAndLast())
     assert found.totals("first", "size") == (len(paired), sum(sizes))

@@ -182,7 +182,8 @@ class MemoryTable:
             partner = added[kernel.partner]
             added[kernel.partner] = np.where(partner < 0, -1, rows[partner])
         kept = {name: self._columns[name][places] for name in by}
-        return MemoryTable(rows, draws, {**kept, **added}, self._bounds, self._encrypt)
+        bounds_of = {name: bound for name, bound in self._bounds.items() if name in by}
+        return MemoryTable(rows, draws, {**kept, **added}, bounds_of, self._encrypt)
 
     def where(self, name: str, value: int) -> MemoryTable:
         """Return the rows with this value in a column."""
@@ -236,9 +237,19 @@ class MemoryTable:
 
     def _pack(self, names: Names) -> Codes:
         """Return a number for each combination of some columns, in their lexical order."""
-        columns = [self._columns[name] for name in names]
-        bounds = [self._bounds.get(name) or int(c.max(initial=0)) + 1 for name, c in zip(names, columns, strict=True)]
-        return cells.pack([column.view(f"u{column.dtype.itemsize}") for column in columns], bounds)[0]
+        columns, bounds = zip(*map(self._count_from_zero, names), strict=True)
+        return cells.pack(columns, bounds)[0]
+
+    def _count_from_zero(self, name: str) -> tuple[Codes, int]:
+        """Return a column as numbers from 0 in the same order, and a number above all of them."""
+        column = self._columns[name]
+        if name in self._bounds:
+            return column.view(f"u{column.dtype.itemsize}"), max(self._bounds[name], 1)
+        least = int(column.min(initial=0))
+        if least < 0:  # the difference of two integers fits an unsigned one, where it wraps around
+            column = column.astype(np.int64).view(np.uint64) - np.uint64(least % 2**64)
+        numbers: Codes = column.view(f"u{column.dtype.itemsize}")
+        return numbers, int(numbers.max(initial=0)) + 1
 
 
 def exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
