@@ -18,7 +18,7 @@ from safeswap.arrays import keyed
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.order import as_blocks
-from safeswap.engines.base import DRAW, KEEP, Cells, Derivation, Ends, Kernel, Need
+from safeswap.engines.base import DRAW, KEEP, Cells, Classes, Constraint, Derivation, Ends, Kernel, Need
 from safeswap.engines.memory import MemoryRecords
 
 Column = npt.NDArray[np.int64]
@@ -59,6 +59,19 @@ class ShuffledRecords(MemoryRecords):
         codes = [self._code(name)[cells.codes[order, i]] for i, name in enumerate(cells.names)]
         values = cells.values.take(pa.array(order))
         return Cells(names=cells.names, codes=np.stack(codes, axis=1), counts=cells.counts[order], values=values)
+
+    def classes(self, constraint: Constraint) -> Classes:
+        """Return the classes under other labels and in another order, those of a stratum adjacent."""
+        found = super().classes(constraint)
+        relabelled = [self._relabel(column) for column in (found.strata, *found.coordinates.T)]
+        order = np.lexsort((self.random.permutation(len(found.counts)), relabelled[0]))
+        strata, *coordinates = (column[order] for column in relabelled)
+        return Classes(strata=strata, coordinates=np.stack(coordinates, axis=1), counts=found.counts[order])
+
+    def _relabel(self, labels: Column) -> Column:
+        """Return other small numbers, equal where the labels are."""
+        known, inverse = np.unique(labels, return_inverse=True)
+        return self.random.permutation(len(known))[inverse]
 
     def draw(
         self,

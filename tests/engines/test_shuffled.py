@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,9 @@ METHODS = {
 def drawn(method: ExchangingMethod, records: Records, spec: Any) -> tuple[Any, ...]:
     found = method.draw(records, spec, KEY)
     facts = {name: value for name, value in dict(found.facts).items() if name != "diagnosis"}
-    return found.plan, found.made, facts, [(move.names, move.pairs.tolist()) for move in found.moves]
+    # An estimate that decides nothing; its last digits depend on the order in which classes are added up.
+    plan = replace(found.plan, pairs_per_record=())
+    return plan, found.made, facts, [(move.names, move.pairs.tolist()) for move in found.moves]
 
 
 def test_methods_that_run_everywhere_are_tried() -> None:
