@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.unit.kernels.test_hiding import one_case, one_list
+from tests.unit.arrays.test_hiding import one_case, one_list
 
 
 def main() -> int:

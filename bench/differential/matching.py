@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.unit.kernels.matching_cases import Case, maximum_by_records, small_case, wide_case
+from tests.unit.arrays.matching_cases import Case, maximum_by_records, small_case, wide_case
 
 from safeswap.arrays import matching
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from safeswap.service.tasks.library import summarise_risky
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 import safeswap as ss
 from safeswap import workflow
+from safeswap.service.routes.argus import summarise_risky
 from safeswap.service.work import rare
 from safeswap.service.work.rare import MISSING, RARE, Sample, before_after
 from safeswap.workflow.session import ArgusSession

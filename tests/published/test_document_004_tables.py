@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pytest
 
 from safeswap import datasets
-from safeswap.methods.swap import Swap, draw
+from safeswap.engines.memory import MemoryRecords
+from safeswap.methods.swap import draw_pairs, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import SwapSpec
@@ -27,6 +28,11 @@ ATTRIBUTES = PUBLISHED["columns"]
 MEASURES = ("hellinger_2way", "total_variation_2way", "entropy_change_2way", "adV_2way", "adC_2way")
 KEYS = 200
 Table = npt.NDArray[np.float64]
+
+
+def pairs_of(spec: SwapSpec, names: tuple[str, ...], key: Key) -> np.ndarray:
+    records = MemoryRecords(datasets.cps8d(), key)
+    return draw_pairs(records, spec, names, stage_key(records, key, stage=0, replicate=0))
 
 
 def entropy(table: Table) -> float:
@@ -90,7 +96,7 @@ def draws() -> dict[tuple[str, str], npt.NDArray[np.float64]]:
         spec = SwapSpec(swap=[column], rate=0.05)
         for seed in range(KEYS):
             key = Key.insecure(seed=seed)
-            pairs = draw(datasets.cps8d(), spec, (column,), stage=0, key=key, replicate=0)
+            pairs = pairs_of(spec, (column,), key)
             assert len(pairs) == 1_221
             for row in ATTRIBUTES:
                 if row != column:
@@ -136,7 +142,7 @@ def test_counting_touched_records_only_gives_the_table_of_the_masked_file() -> N
 def uniform(seed: int, swap: tuple[str, ...], rate: float) -> int:
     spec = SwapSpec(swap=swap, rate=rate, true_swap="all", pairing="uniform")
     key = Key.insecure(seed=seed)
-    return len(draw(datasets.cps8d(), spec, swap, stage=0, key=key, replicate=0))
+    return len(pairs_of(spec, swap, key))
 
 
 def expected_pairs(data: Microdata, one: str, other: str) -> float:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.kernels import blanking_by_hand as by_hand
+from tests.unit.methods import blanking_by_hand as by_hand
 from tests.unit.methods import suppress_by_hand as by_trying
 from tests.unit.methods.suppress_compared import disagreements
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.unit.kernels.matching_cases import seven_columns
+from tests.unit.arrays.matching_cases import seven_columns
 
 from safeswap import datasets
 from safeswap.arrays import keyed, matching

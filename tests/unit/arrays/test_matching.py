@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.kernels.matching_cases import (
+from tests.unit.arrays.matching_cases import (
     Case,
     Counts,
     counted,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.kernels.blanking_by_hand import matches
+from tests.unit.methods.blanking_by_hand import matches
 
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.risk.risky import risky

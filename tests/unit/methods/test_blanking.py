@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.kernels import blanking_by_hand as by_hand
+from tests.unit.methods import blanking_by_hand as by_hand
 
 from safeswap.methods.suppress import solver
 from safeswap.methods.suppress.greedy import greedy
