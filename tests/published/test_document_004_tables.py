@@ -18,7 +18,7 @@ import pytest
 
 from safeswap import datasets
 from safeswap.engines.memory import MemoryRecords
-from safeswap.methods.swap import draw_pairs, stage_key
+from safeswap.methods.swap import Swap, draw_pairs, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import SwapSpec
