@@ -123,7 +123,6 @@ def _mask_in_memory(
     console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions
 ) -> None:
     from safeswap import workflow
-    from safeswap.reports.masking import write_masking_report
     from safeswap.workflow.masking import keep
 
     output, audit = options.places()
@@ -140,6 +139,8 @@ def _mask_in_memory(
         assessment = workflow.assess(masked) if options.scores else None
         steps.at("writing")
         if options.report is not None:
+            from safeswap.reports.masking import write_masking_report
+
             shown = workflow.assess(masked) if assessment is None else assessment
             write_masking_report(masked, options.report, assessment=shown, force=options.force)
         record = keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)

@@ -75,7 +75,6 @@ def recode(
     from safeswap.files.schema_file import write_schema as write_description
     from safeswap.files.write import write_microdata
     from safeswap.projects.toml import write_recipe as write_steps
-    from safeswap.reports.masking import write_masking_report
     from safeswap.workflow.masking import keep
     from safeswap.workflow.session import ArgusSession
 
@@ -105,6 +104,8 @@ def recode(
         if audit is not None and output is not None:
             written = masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
             if report is not None:
+                from safeswap.reports.masking import write_masking_report
+
                 write_masking_report(masked, report, assessment=workflow.assess(masked), force=force)
             record = keep(masked, output, audit=audit, reading=reading, source=file, force=force)
         elif output is not None:
