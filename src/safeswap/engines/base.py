@@ -169,7 +169,11 @@ class Table(Protocol):
     """Rows of integers drawn from the records. Nothing in it depends on the order of the rows."""
 
     def map_groups(self, by: Names, order: Names, kernel: Kernel) -> Table:
-        """Sort by ``by`` and ``order``, and run the kernel on whole groups; the result also has the draw and ``by``."""
+        """Sort by ``by``, which names at least one column, and ``order``, and run the kernel on whole groups.
+
+        The result has the draw, ``by`` and what the kernel adds. Partners are read by :meth:`pairs` only: engines hold
+        them in forms of their own.
+        """
         ...
 
     def where(self, name: str, value: int) -> Table:
