@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import InputError, OutputError
-from safeswap.model.microdata import code_column, with_one_dictionary
+from safeswap.model.microdata import code_column, unify_dictionaries, with_one_dictionary
 from safeswap.model.text import several
 
 _MANY_RECORDS = 1_000_000
@@ -179,7 +179,7 @@ def without_unused_levels(table: pa.Table) -> pa.Table:
 
 
 def _compact(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    column = column.unify_dictionaries()
+    column = unify_dictionaries(column)
     if _uses_every_level(column):
         return column
     coded = code_column(column)

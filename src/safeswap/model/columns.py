@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.types import Codes, Flags, Int64s, Rows
 from safeswap.errors import SpecError
 from safeswap.model.dates import is_date_format
-from safeswap.model.microdata import Coded, Microdata, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, smallest_code_type, unify_dictionaries
 from safeswap.model.schema import Attribute, level_texts
 
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -58,7 +58,7 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
         return None
     if any(chunk.dictionary.null_count for side in (before, after) for chunk in side.chunks):
         return None
-    before, after = before.unify_dictionaries(), after.unify_dictionaries()
+    before, after = unify_dictionaries(before), unify_dictionaries(after)
     first, second = before.chunk(0), after.chunk(0)
     if first.type == second.type and first.dictionary.equals(second.dictionary) and _is_plain(first.dictionary):
         return tuple(pa.chunked_array([chunk.indices for chunk in side.chunks]) for side in (before, after))
@@ -114,7 +114,7 @@ def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, I
     if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
         return before.to_numpy().astype(np.int64), after.to_numpy().astype(np.int64)
     together = pa.chunked_array([*before.chunks, *after.chunks], type=before.type)
-    encoded = together.dictionary_encode().unify_dictionaries()
+    encoded = unify_dictionaries(together.dictionary_encode())
     parts = [chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks]
     codes = np.concatenate([np.empty(0, dtype=np.int64), *parts])
     return codes[: len(before)], codes[len(before) :]
@@ -248,7 +248,7 @@ def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa
     [None, 'b', 'c', 'x']
     """
     if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
-        column = column.unify_dictionaries()
+        column = unify_dictionaries(column)
     order = np.argsort(rows, kind="stable")
     ascending = rows[order]
     values = values.take(pa.array(order))

@@ -43,7 +43,7 @@ from safeswap.arrays.threads import run_all
 from safeswap.errors import InputError
 from safeswap.model.audit import Audit
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, unify_dictionaries
 from safeswap.model.schema import Kind
 
 # A value has the same keyed word wherever it occurs: 1, 1.0 and "1" are one value, and so is a text in any column
@@ -120,7 +120,7 @@ def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
         return _hash_numbers(_as_floats(column), key)
     if not pa.types.is_dictionary(kind):
         column = _as_text(column).dictionary_encode()
-    coded = column.unify_dictionaries()
+    coded = unify_dictionaries(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
     coded = coded.combine_chunks()

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import damaged
 from safeswap.model.columns import aligned_columns, different
+from safeswap.model.microdata import unify_dictionaries
 from safeswap.model.schema import level_texts
 from safeswap.model.text import several
 from safeswap.releases.public_data import Stored
@@ -180,7 +181,7 @@ def chunk_remarks(path: Path, group: int, piece: pa.Table) -> Iterator[list[Rema
 
 def _has_unused_levels(column: pa.ChunkedArray) -> bool:
     used: set[int] = set()
-    column = column.unify_dictionaries()
+    column = unify_dictionaries(column)
     for chunk in column.chunks:
         counts = np.bincount(chunk.indices.drop_null(), minlength=len(chunk.dictionary))
         used.update(np.flatnonzero(counts).tolist())
@@ -189,7 +190,7 @@ def _has_unused_levels(column: pa.ChunkedArray) -> bool:
 
 def _are_bounds(bounds: Any, column: pa.ChunkedArray) -> bool:
     if pa.types.is_dictionary(column.type):
-        column = pa.chunked_array([column.unify_dictionaries().chunk(0).dictionary])
+        column = pa.chunked_array([unify_dictionaries(column).chunk(0).dictionary])
     found = pc.min_max(column).as_py()
     return bool(bounds.min == found["min"] and bounds.max == found["max"])
 
