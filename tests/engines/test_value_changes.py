@@ -21,6 +21,7 @@ from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.on_disk import value_changes
 from safeswap.on_disk.audit_record import read_audit
 from safeswap.on_disk.engines import list_abilities
+from safeswap.workflow.masking import recall
 
 ENGINES = ("memory", "duckdb")
 RECORDS = 1_000
@@ -258,7 +259,7 @@ def test_a_masking_on_disk_is_recalled_and_undone_from_its_files(tmp_path: Path)
     result = workflow.mask_file(
         tmp_path / "people.parquet", target, spec, audit=audit, key=KEY, schema=SCHEMA, name="people"
     )
-    found = workflow.recall(tmp_path / "people.parquet", target, audit=audit)
+    found = recall(tmp_path / "people.parquet", target, audit=audit)
     assert found.data.schema == in_memory(spec, SCHEMA).data.schema
     assert found.data.table.to_pydict() == in_memory(spec, SCHEMA).data.table.to_pydict()
     restored = workflow.undo(target, result.audit)

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Floats, Words
+from safeswap.arrays.types import Flags, Floats, Words
 from safeswap.engines.base import Need
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.model.audit import Audit
+from safeswap.model.columns import aligned_columns, different
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -208,6 +210,28 @@ class ValueChangingMethod(ABC):
         return masked_by(data, spec, facts.plan, changes, key=key, replicate=replicate, facts=facts.noted.items())
 
 
+def _flag_changed(before: pa.ChunkedArray, change: Change) -> Flags:
+    """Flag the records with another value; in a column of another kind, all."""
+    if is_other_kind(before.type, change.column.type):
+        return np.ones(len(before), dtype=np.bool_)
+    if change.replacement is None or change.column.type != before.type:
+        return different(*aligned_columns(before, change.column))
+    flags = np.zeros(len(before), dtype=np.bool_)
+    flags[change.replacement.rows] = True
+    return flags
+
+
+def is_other_kind(before: pa.DataType, after: pa.DataType) -> bool:
+    """Return True if two types hold different values, and not just one kind of them in two forms.
+
+    >>> is_other_kind(pa.dictionary(pa.int8(), pa.string()), pa.large_string()), is_other_kind(pa.int64(), pa.float64())
+    (False, True)
+    """
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (before, after)]
+    texts = [pa.types.is_string(k) or pa.types.is_large_string(k) or pa.types.is_string_view(k) for k in kinds]
+    return not all(texts) and kinds[0] != kinds[1]
+
+
 def masked_by(
     data: Microdata,
     spec: MaskSpec,
@@ -222,8 +246,9 @@ def masked_by(
     replacements = tuple(c.replacement for c in changes.values() if c.replacement is not None)
     columns = {name: c.column for name, c in changes.items() if c.replacement is not None}
     touched = np.zeros(len(data), dtype=np.bool_)
-    for replacement in replacements:
-        touched[replacement.rows] = True
+    for name, change in changes.items():
+        if change.replacement is not None:
+            touched |= _flag_changed(data.table.column(name), change)
     audit = Audit(
         method=spec.method,
         spec=spec.as_dict(),

@@ -24,7 +24,7 @@ from safeswap.engines.stream import rows_per_batch
 from safeswap.errors import EngineError
 from safeswap.files.columns import settled
 from safeswap.files.parquet import ParquetFiles, open_parquet
-from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod
+from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, is_other_kind
 from safeswap.model.audit import Audit, Replacement
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.invariant import Finding, Invariant, verify
@@ -124,7 +124,8 @@ class ChangedFile(RewrittenOutput):
         self.replaced = tuple(name for name in self.names if spilled.counts[name])
         fields = [f.with_type(after[f.name]) if f.name in other else f for f in self.files.schema]
         self.written_schema = pa.schema([f.with_nullable(f.nullable or f.name in types.blanked) for f in fields])
-        return after, len(self.files) if other else made
+        remade = any(is_other_kind(self._own[name], after[name]) for name in other)
+        return after, len(self.files) if remade else made
 
     def _change_batches(self) -> Iterator[tuple[int, Microdata, dict[str, pa.ChunkedArray]]]:
         """Yield in order: first record, the columns read, and the new columns."""

@@ -164,20 +164,21 @@ def _translate_errors() -> Iterator[None]:
 
     try:
         yield
-    except duckdb.OutOfMemoryException as error:
-        full = "temp_directory" in str(error) or "offload" in str(error)
-        if full:
+    except duckdb.Error as error:
+        # What cannot be spilt fails as a lack of memory, or of a commit.
+        if isinstance(error, duckdb.IOException) or "temp_directory" in str(error) or "offload" in str(error):
             raise _disk_full() from None
+        if not isinstance(error, duckdb.OutOfMemoryException):
+            raise EngineError(
+                "DuckDB could not do its part",
+                code="engine-failed",
+                hint="please report it",
+                reason=type(error).__name__,
+            ) from None
         raise EngineError(
             "the memory limit is too low for this job",
             code="memory-limit",
             hint="raise memory_limit, or use fewer threads",
-        ) from None
-    except duckdb.IOException:
-        raise _disk_full() from None
-    except duckdb.Error as error:
-        raise EngineError(
-            "DuckDB could not do its part", code="engine-failed", hint="please report it", reason=type(error).__name__
         ) from None
 
 
