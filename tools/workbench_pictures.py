@@ -116,7 +116,7 @@ def alone(browser: Browser, desk: Desk, survey: Path, into: Path) -> None:
         client.wait(client.study(project, attributes=ATTRIBUTES, replicates=4))
         masking = masked(client, project)
         plot = {"masking": masking, "keys": ["Age", "Edu", "MS", "Race", "Sex"]}
-        client.wait(client._made(Job, f"/projects/{project}/confidentiality", plot))
+        client.wait(client._post(Job, f"/projects/{project}/confidentiality", plot))
     paths = {name: f"/projects/{project}/{name}" for name in ("map", "records", "log")}
     with desk.seen(browser, height=1000) as seen:
         for name, path in {**paths, "result": f"/projects/{project}/results/{masking}"}.items():
