@@ -54,7 +54,7 @@ def check_same_figures(data: Microdata, way: PlainWay) -> None:
     for position, group in enumerate(grid(data, study.spec)):
         prepared = evaluator.prepare(group)
         assert isinstance(prepared, SwapGroup)
-        prefix, pairs = Replicate(evaluator._way, 0).pairs(prepared)
+        prefix, pairs = Replicate(evaluator._way, 0).pairs(prepared, int(prepared.asked[-1]))
         rows = prefix.rows[pairs[: prepared.asked[-1]]]
         scores, tables = way.figures(tuple(prepared.swapped.tolist()), rows[:, 0], rows[:, 1])
         number = 3 * position + 2
