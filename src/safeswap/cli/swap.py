@@ -61,10 +61,11 @@ def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None
         steps.at("masking")
         masked = workflow.swap(data, project.swap_spec(), **secret)
         steps.at("writing")
-        with both_or_neither(audit, results[0], new=[] if force else results):
+        with both_or_neither(audit, results[0], new=[] if force else results) as records:
             project.write_results(masked, force=force)
             reading = {"delimiter": ",", "encoding": "utf-8", "quote": '"'}
             record = note(masked, results[0], audit=audit, reading=reading) if audit else None
+            records.extend([record] if record else [])
     show_masked(console, masked)
     places = [("masked file", results[0]), ("log", results[1]), *([("audit record", record)] if record else [])]
     console.say("")

@@ -189,12 +189,15 @@ class LevelCoder:
 
     def __init__(self) -> None:
         self._known: KnownLevels | None = None
+        self._is_half = False
         self.has_missing = False
 
     @property
     def levels(self) -> pa.Array | None:
         """The values met so far, in the order of their codes."""
-        return None if self._known is None else self._known.levels
+        if self._known is None:
+            return None
+        return self._known.levels.view(pa.float16()) if self._is_half else self._known.levels
 
     @property
     def distinct(self) -> int:
@@ -210,6 +213,8 @@ class LevelCoder:
         """Return the codes of these values; new values get new codes."""
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
+        self._is_half = pa.types.is_float16(column.type)
+        column = column.view(pa.uint16()) if self._is_half else column  # Arrow does not unify half floats
         self.has_missing |= bool(column.null_count)
         if pa.types.is_integer(column.type):
             return self._code_integers(column)

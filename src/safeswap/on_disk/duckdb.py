@@ -63,8 +63,9 @@ class DuckDBFile(RewrittenFile):
         self._check_identifier(keyed.derive(self.job.key.secret, "identity"))
 
     def __exit__(self, *error: object) -> None:
-        """Close the database and remove spilled files."""
-        self.store.close()
+        """Close the database, if there is one, and remove spilled files."""
+        if "store" in self.__dict__:
+            self.store.close()
 
     def exchange(self, drawn: Drawn) -> None:
         """Keep the pairs; new values are looked up while the file is written."""
@@ -136,7 +137,9 @@ class DuckDBFile(RewrittenFile):
             column = pa.chunked_array([batch.column(0)])
             absent += (missing_positions(column, own.missing)[:5] + start).tolist()
             identity = column_identity(column, identity_key) if not absent else np.zeros(0, dtype=np.int64)
-            ascending &= identity.ndim == 1 and bool((np.diff(identity) > 0).all())
+            ascending &= identity.ndim == 1 and bool(
+                (identity[1:] > identity[:-1]).all()
+            )  # a difference could overflow
             ascending &= last is None or not len(identity) or bool(identity.ravel()[0] > last)
             last = identity.ravel()[-1] if len(identity) else last
         if absent:
@@ -163,7 +166,8 @@ class DuckDBEvidence:
     """The records that changed or are in some pair, with their codes before and after, in a table."""
 
     def __init__(self, opened: DuckDBFile, written: ParquetFiles, promises: Sequence[Invariant]) -> None:
-        self._opened, self._stream, self._moves = opened, opened.stream, opened.moves
+        # Coded anew: what drew the pairs must not vouch for them.
+        self._stream, self._moves = RecordStream(opened.files, opened.stream.schema), opened.moves
         self.identifier = None if opened.schema.identifier is None else opened.schema.identifier.name
         self.attributes = opened.records.attributes
         self.exchanged = tuple(move.names for move in opened.moves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pyarrow as pa
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.engines.base import Drawn, Need, Records
-from safeswap.errors import EngineError
+from safeswap.errors import EngineError, UnsafeRelease
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.rewrite import Written, rewrite, unchanged
 from safeswap.model.invariant import Finding, Invariant, PairEvidence, PairPromise
@@ -156,15 +157,54 @@ class RewrittenOutput(Output):
         fields = pa.schema({"stage": pa.int32(), "row_a": row, "row_b": row})
         # Row numbers in random order: neither a dictionary nor compression would make them smaller.
         plain: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+        meant = PairsDigest()
         with parquet.ParquetWriter(directory / PAIRS, fields, **plain) as out:
             for stage, pairs in self.iter_pairs():
                 columns = [pa.array([stage], pa.int32()).take(pa.array([0] * len(pairs), pa.int32()))]
                 columns += [pa.array(pairs[:, side]).cast(row) for side in (0, 1)]
-                out.write_table(pa.table(columns, schema=fields))
+                part = pa.table(columns, schema=fields)
+                meant.add(part)
+                out.write_table(part)
+        _check_pairs(directory / PAIRS, meant, sum(stage["pairs"] for stage in totals["stages"]))
         reading = {name: value for name, value in self.job.reading.items() if name in ("missing", "name") and value}
         notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": reading}
         notes |= {"source_sha256": digest_of(self.job.source), **self.describe_result()}
         write_audit_json(directory, totals, self.schema, notes=notes)
+
+
+class PairsDigest:
+    """The number and the digest of rows of pairs, however they are cut into batches."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._columns = [hashlib.sha256() for _ in range(3)]
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Take in some rows."""
+        self.number += rows.num_rows
+        for digest, column in zip(self._columns, rows.columns, strict=True):
+            digest.update(column.to_numpy().tobytes())
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digest of each column."""
+        return [digest.digest() for digest in self._columns]
+
+
+def _check_pairs(path: Path, meant: PairsDigest, number: int) -> None:
+    """Refuse a record that, read back from disk, does not hold the pairs that were exchanged."""
+    from pyarrow import parquet
+
+    found = PairsDigest()
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            found.add(batch)
+    if found.number != number or found.digests != meant.digests:
+        raise UnsafeRelease(
+            "the audit record does not hold the pairs that were exchanged; nothing was written",
+            code="promise-broken",
+            hint="please report it: this is a fault of the program or of the disk",
+        )
 
 
 class RewrittenFile(RewrittenOutput, OpenFile):

@@ -41,13 +41,14 @@ def keep(
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write
 
-    with both_or_neither(audit, output), atomic_write(output, force=force) as part:
+    with both_or_neither(audit, output) as records, atomic_write(output, force=force) as part:
         try:
             write(masked, part, force=True)
         except OutputError as error:  # it names the temporary file
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
-        return note(masked, part, audit=audit, reading=reading, source=source)
+        records.append(note(masked, part, audit=audit, reading=reading, source=source))
+        return records[0]
 
 
 def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, Any], source: Path | None = None) -> Path:
@@ -155,30 +156,38 @@ def _record_of(digest: str, audit: Path) -> Path:
 
 
 @contextmanager
-def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[None]:
+def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Guard the writing of an output and its record into the audit directory, which is created if needed.
 
-    If the block fails, ``new`` files are removed, and so is a record whose output is not in place. An interrupt may
-    come when everything is done: then both are there, and both stay.
+    The block adds the record that it wrote to the list: others may write to the directory at the same time. If it
+    fails, ``new`` files are removed, and so is its record unless the output is in place. An interrupt may come when
+    everything is done: then both are there, and both stay.
     """
     made = audit is not None and _make_private(audit)
     before = set() if audit is None else {path.name for path in audit.iterdir()}
+    stamp = _stamp(output)
+    records: list[Path] = []
     try:
-        yield
+        yield records
     except BaseException:
         for path in new:
             path.unlink(missing_ok=True)
-        if audit is not None:
-            _remove_records(audit, output, but=before)
-            if made and not any(audit.iterdir()):
-                audit.rmdir()
+        if _stamp(output) in (None, stamp):
+            for record in records:
+                if record.name not in before:
+                    shutil.rmtree(record, ignore_errors=True)
+        if audit is not None and made and not any(audit.iterdir()):
+            audit.rmdir()
         raise
 
 
-def _remove_records(audit: Path, output: Path, *, but: set[str]) -> None:
-    for record in audit.glob("masking-*"):
-        if record.name not in but and not (output.exists() and record == _record_of(digest_of(output), audit)):
-            shutil.rmtree(record, ignore_errors=True)
+def _stamp(output: Path) -> tuple[int, int] | None:
+    """Return what tells a file from its successor of the same name; None if there is none."""
+    try:
+        found = output.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _make_private(audit: Path) -> bool:

@@ -13,7 +13,7 @@ from safeswap import registry
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.engines.base import Drawn
-from safeswap.errors import InputError, UnsafeRelease
+from safeswap.errors import UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory, atomic_write
 from safeswap.files.infer import described_files
 from safeswap.files.parquet import ParquetFiles, open_parquet
@@ -43,7 +43,7 @@ def mask_files(job: Job) -> MaskedFile:
     schema = described_files(files, **job.reading)
     check_supported(engine, method, schema=schema)
     with (
-        _output(job, files, whole=engine.writes_directories) as (part, work),
+        _output(job, files, whole=engine.writes_directories) as (part, work, records),
         _blame_changed_source(files),
         engine(job, files, schema, work) as opened,
     ):
@@ -58,6 +58,8 @@ def mask_files(job: Job) -> MaskedFile:
         files.check_unchanged()
         totals = _totals(job, schema, drawn, output)
         record = _write_record(job, output, identity, totals)
+        records.append(record)
+        files.check_unchanged()
     return MaskedFile(
         target=job.target,
         audit=record,
@@ -106,22 +108,22 @@ def _blame_changed_source(files: ParquetFiles) -> Iterator[None]:
     """Report a changed source as the reason of every failure."""
     try:
         yield
-    except (InputError, UnsafeRelease, ValueError):
+    except Exception:
         files.check_unchanged()
         raise
 
 
 @contextmanager
-def _output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Path, Path]]:
-    """Give the path to write to, and a temporary directory on the same disk."""
+def _output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Path, Path, list[Path]]]:
+    """Give the path to write to, a temporary directory on the same disk, and the list for the record."""
     is_directory = files.is_directory or whole
     new = atomic_directory if is_directory else atomic_write
     options: dict[str, Any] = {"marker": "_SUCCESS"} if is_directory else {}
-    with both_or_neither(job.audit, job.target), new(job.target, force=job.force, **options) as part:
+    with both_or_neither(job.audit, job.target) as records, new(job.target, force=job.force, **options) as part:
         work = part.parent / f"{part.stem}.work"
         work.mkdir(mode=PRIVATE_DIRECTORY)
         try:
-            yield part, work
+            yield part, work, records
             if is_directory:
                 (part / "_SUCCESS").touch()
         finally:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
@@ -25,7 +27,7 @@ from safeswap.engines.spark.engine import SparkRecords
 from safeswap.engines.spark.session import NEEDED, own_session
 from safeswap.errors import EngineError, InputError
 from safeswap.files.parquet import ParquetFiles
-from safeswap.model.invariant import Finding, Invariant
+from safeswap.model.invariant import Finding, Invariant, SameRecords, SameRows
 from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
 from safeswap.model.text import several
@@ -66,8 +68,15 @@ class SparkFile(OpenFile):
         self.changes = [self.records.changes(move.pairs, move.names) for move in drawn.moves]
 
     def write(self, part: Path) -> None:
-        """Let the cluster write all records, those of the pairs with their new values."""
-        self._exchanged().toDF(*self.files.schema.names).write.mode("overwrite").parquet(str(part))
+        """Let the cluster write all records, those of the pairs with their new values.
+
+        Spark makes directories that others can read; within a private one they cannot be reached.
+        """
+        inner = part / "spark"
+        self._exchanged().toDF(*self.files.schema.names).write.parquet(str(inner))
+        for path in inner.iterdir():
+            path.rename(part / path.name)
+        inner.rmdir()
 
     def _exchanged(self) -> Any:
         from pyspark.sql import functions as f
@@ -95,7 +104,8 @@ class SparkFile(OpenFile):
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise where the records are."""
-        return check_promises(promises, SparkEvidence(self, self._written(part)), self.name)
+        unordered = [SameRecords() if isinstance(promise, SameRows) else promise for promise in promises]
+        return check_promises(unordered, SparkEvidence(self, self._written(part)), self.name)
 
     def count_compensating(self) -> int:
         """Count records that changed although the table did not. Records that took no part cancel out."""
@@ -133,9 +143,8 @@ class SparkFile(OpenFile):
         return None
 
     def identify(self, part: Path) -> str:
-        """Return what names the record: no machine has to read what the cluster wrote."""
-        known = f"{self.job.target.absolute()} {self.job.key.id} {self.job.replicate} {self.job.spec.as_dict()}"
-        return hashlib.sha256(known.encode()).hexdigest()
+        """Return what names the record, and no other: no machine has to read what the cluster wrote."""
+        return secrets.token_hex(16)
 
     def write_record(self, directory: Path, totals: Mapping[str, Any], identity: str) -> None:
         """Write the totals, and the pairs by identifier, written by the cluster and never collected."""
@@ -258,8 +267,6 @@ def load_records(session: Any, files: ParquetFiles, schema: Schema) -> SparkReco
 
 def _value_types(files: ParquetFiles) -> Any:
     """Return the types as workers see them: a dictionary is a way to store text, not a type."""
-    import pyarrow as pa
-
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in files.schema]
     return pa.schema(list(zip(files.schema.names, kinds, strict=True)))
 
@@ -270,8 +277,11 @@ def _check_identifier(records: SparkRecords) -> None:
     own = records.schema.identifier
     assert own is not None  # noqa: S101  (checked before)
     column = f.col(records.own)
-    text = column.cast("string")
-    bad = column.isNull() | (text == "") | text.isin([*own.missing, "NaN"])
+    bad = column.isNull()
+    if pa.types.is_floating(records.kind(own.name)):
+        bad |= f.isnan(column)
+    elif pa.types.is_string(records.kind(own.name)) or pa.types.is_large_string(records.kind(own.name)):
+        bad |= column.isin(["", *own.missing])
     if absent := records.frame.where(bad).count():
         raise InputError(
             f"{several(absent, 'record has', 'records have')} no identifier {own.name!r}",

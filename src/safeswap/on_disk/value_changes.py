@@ -7,6 +7,7 @@ are two passes: the first finds the types of the new columns, which depend on al
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -274,7 +275,7 @@ class _Spill:
 
     def move(self, name: str, path: Path) -> None:
         """Move the file of a column into the record."""
-        self._paths[name].rename(path)
+        shutil.move(self._paths[name], path)  # the record may be on another disk
 
 
 def _writer(path: Path, schema: pa.Schema) -> Any:

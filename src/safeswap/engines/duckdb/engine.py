@@ -44,7 +44,6 @@ from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
-_PART = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,6 +71,7 @@ class DuckDBRecords:
         self.stream, self.store = stream, store
         self.schema = stream.schema
         self._identity_key = identity_key
+        self._joined: dict[tuple[str, Names], StoredPairs] = {}
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -188,6 +188,8 @@ class DuckDBRecords:
         """Return the pairs with the codes of these attributes on either side, read from the file if need be."""
         if set(names) <= set(pairs.columns):
             return pairs
+        if (pairs.table, names) in self._joined:
+            return self._joined[pairs.table, names]
         table = self.store.new_table("r BIGINT" + "".join(f", c{i} UINTEGER" for i in range(len(names))))
         rows_of = InOrder(self.members([pairs]))
         with self.store.inserter(table) as put:
@@ -200,7 +202,8 @@ class DuckDBRecords:
             f"JOIN {table} x ON x.r = p.a JOIN {table} y ON y.r = p.b"
         )
         self.store.drop(table)
-        return StoredPairs(table=joined, number=pairs.number, columns=names)
+        self._joined[pairs.table, names] = StoredPairs(table=joined, number=pairs.number, columns=names)
+        return self._joined[pairs.table, names]
 
     def members(self, pairs: Iterable[StoredPairs]) -> Iterator[Rows]:
         """Yield the rows that are in some pair, in ascending order, in batches."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,9 +112,9 @@ class TableDraw:
     """Turn batches of identifier and values into identifier, draw, codes and derived columns."""
 
     names: Names
-    draw_key: bytes
-    identity_key: bytes
-    code_key: bytes
+    draw_key: bytes = field(repr=False)
+    identity_key: bytes = field(repr=False)
+    code_key: bytes = field(repr=False)
     keep: Ends | None
     among: CellSet | None
     derive: Derivation | None
