@@ -64,8 +64,7 @@ def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None
         with both_or_neither(audit, results[0], new=[] if force else results) as records:
             project.write_results(masked, force=force)
             reading = {"delimiter": ",", "encoding": "utf-8", "quote": '"'}
-            record = note(masked, results[0], audit=audit, reading=reading) if audit else None
-            records.extend([record] if record else [])
+            record = note(masked, results[0], audit=audit, reading=reading, records=records) if audit else None
     show_masked(console, masked)
     places = [("masked file", results[0]), ("log", results[1]), *([("audit record", record)] if record else [])]
     console.say("")

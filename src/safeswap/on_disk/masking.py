@@ -47,12 +47,19 @@ def keep(
         except OutputError as error:  # it names the temporary file
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
-        records.append(note(masked, part, audit=audit, reading=reading, source=source))
-        return records[0]
+        return note(masked, part, audit=audit, reading=reading, source=source, records=records)
 
 
-def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, Any], source: Path | None = None) -> Path:
-    """Write the audit record of a masked file into the audit directory."""
+def note(
+    masked: Masked,
+    written: Path,
+    *,
+    audit: Path,
+    reading: Mapping[str, Any],
+    source: Path | None = None,
+    records: list[Path] | None = None,
+) -> Path:
+    """Write the audit record of a masked file into the audit directory; tell ``records`` of it beforehand."""
     import numpy as np
 
     from safeswap.files.atomic import atomic_directory
@@ -60,6 +67,8 @@ def note(masked: Masked, written: Path, *, audit: Path, reading: Mapping[str, An
 
     digest = digest_of(written)
     record = _record_of(digest, audit)
+    if records is not None:
+        records.append(record)
     notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked)}
     notes |= {"past": [asdict(step) for step in masked.original.past]}
     notes |= {} if source is None else {"source_sha256": digest_of(source)}
@@ -159,7 +168,7 @@ def _record_of(digest: str, audit: Path) -> Path:
 def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Guard the writing of an output and its record into the audit directory, which is created if needed.
 
-    The block adds the record that it wrote to the list: others may write to the directory at the same time. If it
+    The block adds its record to the list before it writes it: others may write to the directory at the same time. If it
     fails, ``new`` files are removed, and so is its record unless the output is in place. An interrupt may come when
     everything is done: then both are there, and both stay.
     """

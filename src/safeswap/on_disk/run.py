@@ -57,8 +57,8 @@ def mask_files(job: Job) -> MaskedFile:
             assessment, identity = measuring.result(), identifying.result()
         files.check_unchanged()
         totals = _totals(job, schema, drawn, output)
-        record = _write_record(job, output, identity, totals)
-        records.append(record)
+        records.append(job.audit / f"masking-{identity[:16]}")
+        record = _write_record(records[0], output, identity, totals)
         files.check_unchanged()
     return MaskedFile(
         target=job.target,
@@ -184,8 +184,7 @@ def _totals(job: Job, schema: Schema, drawn: Drawn, output: Output) -> dict[str,
     }
 
 
-def _write_record(job: Job, output: Output, identity: str, totals: Mapping[str, Any]) -> Path:
-    record = job.audit / f"masking-{identity[:16]}"
+def _write_record(record: Path, output: Output, identity: str, totals: Mapping[str, Any]) -> Path:
     with atomic_directory(record, force=True, marker=AUDIT, mode=PRIVATE_DIRECTORY) as directory:
         output.write_record(directory, totals, identity)
     return record
