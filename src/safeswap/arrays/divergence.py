@@ -97,15 +97,6 @@ def entropy_change(before: Counts, after: Counts, alike: Integers | None = None)
     return _sum_cells(_entropy_terms(after, alike) - _entropy_terms(before, alike), alike)
 
 
-def chi_square(rows: Integers, columns: Integers, counts: Counts) -> float:
-    """Return the χ² statistic for independence of a two-way table given by its cells (row, column, count).
-
-    >>> chi_square(np.array([0, 1]), np.array([0, 1]), np.array([5, 5]))
-    10.0
-    """
-    return _association(rows, columns, counts)[0]
-
-
 def cramers_v(rows: Integers, columns: Integers, counts: Counts) -> float:
     """Return Cramér's V = sqrt(χ² / (N · min(m − 1, n − 1))): 0 for no association, 1 for a perfect one.
 

@@ -39,8 +39,6 @@ ALGORITHM = "safeswap-draw-1"
 _BLOCK = 16
 _CHUNK = 1 << 16  # records per chunk: blocks and cipher text stay in the second-level cache
 _TAG_INTEGER = 1
-_TAG_TEXT = 2
-_SHORT_TEXT = 14
 
 
 def derive(secret: bytes, *context: str | int) -> bytes:

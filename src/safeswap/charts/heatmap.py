@@ -1,18 +1,12 @@
-"""Heat maps of the distortion of 2-way tables: a triangle of coloured numbers, as HTML or as a picture."""
+"""Heat maps of the distortion of 2-way tables: a triangle of coloured numbers."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from safeswap.charts.points import TABLE_MEASURES, StudyLike
-from safeswap.charts.theme import LIGHT, STYLE, measure_title, png_of, shorten, svg_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from safeswap.charts.theme import LIGHT, shorten
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -35,39 +29,6 @@ def heatmap_html(pairs: Pairs, values: Sequence[float], *, caption: str = "") ->
     )
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     return f'<table class="heat">{title}<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>'
-
-
-def heatmap_figure(study: StudyLike, candidate: int, *, measure: str = "hellinger") -> Figure:
-    """Draw the 2-way distortions of one candidate as a matplotlib figure.
-
-    >>> from safeswap import datasets, Key
-    >>> from safeswap.model.study import StudySpec
-    >>> from safeswap.studies.run import run_study
-    >>> study = run_study(datasets.cps8d(), StudySpec(attributes=("Race", "Sex")), key=Key.insecure(seed=1))
-    >>> heatmap_figure(study, 0, measure="adV").axes[0].get_title()
-    "change of Cramér's V"
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure as Empty
-
-    names, at = _triangle(study.table_pairs, candidate_tables(study, candidate)[measure])
-    many = max(1, len(names) - 1)
-    with rc_context(STYLE):
-        figure = Empty(figsize=(1.8 + 0.62 * many, 1.2 + 0.42 * many), layout="constrained")
-        axes = figure.subplots()
-        _draw(axes, names, at)
-        axes.set_title(measure_title(measure), fontsize=10)
-    return figure
-
-
-def heatmap_svg(study: StudyLike, candidate: int, *, measure: str = "hellinger", text_as_paths: bool = True) -> str:
-    """Draw the figure as SVG."""
-    return svg_of(heatmap_figure(study, candidate, measure=measure), text_as_paths=text_as_paths)
-
-
-def heatmap_png(study: StudyLike, candidate: int, *, measure: str = "hellinger", dpi: int = 200) -> bytes:
-    """Draw the figure as PNG."""
-    return png_of(heatmap_figure(study, candidate, measure=measure), dpi=dpi)
 
 
 def candidate_tables(study: StudyLike, candidate: int) -> dict[str, list[float]]:
@@ -107,21 +68,3 @@ def short_number(value: float) -> str:
 
 def _escape(name: str) -> str:
     return f"<bdi>{html.escape(shorten(name, 40))}</bdi>"
-
-
-def _draw(axes: Any, names: list[str], at: dict[tuple[str, str], float]) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    across, down = names[:-1], names[1:]
-    grid = np.array([[at.get((a, b), np.nan) for a in across] for b in down]).reshape(len(down), len(across))
-    largest = float(np.nanmax(np.abs(grid))) if np.isfinite(grid).any() else 0.0
-    colours = LinearSegmentedColormap.from_list("safeswap", [LIGHT.gain, "#ffffff", LIGHT.loss])
-    axes.imshow(grid, cmap=colours, vmin=-largest or -1, vmax=largest or 1, aspect="auto")
-    axes.set_xticks(range(len(across)), [shorten(name, 16) for name in across], rotation=35, ha="right", fontsize=8)
-    axes.set_yticks(range(len(down)), [shorten(name, 16) for name in down], fontsize=8)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    for (i, j), value in np.ndenumerate(grid):
-        if np.isfinite(value):
-            shade = "white" if largest and abs(value) > 0.6 * largest else LIGHT.ink
-            axes.text(j, i, short_number(value), ha="center", va="center", fontsize=7.5, color=shade)

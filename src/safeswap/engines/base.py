@@ -18,7 +18,7 @@ import pyarrow as pa
 from safeswap.arrays import matching
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts, Flags, Int64s, Integers, UInt64s
+from safeswap.arrays.types import Counts, Int64s, Integers, UInt64s
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
@@ -91,15 +91,6 @@ class Cells:
     def column(self, name: str) -> Int64s:
         """Return the codes of one attribute."""
         return self.codes[:, self.names.index(name)]
-
-    def select(self, chosen: Flags) -> Cells:
-        """Return some of the cells."""
-        return Cells(
-            names=self.names,
-            codes=self.codes[chosen],
-            counts=self.counts[chosen],
-            values=self.values.filter(pa.array(chosen)),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

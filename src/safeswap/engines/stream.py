@@ -280,13 +280,12 @@ class RecordStream:
                 pass
         return self.coders[name].distinct < 2
 
-    def coded(self, names: Sequence[str], source: Source | None = None) -> Iterator[tuple[int, list[UInt32s]]]:
-        """Yield the codes of some columns in batches; also of another file, by the same levels."""
+    def coded(self, names: Sequence[str]) -> Iterator[tuple[int, list[UInt32s]]]:
+        """Yield the codes of some columns in batches."""
         coders = [self.coder(name) for name in names]
-        for start, batch in (source or self.source).batches(names, rows=rows_per_batch(len(names))):
+        for start, batch in self.source.batches(names, rows=rows_per_batch(len(names))):
             yield start, [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
-        if source is None:
-            self._seen.update(names)
+        self._seen.update(names)
 
     def draw_batches(
         self, names: Sequence[str], *, draw_key: bytes, identity_key: bytes

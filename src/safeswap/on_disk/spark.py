@@ -29,7 +29,6 @@ from safeswap.errors import EngineError, InputError
 from safeswap.files.parquet import ParquetFiles
 from safeswap.model.invariant import Finding, Invariant, SameRecords, SameRows
 from safeswap.model.schema import Schema
-from safeswap.model.score import CountedCells
 from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT, software_versions
 from safeswap.on_disk.job import OpenFile, check_promises, check_separate
@@ -137,10 +136,6 @@ class SparkFile(OpenFile):
                 j = self.names.index(name)
                 frame = frame.withColumn(f"n{j}", f.when(here, f.col(gets[name])).otherwise(f.col(f"o{j}")))
         return frame.where(took_part > 0)
-
-    def count_cells(self, limit: int) -> CountedCells | None:
-        """Leave it to a comparison of the two files, in the same session."""
-        return None
 
     def identify(self, part: Path) -> str:
         """Return what names the record, and no other: no machine has to read what the cluster wrote."""

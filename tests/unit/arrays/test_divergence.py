@@ -82,7 +82,6 @@ def test_association_agrees_with_the_textbook(table: Counts) -> None:
         return
     expected = np.outer(held.sum(axis=1), held.sum(axis=0)) / total
     chi_square = float(((held - expected) ** 2 / expected).sum())
-    assert divergence.chi_square(*cells_of(table)) == pytest.approx(chi_square, abs=1e-9)
     assert divergence.cramers_v(*cells_of(table)) ** 2 == pytest.approx(chi_square / total / steps, abs=TINY)
     c = divergence.contingency_c(*cells_of(table))
     assert c**2 == pytest.approx(chi_square / (chi_square + total), abs=TINY)

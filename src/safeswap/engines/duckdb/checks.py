@@ -30,9 +30,6 @@ class ChangedTable:
 
             yield add
 
-    def __len__(self) -> int:
-        return self._store.number(f"SELECT count(*) FROM {self.table}")  # noqa: S608  (our own names, here and below)
-
     def close(self) -> None:
         """Drop the table."""
         self._store.drop(self.table)

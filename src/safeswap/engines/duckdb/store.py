@@ -96,12 +96,12 @@ class Store:
         """Drop a table."""
         self.run(f"DROP TABLE {table}")
 
-    def insert(self, table: str, rows: pa.Table, *, select: str = "SELECT * FROM incoming") -> None:
-        """Insert rows by column position, or the result of a query on them under the name ``incoming``."""
+    def insert(self, table: str, rows: pa.Table) -> None:
+        """Insert rows by column position."""
         with _translate_errors():
             self._connection.register("incoming", rows)
             try:
-                self._connection.execute(f"INSERT INTO {table} {select}")
+                self._connection.execute(f"INSERT INTO {table} FROM incoming")
             finally:
                 self._connection.unregister("incoming")
 
@@ -137,10 +137,6 @@ class Store:
     def number(self, query: str) -> int:
         """Return a single number."""
         return int(self.rows(query)[0][0] or 0)
-
-    def arrow(self, query: str) -> pa.Table:
-        """Return a result that fits in memory."""
-        return pa.Table.from_batches(list(self.batches(query)), schema=None) if query else pa.table({})
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Yield a result of any size in batches, while other queries may run."""

@@ -163,15 +163,6 @@ _SHIFT = np.uint64(46)  # sign, exponent and six bits of the fraction: steps of 
 _BINS = 1 << 17
 
 
-def relative_square(square: float, scale: float) -> float:
-    """Return z² of a squared distance: 0 between equal records, infinite from a zero vector to any other.
-
-    >>> relative_square(4.0, 16.0), relative_square(0.0, 0.0), relative_square(1.0, 0.0)
-    (0.25, 0.0, inf)
-    """
-    return float(_relative_square(square, scale))
-
-
 @njit(cache=True, nogil=True, inline="always")
 def _relative_square(square, scale):  # type: ignore[no-untyped-def]
     if square == 0.0:

@@ -22,9 +22,6 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
 from safeswap.model.text import Part, several
 
-INSIDE: tuple[Part, ...] = ("unsafe", "records")
-"""The parts that show values or records: for internal use only."""
-
 
 def table_of(found: Risky, part: Part) -> pa.Table:
     """Return one part as an Arrow table."""

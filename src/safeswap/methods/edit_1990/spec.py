@@ -117,13 +117,6 @@ class Edit1990Spec(MaskSpec):
         """The attributes of which at least one differs within a pair: those that name the area across."""
         return tuple(name for name in self.area(self.across_level) if name in self.exchanged)
 
-    @property
-    def kept(self) -> tuple[Names, ...]:
-        """The sets of attributes whose counts are kept exactly: in every area of every level, by the keys."""
-        keys = tuple(name for name in self.keys if name not in self.geography)
-        margins = [(*self.area(level), *keys) for level in self.geography]
-        return tuple(margin for margin in (*margins, self.exchanged) if set(margin) & set(self.exchanged))
-
     def area(self, level: str) -> Names:
         """Return the attributes that together name an area of a level."""
         if self.geography_codes == "unique":
