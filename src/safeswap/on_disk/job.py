@@ -18,7 +18,8 @@ from safeswap.engines.base import Drawn, Need, Records
 from safeswap.errors import EngineError, UnsafeRelease
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.rewrite import Written, rewrite, unchanged
-from safeswap.model.invariant import Finding, Invariant, PairEvidence, PairPromise
+from safeswap.model.evidence import PairEvidence
+from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.key import Key
 from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells

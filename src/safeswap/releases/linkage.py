@@ -32,7 +32,7 @@ from safeswap.files.numbering import (
     split_groups,
 )
 from safeswap.model.columns import bitwise
-from safeswap.model.invariant import Evidence
+from safeswap.model.evidence import Evidence
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Kind

@@ -30,6 +30,7 @@ from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
 from safeswap.methods.edit_targeted.promises import LEFT, TreatedClasses
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.model.columns import missing_codes
+from safeswap.model.evidence import swap_pairs
 from safeswap.model.geography import check_nesting, geography_levels
 from safeswap.model.invariant import (
     ChangedRecords,
@@ -41,7 +42,6 @@ from safeswap.model.invariant import (
     ReplaysFromAudit,
     SameRows,
     UntouchedColumns,
-    swap_pairs,
 )
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

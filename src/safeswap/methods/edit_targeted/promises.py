@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Integers
-from safeswap.model.columns import bitwise, means_bits
-from safeswap.model.invariant import Evidence, Invariant
+from safeswap.model.columns import means_bits
+from safeswap.model.evidence import Evidence, bit_codes
+from safeswap.model.invariant import Invariant
 from safeswap.model.text import several
 
 LEFT = "left"
@@ -61,7 +62,7 @@ class TreatedClasses(Invariant):
         sizes = _dictionary_sizes(keys)
         if sizes is not None and prod(sizes) <= max(_SMALL_TABLE, 2 * len(changed)):
             return _left_by_places(keys, sizes, changed, self.tolerance)
-        columns = {f"k{i}": _codes(column) for i, column in enumerate(keys)}
+        columns = {f"k{i}": bit_codes(column) for i, column in enumerate(keys)}
         table = pa.table({**columns, "changed": pa.array(changed)})
         classes = table.group_by(list(columns)).aggregate([("changed", "count"), ("changed", "any")])
         small = pc.less(classes["changed_count"], self.tolerance)
@@ -115,11 +116,3 @@ def _put_places(places: Int64s, groups: list[list[tuple[Integers, int]]], start:
             part += column[some].astype(part.dtype)
         places *= size
         places += part
-
-
-def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Encode values as small integers, equal where the values are bit for bit; missing stays missing."""
-    if pa.types.is_dictionary(column.type) and means_bits(column):
-        return pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in column.chunks], type=pa.int32())
-    encoded = bitwise(column).dictionary_encode().unify_dictionaries()
-    return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())

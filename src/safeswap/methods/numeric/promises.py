@@ -26,7 +26,8 @@ from safeswap.arrays import moments
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
 from safeswap.model.columns import different
-from safeswap.model.invariant import Evidence, Invariant
+from safeswap.model.evidence import Evidence, decode_dictionary
+from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
 from safeswap.model.text import several
@@ -116,10 +117,9 @@ def _plausible_scale(number: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class GroupsOfAtLeast(Invariant):
+class GroupsOfAtLeast(AttributesPromise):
     """Every combination of values of these attributes occurs in at least k records."""
 
-    attributes: Names
     k: int
 
     @property
@@ -138,17 +138,11 @@ class GroupsOfAtLeast(Invariant):
         found = several(small, f"group by {by} has", f"groups by {by} have")
         return f"{found} fewer than {several(self.k, 'record')}" if small else ""
 
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise for the released attributes: a coarser grouping has larger groups."""
-        left = tuple(name for name in self.attributes if name in names)
-        return GroupsOfAtLeast(left, self.k) if left else None
-
 
 @dataclass(frozen=True)
-class KeptMean(Invariant):
+class KeptMean(AttributePromise):
     """The mean is unchanged up to the rounding of the values."""
 
-    attribute: str
     rounding: float
 
     @property
@@ -164,16 +158,11 @@ class KeptMean(Invariant):
         moved = abs(moments.mean(after[known]) - moments.mean(before[known]))
         return "" if moved <= slack else f"the mean of {self.attribute} has moved"
 
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise if the attribute is released."""
-        return self if self.attribute in names else None
-
 
 @dataclass(frozen=True)
-class WithinBounds(Invariant):
+class WithinBounds(AttributePromise):
     """No value lies beyond the bounds, and values within them are unchanged."""
 
-    attribute: str
     low: float
     high: float
     limits: tuple[float, float]
@@ -195,16 +184,11 @@ class WithinBounds(Invariant):
         inside = f"within the bounds of {self.attribute}"
         return several(moved, f"record {inside} has changed", f"records {inside} have changed") if moved else ""
 
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise if the attribute is released."""
-        return self if self.attribute in names else None
-
 
 @dataclass(frozen=True)
-class ExpectedMargin(Invariant):
+class ExpectedMargin(AttributesPromise):
     """The counts by these attributes differ from those before by no more than the draw explains (Bernstein bound)."""
 
-    attributes: Names
     keep: float
 
     @property
@@ -227,17 +211,10 @@ class ExpectedMargin(Invariant):
             else ""
         )
 
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise for the released attributes."""
-        left = tuple(name for name in self.attributes if name in names)
-        return ExpectedMargin(left, self.keep) if left else None
-
 
 @dataclass(frozen=True)
-class MissingStays(Invariant):
+class MissingStays(AttributesPromise):
     """Exactly the values that were missing are missing."""
-
-    attributes: Names
 
     @property
     def sentence(self) -> str:
@@ -255,11 +232,6 @@ class MissingStays(Invariant):
                 bad.append(name)
         return f"values of {' and '.join(bad)} have gone missing, or come back" if bad else ""
 
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise for the released attributes."""
-        left = tuple(name for name in self.attributes if name in names)
-        return MissingStays(left) if left else None
-
 
 def _complete_rows(data: Microdata, names: Names) -> npt.NDArray[np.bool_]:
     missing = np.isnan([finite_numbers(data, name) for name in names])
@@ -270,14 +242,10 @@ def _count_cells(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:
     """Count before and after, over the cells that occur in either."""
     sides = []
     for data in (evidence.before, evidence.after):
-        columns = {f"c{i}": _decode_dictionary(data.table.column(name)) for i, name in enumerate(names)}
+        columns = {f"c{i}": decode_dictionary(data.table.column(name)) for i, name in enumerate(names)}
         sides.append(pa.table(columns))
     sign = np.repeat(np.array([0, 1], dtype=np.int8), len(evidence.before))
     both = pa.concat_tables(sides).append_column("after", pa.array(sign))
     counted = both.group_by(sides[0].column_names).aggregate([("after", "sum"), ([], "count_all")])
     after = counted["after_sum"].to_numpy().astype(np.float64)
     return counted["count_all"].to_numpy() - after, after
-
-
-def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -35,7 +35,8 @@ from safeswap.methods.recode.steps import (
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, masked_by
 from safeswap.model.audit import COARSENED, Replacement
 from safeswap.model.columns import aligned_columns, different
-from safeswap.model.invariant import Evidence, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
+from safeswap.model.evidence import Evidence, decode_dictionary
+from safeswap.model.invariant import AttributePromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -97,14 +98,13 @@ class RecodeSpec(MaskSpec):
 
 
 @dataclass(frozen=True)
-class Recoded(Invariant):
+class Recoded(AttributePromise):
     """Every value became what the steps say, and equal values became equal in all records.
 
     Verified by code independent of the recoding. ``before`` describes the attribute before each step; ranges have
     their breaks fixed.
     """
 
-    attribute: str
     steps: tuple[Step, ...]
     before: tuple[Attribute, ...]
 
@@ -125,10 +125,6 @@ class Recoded(Invariant):
         found = several(wrong, f"value of {self.attribute} is", f"values of {self.attribute} are")
         return f"{found} not what the recoding says" if wrong else ""
 
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise if the attribute is released."""
-        return self if self.attribute in names else None
-
     def _expected(self, value: str | None) -> str | None:
         for step, attribute in zip(self.steps, self.before, strict=True):
             value = value if value is None else expected_value(value, step, attribute)
@@ -137,14 +133,10 @@ class Recoded(Invariant):
 
 def _pairs(evidence: Evidence, name: str) -> list[tuple[str | None, str | None]]:
     """Return the pairs of values before and after that occur in a record."""
-    sides = [_decode_dictionary(data.table.column(name)) for data in (evidence.before, evidence.after)]
+    sides = [decode_dictionary(data.table.column(name)) for data in (evidence.before, evidence.after)]
     table = pa.table({"before": sides[0], "after": sides[1]}).group_by(["before", "after"]).aggregate([])
     columns = [_texts(table.column(side).combine_chunks()) for side in ("before", "after")]
     return list(zip(*columns, strict=True))
-
-
-def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _texts(values: pa.Array) -> list[str | None]:
@@ -304,7 +296,7 @@ class ValueMap:
         coded = before.coded(name)
         rows = np.full(len(coded.levels) + 1, -1, dtype=np.int64)
         rows[coded.codes] = np.arange(len(before))
-        column = _decode_dictionary(after.table.column(name))
+        column = decode_dictionary(after.table.column(name))
         index = pa.array(rows, mask=rows < 0)  # a missing value stays so, if there is none
         return cls(before=coded.levels, after=pa.concat_arrays(column.take(index).chunks))
 

@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts
-from safeswap.model.columns import bitwise
-from safeswap.model.invariant import Evidence, Invariant
+from safeswap.model.evidence import Evidence, bit_codes
+from safeswap.model.invariant import AttributesPromise
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import MaskSpec
 from safeswap.model.table import CountTable, long_table
@@ -245,13 +245,13 @@ class SafeTables:
 
 
 @dataclass(frozen=True)
-class SafeCells(Invariant):
+class SafeCells(AttributesPromise):
     """In the masked file no combination of these attributes has fewer records than the tolerance.
 
-    Recounted from the columns of the file, without the code that changed it. Values are compared bit for bit.
+    Recounted from the columns of the file, without the code that changed it. Values are compared bit for bit. Cells of
+    a table of fewer attributes are sums of safe ones.
     """
 
-    attributes: Names
     tolerance: int
 
     @property
@@ -261,25 +261,9 @@ class SafeCells(Invariant):
 
     def problem(self, evidence: Evidence) -> str:
         """Count the small cells."""
-        columns = {f"k{i}": _codes(evidence.after.table.column(name)) for i, name in enumerate(self.attributes)}
+        columns = {f"k{i}": bit_codes(evidence.after.table.column(name)) for i, name in enumerate(self.attributes)}
         counted = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])
         small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
         names = ", ".join(self.attributes)
         too_small = several(small, f"cell by {names} has", f"cells by {names} have")
         return f"{too_small} fewer than {self.tolerance:,} records" if small else ""
-
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Return the promise for the released attributes: cells of their table are sums of safe ones."""
-        left = tuple(name for name in self.attributes if name in names)
-        return SafeCells(left, self.tolerance) if left else None
-
-
-def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Encode values as integers; a dictionary with distinct entries keeps its own."""
-    if pa.types.is_dictionary(column.type) and column.num_chunks:
-        column = column.unify_dictionaries()
-        levels = bitwise(pa.chunked_array([column.chunk(0).dictionary]))
-        if not levels.null_count and len(levels.unique()) == len(levels):
-            return pa.chunked_array([chunk.indices for chunk in column.chunks])
-    encoded = bitwise(column).dictionary_encode().unify_dictionaries()
-    return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())

@@ -42,7 +42,8 @@ from safeswap.model.combination import (
     as_combinations,
     check_combinations,
 )
-from safeswap.model.invariant import Evidence, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
+from safeswap.model.evidence import Evidence
+from safeswap.model.invariant import AttributesPromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -145,10 +146,8 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class OnlyBlanks(Invariant):
+class OnlyBlanks(AttributesPromise):
     """Every value that differs from the original is missing."""
-
-    attributes: Names
 
     @property
     def sentence(self) -> str:
@@ -165,11 +164,6 @@ class OnlyBlanks(Invariant):
             if wrong:
                 return several(wrong, f"value of {name} has become another", f"values of {name} have become others")
         return ""
-
-    def for_users_of(self, names: Names) -> Invariant | None:
-        """Restrict the promise to the released attributes."""
-        left = tuple(name for name in self.attributes if name in names)
-        return OnlyBlanks(left) if left else None
 
 
 @dataclass(frozen=True)
