@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.cli.options import command, names, reading_options
+from safeswap.cli.options import command, names, option, reading_options, request_options
 from safeswap.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,43 +22,47 @@ LAYOUT_ERRORS = {"wrong-encoding", "ambiguous-delimiter", "ragged-row", "bad-quo
 SCHEMA_ERRORS = {"unlisted-level", "schema-mismatch"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class AssessOptions:
+    """What to measure, and how the two files are compared."""
+
+    measure: list[str] | None = option("measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable", metavar="NAME")
+    ways: int | None = option(
+        "measure every table of this many attributes, instead of all attributes jointly", min=1, max=3
+    )
+    attributes: list[str] | None = option(
+        "attributes that form the cells; all categorical ones if omitted", metavar="A,B"
+    )
+    keys: list[str] | None = option("attributes that an intruder may know: keys of the risk measures", metavar="A,B")
+    masked_schema: Path | None = option("schema of a recoded file, as written by recode --write-schema", metavar="TOML")
+    match: Literal["auto", "position"] = option(
+        "match records by identifier if both files have one (auto), or by position", default="auto"
+    )
+    record: Path | None = option(
+        "audit record of the release, for a file with new identifiers or row order", metavar="DIR"
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``workflow.assess``."""
+        return {
+            "measures": self.measure or None,
+            "attributes": names(self.attributes) if self.attributes else None,
+            "keys": names(self.keys or ()),
+            "ways": self.ways,
+            "match": self.match,
+            "audit": self.record,
+        }
+
+
 @command
+@request_options(AssessOptions)
 @reading_options
 def assess(
     console: Console,
     original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file")],
     masked: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file")],
     *,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable"),
-    ] = None,
-    ways: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=3, help="measure every table of this many attributes, instead of all attributes jointly"
-        ),
-    ] = None,
-    attributes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="attributes that form the cells; all categorical ones if omitted"),
-    ] = None,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="attributes that an intruder may know: keys of the risk measures"),
-    ] = None,
-    masked_schema: Annotated[
-        Path | None,
-        typer.Option(metavar="TOML", help="schema of a recoded file, as written by recode --write-schema"),
-    ] = None,
-    match: Annotated[
-        Literal["auto", "position"],
-        typer.Option(help="match records by identifier if both files have one (auto), or by position"),
-    ] = "auto",
-    record: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="audit record of the release, for a file with new identifiers or row order"),
-    ] = None,
+    options: AssessOptions,
     reading: dict[str, Any],
 ) -> None:
     """Measure the risk and distortion of a masked file.
@@ -74,32 +79,26 @@ def assess(
         steps.at("reading the original")
         before = workflow.read(original, **reading)
         steps.at("reading the masked file")
-        own = {} if masked_schema is None else {"schema": masked_schema}
-        try:
-            after = read_masked(masked, before, {**reading, **own})
-        except InputError as error:
-            if error.code not in SCHEMA_ERRORS or own:
-                raise
-            hint = "if the file was recoded, pass its schema: --masked-schema TOML"
-            raise InputError(error.message, code=error.code, hint=hint, **error.fields) from None
+        after = _read_recoded(masked, before, reading, options.masked_schema)
         steps.at("measuring")
-        chosen = names(attributes) if attributes else None
-        assessment = workflow.assess(
-            before,
-            after,
-            measures=measure or None,
-            attributes=chosen,
-            keys=names(keys or ()),
-            ways=ways,
-            match=match,
-            audit=record,
-        )
+        assessment = workflow.assess(before, after, **options.arguments())
     console.say(score_table(assessment))
     say_left_out(console, assessment)
-    if ways and (tables := small_tables(assessment, ways=ways)):
+    if options.ways and (tables := small_tables(assessment, ways=options.ways)):
         console.say("")
         console.say(tables)
     console.result({"command": "assess", "records": len(before), **assessment.as_dict()})
+
+
+def _read_recoded(path: Path, before: Microdata, reading: dict[str, Any], schema: Path | None) -> Microdata:
+    """Read the masked file by its own schema if it has one; where that is missing, say so."""
+    try:
+        return read_masked(path, before, reading if schema is None else {**reading, "schema": schema})
+    except InputError as error:
+        if error.code not in SCHEMA_ERRORS or schema is not None:
+            raise
+        hint = "if the file was recoded, pass its schema: --masked-schema TOML"
+        raise InputError(error.message, code=error.code, hint=hint, **error.fields) from None
 
 
 def read_masked(path: Path, before: Microdata, reading: dict[str, Any]) -> Microdata:

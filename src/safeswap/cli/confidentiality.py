@@ -18,6 +18,7 @@ from safeswap.cli.options import (
     check_outputs,
     command,
     names,
+    option,
     reading_options,
     request_options,
     spec_options,
@@ -39,25 +40,13 @@ DISTANCES = "Comparing records"
 class PlotFiles:
     """The other files that the intruder may have, the records to compare, and what is written."""
 
-    archive: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="file that the intruder has; the original if omitted")
-    ] = None
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="A=VALUE", help="use only records with this value, e.g. division=18")
-    ] = None
-    population: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="file in which the keys are counted", rich_help_panel=CATEGORICAL),
-    ] = None
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="plot (.html, .svg, .png) or records (.csv, .parquet)", rich_help_panel=OUTPUT
-        ),
-    ] = None
-    public: Annotated[
-        bool, typer.Option("--public", help="write the public version: bins, no records", rich_help_panel=OUTPUT)
-    ] = False
+    archive: Path | None = option("file that the intruder has; the original if omitted", metavar="FILE")
+    only: list[str] | None = option("use only records with this value, e.g. division=18", metavar="A=VALUE")
+    population: Path | None = option("file in which the keys are counted", metavar="FILE", panel=CATEGORICAL)
+    output: list[Path] | None = option(
+        "plot (.html, .svg, .png) or records (.csv, .parquet)", metavar="FILE", panel=OUTPUT
+    )
+    public: bool = option("write the public version: bins, no records", "--public", default=False, panel=OUTPUT)
     key: KeyFile = None
     force: Force = False
 

@@ -17,6 +17,7 @@ from safeswap.cli.options import (
     InsecureSeed,
     KeyFile,
     check_outputs,
+    option,
     randomness,
     warn_of_losses,
 )
@@ -48,42 +49,28 @@ _READ_ON_DISK = ("schema", "identifier")
 class MaskingOptions:
     """Options of a masking run, apart from file, method and how the file is read."""
 
-    plan_only: Annotated[
-        bool, typer.Option("--plan-only", help="only check feasibility; needs no key and writes nothing")
-    ] = False
-    scores: Annotated[bool, typer.Option(help="measure the risk and distortion of the result")] = True
+    plan_only: bool = option("only check feasibility; needs no key and writes nothing", "--plan-only", default=False)
+    scores: bool = option("measure the risk and distortion of the result", default=True)
     key: KeyFile = None
     insecure_seed: InsecureSeed = None
-    replicate: Annotated[
-        int,
-        typer.Option(
-            "--replicate",
-            min=0,
-            metavar="N",
-            help="number of the draw from the key: 0, or the one that a study chose",
-            rich_help_panel=RANDOMNESS,
-        ),
-    ] = 0
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="masked file (confidential)", rich_help_panel=OUTPUT)
-    ] = None
+    replicate: int = option(
+        "number of the draw from the key: 0, or the one that a study chose",
+        default=0,
+        min=0,
+        metavar="N",
+        panel=RANDOMNESS,
+    )
+    output: Path | None = option("masked file (confidential)", metavar="FILE", panel=OUTPUT)
     audit: AuditDirectory = None
     report: ReportFile = None
     force: Force = False
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="mask a Parquet file, or a directory of them, on disk: memory (holds the columns involved), "
-            "duckdb (within --memory-limit) or spark",
-            rich_help_panel=LARGE_FILES,
-        ),
-    ] = None
-    memory_limit: Annotated[
-        str,
-        typer.Option("--memory-limit", metavar="SIZE", help="memory that duckdb may use", rich_help_panel=LARGE_FILES),
-    ] = "1GB"
+    engine: str | None = option(
+        "mask a Parquet file, or a directory of them, on disk: memory (holds the columns involved), "
+        "duckdb (within --memory-limit) or spark",
+        metavar="NAME",
+        panel=LARGE_FILES,
+    )
+    memory_limit: str = option("memory that duckdb may use", default="1GB", metavar="SIZE", panel=LARGE_FILES)
 
     def places(self) -> tuple[Path, Path]:
         """Return output and audit directory, both of which a run needs."""

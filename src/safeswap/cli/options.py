@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import inspect
 import math
 import os
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -196,16 +196,22 @@ def spec_options(
     return lambda function: replace_parameter("parameters", function, form.parameters(), form.collect)
 
 
+def option(text: str, *flags: str, default: Any = None, panel: str | None = None, **more: Any) -> Any:
+    """Declare an option as a field of a dataclass, for :func:`request_options`: its help, and how typer shows it."""
+    shown = typer.Option(*flags, help=text, rich_help_panel=panel, **more)
+    return dataclasses.field(default=default, metadata={"option": shown})
+
+
 def request_options(
     request_type: type[Any], *, omit: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace the parameter ``options`` by one option per field of a dataclass, each annotated with its option."""
+    """Replace the parameter ``options`` by one option per field of a dataclass, each made by :func:`option`."""
     hints = get_type_hints(request_type, include_extras=True)
-    made = {
-        each.name: make_parameter(each.name, hints[each.name], default=each.default)
-        for each in dataclass_fields(request_type)
-        if each.name not in omit
-    }
+    made = {}
+    for each in dataclasses.fields(request_type):
+        if each.name not in omit:
+            hint = Annotated[hints[each.name], each.metadata["option"]] if each.metadata else hints[each.name]
+            made[each.name] = make_parameter(each.name, hint, default=each.default)
     return lambda function: replace_parameter("options", function, made, lambda stated: request_type(**stated))
 
 

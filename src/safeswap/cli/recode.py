@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,9 @@ from safeswap.cli.options import (
     KeyFile,
     check_outputs,
     command,
+    option,
     reading_options,
+    request_options,
     spec_options,
     warn_of_losses,
 )
@@ -31,38 +34,51 @@ if TYPE_CHECKING:
     from safeswap.workflow.session import Stage
 
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="recipe: the steps in order")]
-GrcFiles = Annotated[
-    list[str] | None, typer.Option("--grc", metavar="A=FILE", help="ARGUS recode file for attribute A; repeatable")
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecodeFiles:
+    """The steps, and the files to write."""
+
+    recipe: RecipeFile = None
+    grc: list[str] | None = option("ARGUS recode file for attribute A; repeatable", metavar="A=FILE")
+    output: Path | None = option("recoded file (confidential)", metavar="FILE", panel=OUTPUT)
+    audit: AuditDirectory = None
+    report: ReportFile = None
+    write_recipe: Path | None = option(
+        "write the steps with explicit breaks, for next year's file", metavar="TOML", panel=OUTPUT
+    )
+    write_schema: Path | None = option("write the schema of the columns after all steps", metavar="TOML", panel=OUTPUT)
+    key: KeyFile = None
+    force: Force = False
+
+    def check(self, file: Path) -> None:
+        """Refuse outputs, and options that do not go together, before anything is read."""
+        outputs = (self.output, self.report, self.write_recipe, self.write_schema)
+        inputs = (file, self.recipe, self.key)
+        check_outputs([each for each in outputs if each], inputs=[each for each in inputs if each], force=self.force)
+        if self.audit is not None and (self.key is None or self.output is None):
+            raise typer.BadParameter("an audit record needs all of --output FILE --audit DIR --key FILE")
+        if self.report is not None and self.audit is None:
+            raise typer.BadParameter("a report needs all of --output FILE --audit DIR --key FILE")
+
+    def made(self, record: Path | None) -> dict[str, str]:
+        """Return what was written, and where."""
+        places = {"recoded file": self.output, "audit record": record, "report": self.report}
+        places |= {"recipe": self.write_recipe, "schema": self.write_schema}
+        return {what: str(path) for what, path in places.items() if path is not None}
 
 
 @command
 @spec_options(Combinations)
+@request_options(RecodeFiles)
 @reading_options
 def recode(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to recode")],
     *,
-    recipe: RecipeFile = None,
-    grc: GrcFiles = None,
     parameters: dict[str, Any],
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="recoded file (confidential)", rich_help_panel=OUTPUT)
-    ] = None,
-    audit: AuditDirectory = None,
-    report: ReportFile = None,
-    write_recipe: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML", help="write the steps with explicit breaks, for next year's file", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    write_schema: Annotated[
-        Path | None,
-        typer.Option(metavar="TOML", help="write the schema of the columns after all steps", rich_help_panel=OUTPUT),
-    ] = None,
-    key: KeyFile = None,
-    force: Force = False,
+    options: RecodeFiles,
     reading: dict[str, Any],
 ) -> None:
     """Coarsen values by a recipe, and show what is still unsafe after each step.
@@ -72,24 +88,12 @@ def recode(
     which need --key; to release such a file, recode first, then mask the result with the schema written here.
     """
     from safeswap import workflow
-    from safeswap.files.schema_file import write_schema as write_description
-    from safeswap.files.write import write_microdata
-    from safeswap.projects.toml import write_recipe as write_steps
-    from safeswap.workflow.masking import keep
     from safeswap.workflow.session import ArgusSession
 
-    outputs = [path for path in (output, report, write_recipe, write_schema) if path is not None]
-    inputs = [path for path in (file, recipe, key) if path is not None]
-    check_outputs(outputs, inputs=inputs, force=force)
-    if audit is not None and (key is None or output is None):
-        raise typer.BadParameter("an audit record needs all of --output FILE --audit DIR --key FILE")
-    if report is not None and audit is None:
-        raise typer.BadParameter("a report needs all of --output FILE --audit DIR --key FILE")
-    wanted = _read_recipe(recipe, grc or ())
-    recodes = _require_recodes(wanted) if audit is not None else []
-    record: Path | None = None
-    written: Masked | Microdata | None = None
-    secret = None if key is None else workflow.read_key(key)
+    options.check(file)
+    wanted = _read_recipe(options.recipe, options.grc or ())
+    recodes = _require_recodes(wanted) if options.audit is not None else []
+    secret = None if options.key is None else workflow.read_key(options.key)
     with console.steps(3) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
@@ -97,30 +101,50 @@ def recode(
         asked = Combinations(**parameters) if parameters else Combinations(keys=_default_keys(data, wanted))
         stages = ArgusSession.start(data, asked, recipe=wanted, key=secret).stages
         steps.at("writing")
-        if write_recipe is not None:
-            write_steps(wanted.pinned(data), write_recipe, force=force)
-        if write_schema is not None:
-            write_description(stages[-1].data.schema, write_schema, force=force)
-        if audit is not None and output is not None:
-            written = masked = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
-            if report is not None:
-                from safeswap.reports.masking import write_masking_report
-
-                write_masking_report(masked, report, assessment=workflow.assess(masked), force=force)
-            record = keep(masked, output, audit=audit, reading=reading, source=file, force=force)
-        elif output is not None:
-            written = stages[-1].data
-            write_microdata(written, output, force=force)
-    if written is not None and output is not None:
-        warn_of_losses(console, written, output)
+        _write_description(wanted, data, stages[-1].data, options)
+        recoded: Masked | Microdata = stages[-1].data
+        if recodes:
+            recoded = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
+        record = _write_recoded(recoded, file, reading, options)
+    if options.output is not None:
+        warn_of_losses(console, recoded, options.output)
     console.say(_stage_table(stages, risk=bool(parameters)))
-    places = {"recoded file": output, "audit record": record, "report": report, "recipe": write_recipe}
-    places["schema"] = write_schema
-    made = {what: str(path) for what, path in places.items() if path is not None}
-    if made:
+    if made := options.made(record):
         console.say("")
         console.say(table(["made", "where", ""], [(what, visible(path), CONFIDENTIAL) for what, path in made.items()]))
     console.result({"command": "recode", "stages": [stage.as_dict() for stage in stages], "made": made})
+
+
+def _write_description(recipe: Recipe, before: Microdata, after: Microdata, options: RecodeFiles) -> None:
+    """Write the steps and the schema, where they are asked for."""
+    from safeswap.files.schema_file import write_schema
+    from safeswap.projects.toml import write_recipe
+
+    if options.write_recipe is not None:
+        write_recipe(recipe.pinned(before), options.write_recipe, force=options.force)
+    if options.write_schema is not None:
+        write_schema(after.schema, options.write_schema, force=options.force)
+
+
+def _write_recoded(
+    recoded: Masked | Microdata, file: Path, reading: dict[str, Any], options: RecodeFiles
+) -> Path | None:
+    """Write the recoded file, and of a masking the report and the audit record; return the place of the record."""
+    from safeswap import workflow
+    from safeswap.files.write import write_microdata
+    from safeswap.model.masked import Masked
+    from safeswap.workflow.masking import keep
+
+    if options.output is None:
+        return None
+    if not isinstance(recoded, Masked) or options.audit is None:
+        write_microdata(recoded, options.output, force=options.force)
+        return None
+    if options.report is not None:
+        from safeswap.reports.masking import write_masking_report
+
+        write_masking_report(recoded, options.report, assessment=workflow.assess(recoded), force=options.force)
+    return keep(recoded, options.output, audit=options.audit, reading=reading, source=file, force=options.force)
 
 
 def _read_recipe(recipe: Path | None, grc: list[str] | tuple[()]) -> Recipe:

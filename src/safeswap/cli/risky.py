@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options, spec_options
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    check_outputs,
+    command,
+    option,
+    reading_options,
+    request_options,
+    spec_options,
+)
 from safeswap.model.combination import Combinations
 
 if TYPE_CHECKING:
@@ -19,31 +29,29 @@ if TYPE_CHECKING:
 MOST_COMBINATIONS = 20
 
 
+@dataclass(frozen=True, kw_only=True)
+class RiskyFiles:
+    """The lists to write."""
+
+    output: Path | None = option(
+        "every unsafe combination with its values, csv or parquet (confidential)", metavar="FILE", panel=OUTPUT
+    )
+    records: Path | None = option(
+        "records with an unsafe combination, csv or parquet (confidential)", metavar="FILE", panel=OUTPUT
+    )
+    force: Force = False
+
+
 @command
 @spec_options(Combinations)
+@request_options(RiskyFiles)
 @reading_options
 def risky(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine, before or after masking")],
     *,
     parameters: dict[str, Any],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="every unsafe combination with its values, csv or parquet (confidential)",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    records: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="records with an unsafe combination, csv or parquet (confidential)",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    force: Force = False,
+    options: RiskyFiles,
     reading: dict[str, Any],
 ) -> None:
     """List the combinations of keys that too few records share.
@@ -54,9 +62,9 @@ def risky(
     """
     from safeswap import workflow
 
-    files = {"unsafe": output, "records": records}
+    files = {"unsafe": options.output, "records": options.records}
     wanted = {part: path for part, path in files.items() if path is not None}
-    check_outputs(list(wanted.values()), inputs=[file], force=force)
+    check_outputs(list(wanted.values()), inputs=[file], force=options.force)
     asked = Combinations(**parameters)
     with console.steps(2 + bool(wanted)) as steps:
         steps.at("reading")
@@ -66,7 +74,7 @@ def risky(
         if wanted:
             steps.at("writing")
         for part, path in wanted.items():
-            found.write(path, part=part, force=force)  # type: ignore[arg-type]
+            found.write(path, part=part, force=options.force)  # type: ignore[arg-type]
     sentence = found.sentence
     console.say(sentence[0].upper() + sentence[1:] + ".")
     for each in (_by_size(found), _by_key(found), _by_combination(found)) if found.unsafe else ():

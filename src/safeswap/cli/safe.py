@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from safeswap.cli.options import (
     check_outputs,
     command,
     names,
+    option,
     reading_options,
     request_options,
     spec_options,
@@ -38,56 +40,74 @@ safe = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Tolerance = Annotated[int, typer.Option(metavar="Q", help="smallest count above 0 that may be published")]
-TableNames = Annotated[
-    list[str] | None,
-    typer.Option("--tables", metavar="A,B", help="attributes of a table of the records; repeatable"),
-]
-CountColumn = Annotated[
-    str, typer.Option(metavar="COLUMN", help="column with the counts, if the file is a table in long form")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """The tables of a file: counts in long form, or attributes of its records."""
+
+    tolerance: int = option("smallest count above 0 that may be published", default=3, metavar="Q")
+    tables: list[str] | None = option("attributes of a table of the records; repeatable", metavar="A,B")
+    count: str = option(
+        "column with the counts, if the file is a table in long form", default="count", metavar="COLUMN"
+    )
+
+    @property
+    def attributes(self) -> list[tuple[str, ...]] | None:
+        """The attributes of each table; None for a table in long form."""
+        return _parse_sets(self.tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverOptions(TableOptions):
+    """What is kept, what is minimised, how it is solved, and the files to write."""
+
+    keep: list[str] | None = option(
+        "margin to keep exactly; repeatable (default: all that leave out one variable)", metavar="A,B"
+    )
+    objective: str = option("change to minimise: total or largest", default="total", panel=SOLVING)
+    keep_zeros: bool = option("keep cells that are 0 at 0", "--keep-zeros", default=False, panel=SOLVING)
+    soft: bool = option("if not all margins can be kept, violate them least", "--soft", default=False, panel=SOLVING)
+    solver: str = option("auto, exact or heuristic", default="auto", panel=SOLVING)
+    time_limit: float = option("time limit for a proof of optimality", default=30.0, metavar="SECONDS", panel=SOLVING)
+    output: list[Path] | None = option(
+        "safe table in long form, csv or parquet; repeat for each table", metavar="FILE", panel=OUTPUT
+    )
+    report: ReportFile = None
+    force: Force = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``workflow.safe_table``."""
+        zeros = ["all"] * len(self.tables) if self.tables and len(self.tables) > 1 else "all"
+        return {
+            "keep": _parse_sets(self.keep),
+            "structural_zeros": zeros if self.keep_zeros else None,
+            "attributes": self.attributes,
+            **{name: getattr(self, name) for name in ("objective", "soft", "solver", "time_limit", "count")},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(TableOptions):
+    """What is published, and the list to write."""
+
+    margins: bool = option("assume that the margins of each table are published too", default=True)
+    output: Path | None = option("list of small cells, csv or parquet (confidential)", metavar="FILE", panel=OUTPUT)
+    force: Force = False
+
+
+def _parse_sets(stated: list[str] | None) -> list[tuple[str, ...]] | None:
+    return None if stated is None else [names([one]) for one in stated]
 
 
 @safe.command(name="table")
 @command
+@request_options(SolverOptions)
 @reading_options
 def table_command(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="table in long form, or records to tabulate (--tables)")],
     *,
-    tolerance: Tolerance = 3,
-    tables: TableNames = None,
-    count: CountColumn = "count",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A,B", help="margin to keep exactly; repeatable (default: all that leave out one variable)"
-        ),
-    ] = None,
-    objective: Annotated[str, typer.Option(help="change to minimise: total or largest", rich_help_panel=SOLVING)] = (
-        "total"
-    ),
-    keep_zeros: Annotated[
-        bool, typer.Option("--keep-zeros", help="keep cells that are 0 at 0", rich_help_panel=SOLVING)
-    ] = False,
-    soft: Annotated[
-        bool,
-        typer.Option("--soft", help="if not all margins can be kept, violate them least", rich_help_panel=SOLVING),
-    ] = False,
-    solver: Annotated[str, typer.Option(help="auto, exact or heuristic", rich_help_panel=SOLVING)] = "auto",
-    time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="time limit for a proof of optimality", rich_help_panel=SOLVING)
-    ] = 30.0,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="safe table in long form, csv or parquet; repeat for each table",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    report: ReportFile = None,
-    force: Force = False,
+    options: SolverOptions,
     reading: dict[str, Any],
 ) -> None:
     """Change a table of counts as little as possible until every cell is 0 or at least the tolerance.
@@ -98,35 +118,21 @@ def table_command(
     from safeswap.projects.tables import write_long
     from safeswap.reports.safe import write_safe_report
 
-    outputs = output or []
+    outputs, report, force = options.output or [], options.report, options.force
     wanted = [*outputs, *([report] if report else [])]
     check_outputs(wanted, inputs=[file], force=force)
-    if len(outputs) > max(1, len(tables or ())):
+    if len(outputs) > max(1, len(options.tables or ())):
         raise SpecError("there are more outputs than tables", code="bad-spec", hint="give --output once per table")
     with console.steps(1 + bool(wanted)) as steps:
         steps.at("searching for a safe table")
-        found = workflow.safe_table(
-            file,
-            tolerance,
-            keep=None if keep is None else [names([one]) for one in keep],
-            objective=objective,
-            structural_zeros=(["all"] * len(tables) if tables and len(tables) > 1 else "all") if keep_zeros else None,
-            soft=soft,
-            solver=solver,
-            time_limit=time_limit,
-            attributes=None if tables is None else [names([one]) for one in tables],
-            count=count,
-            **reading,
-        )
+        found = workflow.safe_table(file, options.tolerance, **options.arguments(), **reading)
         if wanted:
             steps.at("writing")
         for number, path in enumerate(outputs):
             write_long(found, path, number=number, force=force)
         if report is not None:
             write_safe_report(found, report, force=force)
-    sentence = found.sentence
-    console.say(sentence[0].upper() + sentence[1:] + ".")
-    console.say("")
+    _say_sentence(console, found.sentence)
     console.say(_change_table(found))
     if found.violations:
         inexact = several(len(found.violations), "figure to be kept is", "figures to be kept are")
@@ -136,6 +142,11 @@ def table_command(
     if report is not None:
         console.say(f"\nWrote {visible(str(report))}; it is {CONFIDENTIAL}.")
     console.result({"command": "safe table", **found.as_dict(), "outputs": [str(path) for path in wanted]})
+
+
+def _say_sentence(console: Console, sentence: str) -> None:
+    console.say(sentence[0].upper() + sentence[1:] + ".")
+    console.say("")
 
 
 def _change_table(found: SafeTables) -> Table:
@@ -173,20 +184,13 @@ def records(
 
 @safe.command()
 @command
+@request_options(CheckOptions)
 @reading_options
 def check(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file of records (--tables), or a table in long form")],
     *,
-    tables: TableNames = None,
-    tolerance: Tolerance = 3,
-    margins: Annotated[bool, typer.Option(help="assume that the margins of each table are published too")] = True,
-    count: CountColumn = "count",
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="list of small cells, csv or parquet (confidential)", rich_help_panel=OUTPUT),
-    ] = None,
-    force: Force = False,
+    options: CheckOptions,
     reading: dict[str, Any],
 ) -> None:
     """Count cells that are too small, and how many of them can be derived from the published figures.
@@ -195,17 +199,16 @@ def check(
     """
     from safeswap import workflow
 
+    output, force = options.output, options.force
     check_outputs([output] if output else [], inputs=[file], force=force)
+    asked = {"margins": options.margins, "count": options.count}
     with console.steps(1 + bool(output)) as steps:
         steps.at("counting")
-        stated = None if tables is None else [names([one]) for one in tables]
-        found = workflow.check_tables(file, stated, tolerance, margins=margins, count=count, **reading)
+        found = workflow.check_tables(file, options.attributes, options.tolerance, **asked, **reading)
         if output:
             steps.at("writing")
             found.write(output, force=force)
-    sentence = found.sentence
-    console.say(sentence[0].upper() + sentence[1:] + ".")
-    console.say("")
+    _say_sentence(console, found.sentence)
     rows = [
         (visible(" × ".join(each["variables"])), *(f"{each[name]:,}" for name in ("occupied", "small", "derived")))
         for each in found.as_dict()["tables"]

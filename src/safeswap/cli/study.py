@@ -24,6 +24,7 @@ from safeswap.cli.options import (
     check_outputs,
     command,
     names,
+    option,
     randomness,
     reading_options,
     request_options,
@@ -212,10 +213,6 @@ RUNNING = "Run"
 LARGE = 200_000  # candidates; above this a search is suggested
 
 
-def _option(panel: str, *flags: str, **more: Any) -> Any:
-    return typer.Option(*flags, rich_help_panel=panel, **more)
-
-
 def _parse_measures(stated: Sequence[str]) -> tuple[str, ...]:
     """Parse measures from repeated options; commas may separate names without parameters."""
     found = [part.strip() for text in stated for part in ([text] if ":" in text else next(csv.reader([text]), []))]
@@ -236,42 +233,36 @@ _SHOWN = {
 class StudyOptions:
     """Options of a study run, apart from the file, how it is read, and the study itself."""
 
-    fixed: Annotated[
-        list[str] | None, _option(CANDIDATES, metavar="A,B", help=ConstraintSet.model_fields["fixed"].description)
-    ] = None
-    differ: Annotated[
-        list[str] | None, _option(CANDIDATES, metavar="A,B", help=ConstraintSet.model_fields["differ"].description)
-    ] = None
-    question: Annotated[
-        Path | None,
-        _option(RUNNING, "--study", metavar="TOML", help="read the study from a file; options override it"),
-    ] = None
-    write_study: Annotated[
-        Path | None, _option(RUNNING, metavar="TOML", help="only write the study to a file, to run with --study")
-    ] = None
-    plan_only: Annotated[bool, _option(RUNNING, "--plan-only", help="only count the candidates; needs no key")] = False
-    search: Annotated[
-        int | None,
-        _option(RUNNING, metavar="BUDGET", help="maximum number of specifications to evaluate (search)"),
-    ] = None
-    resume: Annotated[bool, _option(RUNNING, "--resume", help="resume an interrupted study")] = False
-    threads: Annotated[
-        int | None, _option(RUNNING, min=1, metavar="N", help="number of threads; all cores if omitted")
-    ] = None
+    fixed: list[str] | None = option(
+        str(ConstraintSet.model_fields["fixed"].description), metavar="A,B", panel=CANDIDATES
+    )
+    differ: list[str] | None = option(
+        str(ConstraintSet.model_fields["differ"].description), metavar="A,B", panel=CANDIDATES
+    )
+    question: Path | None = option(
+        "read the study from a file; options override it", "--study", metavar="TOML", panel=RUNNING
+    )
+    write_study: Path | None = option(
+        "only write the study to a file, to run with --study", metavar="TOML", panel=RUNNING
+    )
+    plan_only: bool = option("only count the candidates; needs no key", "--plan-only", default=False, panel=RUNNING)
+    search: int | None = option(
+        "maximum number of specifications to evaluate (search)", metavar="BUDGET", panel=RUNNING
+    )
+    resume: bool = option("resume an interrupted study", "--resume", default=False, panel=RUNNING)
+    threads: int | None = option("number of threads; all cores if omitted", min=1, metavar="N", panel=RUNNING)
     key: KeyFile = None
     insecure_seed: InsecureSeed = None
-    output: Annotated[
-        Path | None, _option(OUTPUT, metavar="DIR", help="directory to create: figures, map, reports (confidential)")
-    ] = None
-    pages: Annotated[bool, _option(OUTPUT, help="write the map and the reports, not only the figures")] = True
-    publish_figures: Annotated[
-        bool,
-        _option(
-            OUTPUT,
-            "--publish-figures",
-            help="include the map and the figures in the public report; the rate can be inferred from them",
-        ),
-    ] = False
+    output: Path | None = option(
+        "directory to create: figures, map, reports (confidential)", metavar="DIR", panel=OUTPUT
+    )
+    pages: bool = option("write the map and the reports, not only the figures", default=True, panel=OUTPUT)
+    publish_figures: bool = option(
+        "include the map and the figures in the public report; the rate can be inferred from them",
+        "--publish-figures",
+        default=False,
+        panel=OUTPUT,
+    )
     force: Force = False
 
     def make_spec(self, parameters: dict[str, Any]) -> StudySpec:
