@@ -329,8 +329,11 @@ class _Form:
             **(_bounds_of(field) if as_shown.is_usage else {}),
         )
         is_required = as_shown.is_usage and field.is_required()
-        kind = _option_type(field.annotation)
-        return make_parameter(name, Annotated[kind, option], default=inspect.Parameter.empty if is_required else None)
+        is_list = _is_names(field.annotation) or _is_pairs(field.annotation)
+        kind = list[str] if is_list else _bare(field.annotation)
+        return make_parameter(
+            name, Annotated[kind | None, option], default=inspect.Parameter.empty if is_required else None
+        )
 
 
 def _bounds_of(field: FieldInfo) -> dict[str, Any]:
@@ -399,11 +402,6 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
-
-
-def _option_type(annotation: Any) -> Any:
-    """Return the type of the option for a field; every option may be omitted."""
-    return (list[str] if _is_names(annotation) or _is_pairs(annotation) else _bare(annotation)) | None
 
 
 def _bare(annotation: Any) -> Any:

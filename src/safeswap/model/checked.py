@@ -171,30 +171,14 @@ def _check_list(value: Any, hints: tuple[Any, ...]) -> Any:
     return _require(flat and all(_fits(each, hints[0]) for each in value), value)
 
 
-def _check_mapping(value: Any, hints: tuple[Any, ...]) -> Any:
-    return _require(isinstance(value, Mapping) and all(_fits(each, hints[0]) for each in value), value)
-
-
 def _check_path(value: Any) -> Any:
     text = os.fspath(value)
     return _require(isinstance(text, str) and "\0" not in text and _is_encodable(text), value)
 
 
-def _check_text(value: Any) -> Any:
-    return _require(isinstance(value, str) and _is_encodable(value), value)
-
-
 def _is_encodable(text: str) -> bool:
     """Return whether the text can be encoded: a lone surrogate cannot."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _as_int(value: Any) -> int:
-    return int(_require(isinstance(value, Integral) and not isinstance(value, bool), value))
-
-
-def _check_number(value: Any) -> Any:
-    return _require(isinstance(value, Real) and not isinstance(value, bool), value)
 
 
 def _as_bool(value: Any) -> bool:
@@ -211,7 +195,12 @@ def _as_bool(value: Any) -> bool:
     )
 
 
-_NUMBERS: Mapping[Any, Callable[[Any], Any]] = {str: _check_text, int: _as_int, float: _check_number, bool: _as_bool}
+_NUMBERS: Mapping[Any, Callable[[Any], Any]] = {
+    str: lambda value: _require(isinstance(value, str) and _is_encodable(value), value),
+    int: lambda value: int(_require(isinstance(value, Integral) and not isinstance(value, bool), value)),
+    float: lambda value: _require(isinstance(value, Real) and not isinstance(value, bool), value),
+    bool: _as_bool,
+}
 _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
     Annotated: lambda value, hints: _convert(value, hints[0]),
     Union: _convert_union,
@@ -222,7 +211,12 @@ _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
         isinstance(value, abc.Iterable) and not isinstance(value, (str, bytes)), value
     ),
     **dict.fromkeys(_LISTS, _check_list),
-    **dict.fromkeys((abc.Mapping, dict), _check_mapping),
+    **dict.fromkeys(
+        (abc.Mapping, dict),
+        lambda value, hints: _require(
+            isinstance(value, Mapping) and all(_fits(each, hints[0]) for each in value), value
+        ),
+    ),
 }
 
 

@@ -47,13 +47,11 @@ class KeyCombination(Strict):
         return self
 
 
-def _as_combination(value: Any) -> Any:
-    """Accept a combination written as its names alone."""
-    return value if isinstance(value, Mapping | KeyCombination) else {"keys": value}
-
-
 def _as_combinations(value: Any) -> Any:
-    return [_as_combination(item) for item in value] if isinstance(value, list | tuple) else value
+    """Accept combinations written as their names alone."""
+    if not isinstance(value, list | tuple):
+        return value
+    return [item if isinstance(item, Mapping | KeyCombination) else {"keys": item} for item in value]
 
 
 class CombinationFields(Strict):

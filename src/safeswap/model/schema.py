@@ -32,16 +32,12 @@ def level_texts(levels: pa.Array) -> list[str]:
         return [_number_text(value) for value in levels.to_pylist()]
     if pa.types.is_boolean(kind):
         return ["true" if value else "false" for value in levels.to_pylist()]
-    return [_plain_text(value) for value in levels.to_pylist()]
+    # Bytes have no text; hexadecimal digits always work.
+    return [value.hex() if isinstance(value, bytes) else str(value) for value in levels.to_pylist()]
 
 
 def _number_text(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
-
-
-def _plain_text(value: object) -> str:
-    # Bytes have no text; hexadecimal digits always work.
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 class Kind(StrEnum):

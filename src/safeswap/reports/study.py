@@ -197,14 +197,14 @@ def public_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[st
     refuse_telltale((parts.title, parts.date, *parts.kept, *parts.limits), study, choice)
     row = study.table.slice(choice.candidate, 1).to_pylist()[0]
     figures = figures_of(study, choice, parts)
-    exact = parts.publish_figures
+    exact, records = parts.publish_figures, study.facts["records"]
     shown = [figure for figure in figures if exact or not tells_the_rate(registry.measure(figure.measure))]
     return {
         "title": shorten(parts.title or "How this release was protected", 200),
         "date": parts.date,
         "data": {
             "name": study.facts.get("name") or "",
-            "records": _count_text(study.facts["records"], parts.tolerance),
+            "records": f"{records:,}" if records >= parts.tolerance else f"Fewer than {parts.tolerance}",
         },
         "attributes": study.facts["attributes"],
         "tried": _tried(study),
@@ -352,10 +352,6 @@ def _figure_text(value: float | None, axis: str, least: float) -> str:
     if axis == "risk" and 0 < value < least:
         return f"below {round_off(least):g}"
     return f"{round_off(value):g}"
-
-
-def _count_text(number: int, tolerance: int) -> str:
-    return f"{number:,}" if number >= tolerance else f"Fewer than {tolerance}"
 
 
 Version = Literal["internal", "public"]

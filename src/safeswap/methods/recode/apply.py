@@ -196,7 +196,8 @@ def describe_result(step: Step, values: Values, target: Target) -> Attribute:
     before = values.attribute
     if all(new == old for old, new in target.items()):
         return before
-    kind = Kind.ORDINAL if isinstance(step, Ranges) or _made_of_numbers(step, before) else before.kind
+    by_number = isinstance(step, GlobalRecode) and before.kind is Kind.NUMERIC
+    kind = Kind.ORDINAL if isinstance(step, Ranges) or by_number else before.kind
     news = dict.fromkeys(new for new in target.values() if new is not None)
     missing = _missing(step, before, news)
     levels = [*step.labels, *news] if isinstance(step, Ranges) else list(news)
@@ -218,10 +219,6 @@ def describe_result(step: Step, values: Values, target: Target) -> Attribute:
         hierarchy=_hierarchy(step, before),
         geography_level=before.geography_level,
     )
-
-
-def _made_of_numbers(step: Step, before: Attribute) -> bool:
-    return isinstance(step, GlobalRecode) and before.kind is Kind.NUMERIC
 
 
 def _missing(step: Step, before: Attribute, news: Mapping[str, None]) -> tuple[str, ...]:

@@ -346,7 +346,7 @@ class Blank(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        what = _count_noun(len(self.values), "value") if self.values else "every value"
+        what = several(len(self.values), "value") if self.values else "every value"
         return f"blank {what} of {self.attribute}"
 
 
@@ -395,10 +395,6 @@ def as_step(values: Any) -> Step:
             hint="the steps are: " + ", ".join(STEPS),
         )
     return STEPS[name](**{str(field): value for field, value in values.items()})
-
-
-def _count_noun(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _not_above(one: str, other: str) -> bool:

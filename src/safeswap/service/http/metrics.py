@@ -129,12 +129,8 @@ def _check_labels(name: str, kind: str, labels: Mapping[str, str | int]) -> _Lab
     metric = DECLARED.get(name)
     if metric is None or metric.kind != kind or set(metric.labels) != set(labels):
         raise InternalError("this metric is not declared", code="unknown-metric", metric=name)
-    return tuple(_clean_label(each, labels[each]) for each in metric.labels)
-
-
-def _clean_label(name: str, value: str | int) -> str:
-    """Return the value if it may appear in a log field of that name, else ``other``."""
-    return str(value) if FIELDS[name](value) else _OTHER
+    # A value that may not appear in a log field of that name is not shown here either.
+    return tuple(str(labels[each]) if FIELDS[each](labels[each]) else _OTHER for each in metric.labels)
 
 
 def _format_labels(names: tuple[str, ...], values: _Labels) -> str:

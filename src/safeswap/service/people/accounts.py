@@ -147,11 +147,7 @@ def is_common(password: str) -> bool:
         return True
     core = plain.strip(_AROUND)
     spellings = (plain, plain.translate(_SPELLED), core.translate(_SPELLED))
-    return any(_is_common_words(_keep_letters(spelling)) for spelling in spellings)
-
-
-def _keep_letters(text: str) -> str:
-    return "".join(character for character in text if character.isalpha())
+    return any(_is_common_words("".join(filter(str.isalpha, spelling))) for spelling in spellings)
 
 
 def _is_common_words(letters: str) -> bool:

@@ -230,7 +230,7 @@ def result_page(request: Request, access: ProjectAccess, kind: str, paging: Pagi
     statement = _statement(access, *_LIST_COLUMNS).where(results.c.kind == kind)
     with service_of(request).database.read() as connection:
         order = (results.c.created_at, results.c.id)
-        return page_of(connection, statement, order=order, paging=paging, make=_list_item)
+        return page_of(connection, statement, order=order, paging=paging, make=lambda row: _answer(row, row.brief))
 
 
 def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds: str) -> Row[Any]:
@@ -264,10 +264,6 @@ def payload_of(row: Row[Any], content: bytes, name: str) -> Response:
 def result_of(row: Row[Any]) -> ResultAnswer:
     """Convert a row to its API model."""
     return _answer(row, row.summary)
-
-
-def _list_item(row: Row[Any]) -> ResultAnswer:
-    return _answer(row, row.brief)
 
 
 def _answer(row: Row[Any], summary: dict[str, Any]) -> ResultAnswer:

@@ -232,8 +232,11 @@ def choose(request: Request, access: Reader, result_id: ResultId, body: ChoiceRe
     _, found = _find_study(request, access, result_id)
     choice = found.choose(body.objective, risk=body.risk, distortion=body.distortion)
     number = found.table.column("specification")[choice.candidate].as_py()
-    values = {**choice.as_dict(), "rivals": tuple(_json_row(row) for row in choice.rivals.to_pylist())}
-    return ChoiceAnswer(specification=number, **values)
+    rivals = tuple(
+        {name: _finite(value) if isinstance(value, float) else value for name, value in row.items()}
+        for row in choice.rivals.to_pylist()
+    )
+    return ChoiceAnswer(specification=number, **{**choice.as_dict(), "rivals": rivals})
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/report.html", response_class=FileResponse)
@@ -313,10 +316,6 @@ def _candidate_answer(found: Study, row: dict[str, Any], *, on_frontier: bool) -
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _json_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: _finite(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
 def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:

@@ -58,13 +58,10 @@ def public_error(error: Mapping[str, Any]) -> dict[str, Any]:
     {'error': 'InputError', 'code': 'x', 'message': '', 'hint': '', 'fields': {'file': 'a.csv'}}
     """
     fields = {
-        name: _file_name(each) if name == "file" else to_plain(each) for name, each in error.get("fields", {}).items()
+        name: Path(str(each)).name if name == "file" else to_plain(each)
+        for name, each in error.get("fields", {}).items()
     }
     return {**{name: str(error.get(name, "")) for name in ("error", "code", "message", "hint")}, "fields": fields}
-
-
-def _file_name(path: Any) -> str:
-    return Path(str(path)).name
 
 
 class JobProcess:

@@ -163,7 +163,9 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int,
     if int(((before > 0) | (after > 0)).sum()) > MOST_CELLS:
         raise _too_large()
     hide = _hide_sampled if is_sampled else _hide_cells
-    hidden = hide([before, after], axes, _hidden_levels(masked.original, attributes, tolerance), tolerance)
+    # Per attribute the levels without counts: the rare ones and those hidden with them.
+    levels = [frozenset({RARE, *hidden_texts(masked.original, name, tolerance)}) for name in attributes]
+    hidden = hide([before, after], axes, levels, tolerance)
     cells = tuple(_cells(axes, before, after, hidden))
     return BeforeAfterAnswer(attributes=attributes, tolerance=tolerance, is_sampled=is_sampled, cells=cells)
 
@@ -228,11 +230,6 @@ def count_cells(
     flat = np.ravel_multi_index(tuple(places), sizes)
     weights = None if sample is None else sample.weights
     return np.bincount(flat, weights=weights, minlength=prod(sizes)).reshape(sizes).astype(np.int64)
-
-
-def _hidden_levels(data: Microdata, attributes: Sequence[str], tolerance: int) -> list[frozenset[str]]:
-    """Return, per attribute, the levels without counts: the rare ones and those hidden with them."""
-    return [frozenset({RARE, *hidden_texts(data, name, tolerance)}) for name in attributes]
 
 
 def _hide_unshown(tables: list[Counts], axes: Sequence[Sequence[str]], unshown: Sequence[frozenset[str]]) -> Flags:
