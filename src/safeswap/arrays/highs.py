@@ -61,16 +61,12 @@ def solve(
     >>> found.status, found.values.tolist(), found.bound
     ('optimal', [0.0, 1.0, 0.0], 1.0)
     """
-    import highspy
-
     if not programme.costs.size:  # HiGHS calls a model without columns empty and ignores its rows
         return _solve_empty(programme)
-    model = highspy.Highs()  # type: ignore[no-untyped-call]
-    options = {"output_flag": False, "threads": 1, "time_limit": float(seconds), "mip_rel_gap": gap, **(settings or {})}
+    options = {"time_limit": float(seconds), "mip_rel_gap": gap, **(settings or {})}
     if most_nodes is not None:
         options["mip_max_nodes"] = most_nodes
-    for name, value in options.items():
-        model.setOptionValue(name, value)
+    model = _make_solver(options)
     model.passModel(_build_model(programme))
     if start is not None:
         known = np.flatnonzero(~np.isnan(start))
@@ -79,13 +75,52 @@ def solve(
     return _read_solution(model)
 
 
+def value_ranges(matrix: Any, sums: Floats, *, lower: float) -> tuple[Floats, Floats] | None:
+    """Return the least and the greatest real value of each x ≥ ``lower`` with ``matrix @ x`` = ``sums``.
+
+    A value without an upper limit is infinite; None if there is no solution. Each search starts from the one before.
+
+    >>> low, high = value_ranges(sparse.csr_array(np.array([[1.0, 1.0, 0.0]])), np.array([3.0]), lower=1.0)
+    >>> low.tolist(), high.tolist()
+    ([1.0, 1.0, 1.0], [2.0, 2.0, inf])
+    """
+    import highspy
+
+    size = matrix.shape[1]
+    limits = {"least": np.full(size, lower), "upper": np.full(size, np.inf), "low": sums, "high": sums}
+    model = _make_solver()
+    model.passModel(_build_model(Programme(costs=np.zeros(size), matrix=matrix, **limits), whole=False))
+    found = np.full((2, size), np.inf)
+    for side, sense in enumerate((highspy.ObjSense.kMinimize, highspy.ObjSense.kMaximize)):
+        model.changeObjectiveSense(sense)
+        for column in range(size):
+            model.changeColCost(column, 1.0)
+            model.run()
+            if model.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                found[side, column] = model.getInfo().objective_function_value
+            elif side == 0:  # there is a least value, unless nothing fits
+                return None
+            model.changeColCost(column, 0.0)
+    return found[0], found[1]
+
+
+def _make_solver(options: Mapping[str, Any] | None = None) -> Any:
+    """Return a solver that is silent and, with one thread, deterministic."""
+    import highspy
+
+    model = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in {"output_flag": False, "threads": 1, **(options or {})}.items():
+        model.setOptionValue(name, value)
+    return model
+
+
 def _solve_empty(programme: Programme) -> Solved:
     if ((programme.low <= 0) & (programme.high >= 0)).all():
         return Solved(status="optimal", values=np.zeros(0), cost=programme.offset, bound=programme.offset)
     return Solved(status="infeasible", values=None, cost=np.inf, bound=np.inf)
 
 
-def _build_model(programme: Programme) -> Any:
+def _build_model(programme: Programme, *, whole: bool = True) -> Any:
     import highspy
 
     model = highspy.HighsLp()
@@ -100,7 +135,8 @@ def _build_model(programme: Programme) -> Any:
     model.a_matrix_.start_ = columns.indptr.astype(np.int32)
     model.a_matrix_.index_ = columns.indices.astype(np.int32)
     model.a_matrix_.value_ = columns.data.astype(np.float64)
-    model.integrality_ = [highspy.HighsVarType.kInteger] * size
+    if whole:
+        model.integrality_ = [highspy.HighsVarType.kInteger] * size
     return model
 
 
@@ -128,11 +164,7 @@ class GrowingProgramme:
     """
 
     def __init__(self, *, gains: Floats, upper: Floats) -> None:
-        import highspy
-
-        self._model = highspy.Highs()  # type: ignore[no-untyped-call]
-        self._model.setOptionValue("output_flag", False)
-        self._model.setOptionValue("threads", 1)
+        self._model = _make_solver()
         zeros = np.zeros(gains.size)
         empty = np.zeros(gains.size, np.int32)
         self._model.addCols(gains.size, -gains, zeros, upper, 0, empty, np.empty(0, np.int32), np.empty(0))

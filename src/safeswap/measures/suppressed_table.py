@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays.highs import value_ranges
 from safeswap.arrays.types import Flags, Floats
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.plot.numeric_keys import confidentiality_plot
@@ -77,7 +78,8 @@ def cell_intervals(
     places = np.argwhere(hidden)
     number = np.full(values.shape, -1, dtype=np.int64)
     number[hidden] = np.arange(len(places))
-    kept = _all_margins(values.ndim) if margins is None else [tuple(axes) for axes in margins]
+    every = (axes for size in range(values.ndim) for axes in combinations(range(values.ndim), size))
+    kept = [tuple(axes) for axes in (every if margins is None else margins)]
     equations = _equations(values, number, kept, dict(unpublished or {}))
     low, high = np.full(len(places), lower), np.full(len(places), np.inf)
     for cells, rows in _split_components(equations, len(places)):
@@ -197,29 +199,22 @@ def _compute_limits(
     equations: _Equations, cells: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], lower: float
 ) -> tuple[Floats, Floats]:
     """Compute the least and the greatest value of each cell of one group."""
-    from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
     place = {int(cell): j for j, cell in enumerate(cells)}
     members = [equations.members[row] for row in rows]
     where = np.repeat(np.arange(len(rows)), [len(m) for m in members])
     which = np.array([place[int(cell)] for m in members for cell in m], dtype=np.int64)
-    matrix = coo_array((np.ones(len(where)), (where, which)), shape=(len(rows), len(cells))).tocsr()
-    sums = np.array([equations.sums[row] for row in rows])
-    answers = np.empty((2, len(cells)))
-    for j in range(len(cells)):
-        for side, sign in enumerate((1.0, -1.0)):
-            goal = np.zeros(len(cells))
-            goal[j] = sign
-            solved = linprog(goal, A_eq=matrix, b_eq=sums, bounds=(lower, None), method="highs")
-            if solved.status != 0:
-                raise InputError(
-                    "the published sums contradict each other",
-                    code="bad-table",
-                    hint="give the true table: its margins are computed from it",
-                )
-            answers[side, j] = _snap(sign * solved.fun)
-    return answers[0], answers[1]
+    matrix = coo_array((np.ones(len(where)), (where, which)), shape=(len(rows), len(cells)))
+    found = value_ranges(matrix, np.array([equations.sums[row] for row in rows]), lower=lower)
+    if found is None:
+        raise InputError(
+            "the published sums contradict each other",
+            code="bad-table",
+            hint="give the true table: its margins are computed from it",
+        )
+    low, high = (np.array([_snap(value) for value in side]) for side in found)
+    return low, high
 
 
 def _snap(value: float) -> float:
