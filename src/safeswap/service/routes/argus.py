@@ -20,14 +20,17 @@ from safeswap.errors import SafeswapError
 from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.model.microdata import Microdata
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
-from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Conflict
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
-from safeswap.service.routes.jobs import Job, ResultAnswer, ResultId, find_result, result_of, result_page, submit
+from safeswap.service.routes.jobs import (
+    Job,
+    offer_results,
+    submit,
+)
 from safeswap.service.state import service_of
 from safeswap.service.work.questions import QuestionSlot, data_as, data_of, refuse_long, tables_of, work_of
 from safeswap.service.work.rare import Noise, check_tolerance, perturb_advice, perturb_risky, rare_texts
@@ -140,16 +143,7 @@ def ask_for_risky(request: Request, response: Response, access: Worker, body: Ri
     return submit(request, response, access, "risky", payload)
 
 
-@router.get("/projects/{project_id}/risky-lists")
-def list_risky(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """List the counted lists, newest first."""
-    return result_page(request, access, "risky", paging)
-
-
-@router.get("/projects/{project_id}/risky-lists/{result_id}")
-def get_risky(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """Get one counted list: totals, never values."""
-    return result_of(find_result(request, access, result_id, "risky"))
+offer_results(router, "risky-lists", "risky", "Get one counted list: totals, never values.")
 
 
 @router.get("/projects/{project_id}/recipe")

@@ -10,20 +10,16 @@ from fastapi.responses import FileResponse
 from pydantic import ConfigDict, Field
 
 from safeswap import workflow
-from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import NotFound, Unprocessable
 from safeswap.service.http.wire import Identifier, Wire, example
 from safeswap.service.people.roles import Reader, Worker
 from safeswap.service.routes.jobs import (
     NONE_YET,
     Job,
-    ResultAnswer,
     ResultId,
     find_or_latest,
-    find_result,
+    offer_results,
     payload_of,
-    result_of,
-    result_page,
     serve_page,
     submit,
 )
@@ -72,16 +68,7 @@ def ask_for_plot(request: Request, response: Response, access: Worker, body: Con
     return submit(request, response, access, "confidentiality", payload)
 
 
-@router.get("/projects/{project_id}/confidentiality")
-def list_plots(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """List the plots of a project, newest first."""
-    return result_page(request, access, "confidentiality", paging)
-
-
-@router.get("/projects/{project_id}/confidentiality/{result_id}")
-def get_plot(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """Get one plot: the request and its totals."""
-    return result_of(find_result(request, access, result_id, "confidentiality"))
+offer_results(router, "confidentiality", "confidentiality", "Get one plot: the request and its totals.")
 
 
 @router.get(

@@ -233,6 +233,20 @@ def result_page(request: Request, access: ProjectAccess, kind: str, paging: Pagi
         return page_of(connection, statement, order=order, paging=paging, make=lambda row: _answer(row, row.brief))
 
 
+def offer_results(router: APIRouter, path: str, kind: str, one: str) -> None:
+    """Add the two routes that every kind of result has: the list, and one of them, which ``one`` describes."""
+    place, noun = f"/projects/{{project_id}}/{path}", path.replace("-", "_")
+
+    @router.get(place, name=f"list_{noun}")
+    def list_results(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+        """List those of a project, newest first."""
+        return result_page(request, access, kind, paging)
+
+    @router.get(f"{place}/{{result_id}}", name=f"get_{noun}", description=one)
+    def get_result(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
+        return result_of(find_result(request, access, result_id, kind))
+
+
 def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds: str) -> Row[Any]:
     """Return one result of this project, of one of these kinds."""
     statement = _statement(access).where(results.c.id == result_id)

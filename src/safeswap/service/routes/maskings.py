@@ -10,18 +10,15 @@ from pydantic import ConfigDict, Field
 from sqlalchemy import Row
 
 from safeswap import registry, workflow
-from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Conflict
 from safeswap.service.http.wire import Identifier, Wire, example
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import (
     REPORT,
     Job,
-    ResultAnswer,
     ResultId,
     find_result,
-    result_of,
-    result_page,
+    offer_results,
     serve_page,
     submit,
 )
@@ -141,16 +138,9 @@ def ask_for_masking(request: Request, response: Response, access: Worker, body: 
     return submit(request, response, access, "mask", payload)
 
 
-@router.get("/projects/{project_id}/maskings")
-def list_maskings(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """List the maskings of a project, newest first."""
-    return result_page(request, access, "masking", paging)
-
-
-@router.get("/projects/{project_id}/maskings/{result_id}")
-def get_masking(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """Get one masking: the request, its plan, and its scores with the tables behind them."""
-    return result_of(find_result(request, access, result_id, "masking"))
+offer_results(
+    router, "maskings", "masking", "Get one masking: the request, its plan, and its scores with the tables behind them."
+)
 
 
 @router.get("/projects/{project_id}/maskings/{result_id}/report.html", response_class=FileResponse)
@@ -215,16 +205,7 @@ def ask_for_assessment(request: Request, response: Response, access: Worker, bod
     return submit(request, response, access, "assess", payload)
 
 
-@router.get("/projects/{project_id}/assessments")
-def list_assessments(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """List the assessments of a project, newest first."""
-    return result_page(request, access, "assessment", paging)
-
-
-@router.get("/projects/{project_id}/assessments/{result_id}")
-def get_assessment(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """Get one assessment."""
-    return result_of(find_result(request, access, result_id, "assessment"))
+offer_results(router, "assessments", "assessment", "Get one assessment.")
 
 
 def check_request(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dict[str, Any]:

@@ -13,18 +13,14 @@ from pydantic import ConfigDict, Field
 from safeswap import workflow
 from safeswap.model.microdata import Microdata
 from safeswap.model.text import several
-from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import (
     REPORT,
     Job,
-    ResultAnswer,
     ResultId,
-    find_result,
-    result_of,
-    result_page,
+    offer_results,
     serve_page,
     submit,
 )
@@ -121,16 +117,7 @@ def _refuse_large(data: Microdata, body: TablesRequest) -> None:
         )
 
 
-@router.get("/projects/{project_id}/safe-tables")
-def list_safe_tables(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """List the sets of safe tables, newest first."""
-    return result_page(request, access, "safe_tables", paging)
-
-
-@router.get("/projects/{project_id}/safe-tables/{result_id}")
-def get_safe_tables(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """Get one set of safe tables, with their cells."""
-    return result_of(find_result(request, access, result_id, "safe_tables"))
+offer_results(router, "safe-tables", "safe_tables", "Get one set of safe tables, with their cells.")
 
 
 @router.get("/projects/{project_id}/safe-tables/{result_id}/report.html", response_class=FileResponse)

@@ -23,13 +23,11 @@ from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import (
     NONE_YET,
     Job,
-    ResultAnswer,
     ResultId,
     find_or_latest,
     find_result,
+    offer_results,
     payload_of,
-    result_of,
-    result_page,
     serve_page,
     submit,
 )
@@ -150,16 +148,12 @@ def ask_for_study(request: Request, response: Response, access: Worker, body: St
     return submit(request, response, access, "study", payload)
 
 
-@router.get("/projects/{project_id}/studies")
-def list_studies(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
-    """List the studies of a project, newest first."""
-    return result_page(request, access, "study", paging)
-
-
-@router.get("/projects/{project_id}/studies/{result_id}")
-def get_study(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-    """Get one study: the request, the number of candidates, and the one chosen by its objective."""
-    return result_of(find_result(request, access, result_id, "study"))
+offer_results(
+    router,
+    "studies",
+    "study",
+    "Get one study: the request, the number of candidates, and the one chosen by its objective.",
+)
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/map", response_model=dict[str, Any], responses=NONE_YET)
