@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from safeswap.engines.duckdb.engine import DuckDBTable
 from safeswap.engines.duckdb.store import Store
 from safeswap.errors import EngineError, SpecError
 
@@ -106,3 +107,17 @@ def test_it_prints_no_progress_where_it_takes_itself_for_interactive(tmp_path: P
     )
     said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert said.stdout == "[(False,)]\n"
+
+
+def test_a_table_goes_with_the_last_that_uses_it(tmp_path):
+    store = Store(tmp_path, memory_limit="1GB")
+    stored = store.table_of("SELECT 1::BIGINT AS r, 2::UBIGINT AS h, 3::UBIGINT AS l, 4::BIGINT AS c0")
+    table = DuckDBTable(store, stored, ("x",))
+    view = table.where("x", 4).union(table.where("x", 5))
+    del table
+    assert view.totals("x") == (4,)
+    del view
+    assert store.number("SELECT count(*) FROM duckdb_tables()") == 0
+    left = DuckDBTable(store, store.table_of("SELECT 1"), ())
+    store.close()
+    del left  # closed already: nothing to drop, and no complaint

@@ -9,6 +9,7 @@ differs in every coordinate, and the first ``wanted`` in the order of the later 
 from __future__ import annotations
 
 import secrets
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -367,10 +368,16 @@ class DuckDBRecords:
 
 
 class DuckDBTable:
-    """Rows of integers in DuckDB: row r of the file, both words of its draw (h, l), and columns c0, c1, …."""
+    """Rows of integers in DuckDB: row r of the file, both words of its draw (h, l), and columns c0, c1, ….
 
-    def __init__(self, store: Store, table: str, columns: Names) -> None:
+    A stored table is dropped when nobody uses it any more, neither itself nor a query on it.
+    """
+
+    def __init__(self, store: Store, table: str, columns: Names, *sources: DuckDBTable) -> None:
         self._store, self._table, self._columns = store, table, columns
+        self._sources = sources  # of a query: they live as long as it does
+        if not sources:
+            weakref.finalize(self, store.drop, table).atexit = False
 
     def map_groups(self, by: Names, order: Names, kernel: Kernel) -> DuckDBTable:
         """Stream the sorted rows through the kernel, cut where a group ends."""
@@ -393,13 +400,13 @@ class DuckDBTable:
     def where(self, name: str, value: int) -> DuckDBTable:
         """Return the rows with this value in a column."""
         query = f"SELECT * FROM {self._table} WHERE {self._column(name)} = {int(value)}"  # noqa: S608
-        return DuckDBTable(self._store, f"({query})", self._columns)
+        return DuckDBTable(self._store, f"({query})", self._columns, self)
 
     def union(self, other: Table) -> DuckDBTable:
         """Return the rows of both tables."""
         assert isinstance(other, DuckDBTable)  # noqa: S101  (tables of one engine)
         query = f"SELECT * FROM {self._table} UNION ALL SELECT * FROM {other._table}"  # noqa: S608
-        return DuckDBTable(self._store, f"({query})", self._columns)
+        return DuckDBTable(self._store, f"({query})", self._columns, self, other)
 
     def totals(self, *names: str) -> tuple[int, ...]:
         """Return the sums of some columns."""

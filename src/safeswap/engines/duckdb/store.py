@@ -61,22 +61,25 @@ class Store:
             "preserve_insertion_order": "false",
             **({"threads": str(threads)} if threads else {}),
         }
-        self._connection = duckdb.connect(":memory:", config=settings)
         # In this order: set the spill directory before locking access. safeswap reports progress itself; DuckDB would
         # print its own bar into a notebook, or into the output of `python -c`.
-        for setting in (
-            "enable_progress_bar = false",
-            "enable_external_access = false",
-            "python_enable_replacements = false",
-        ):
-            self._connection.execute(f"SET {setting}")
-        self._connection.execute("SET lock_configuration = true")
+        with _translate_errors():
+            self._connection = duckdb.connect(":memory:", config=settings)
+            for setting in (
+                "enable_progress_bar = false",
+                "enable_external_access = false",
+                "python_enable_replacements = false",
+                "lock_configuration = true",
+            ):
+                self._connection.execute(f"SET {setting}")
+        self._is_open = True
         self._tables = 0
 
     def close(self) -> None:
         """Close the connection and remove spilled files."""
         import shutil
 
+        self._is_open = False
         self._connection.close()
         shutil.rmtree(self.work, ignore_errors=True)
 
@@ -93,8 +96,9 @@ class Store:
         return name
 
     def drop(self, table: str) -> None:
-        """Drop a table."""
-        self.run(f"DROP TABLE {table}")
+        """Drop a table; nothing is left to drop once the store is closed."""
+        if self._is_open:
+            self.run(f"DROP TABLE {table}")
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """Insert rows by column position."""
