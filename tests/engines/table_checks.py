@@ -130,8 +130,6 @@ def _check_counts(records: Records, rows: list[Row]) -> dict[str, dict[str, int]
         assert [tuple(c) for c in cells.codes.tolist()] == [
             tuple(codes[n][v] for n, v in zip(names, value, strict=True)) for value in zip(*values, strict=True)
         ]
-        some = cells.select(cells.counts > 1)
-        assert len(some) == sum(count > 1 for count in found.values()) == some.values.num_rows
     return codes
 
 
