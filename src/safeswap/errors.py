@@ -58,50 +58,43 @@ class SafeswapError(Exception):
 class InputError(SafeswapError):
     """Unusable data or description; ``fields`` says where (file, line, column)."""
 
-    exit_code = 3
-    http_status = 422
+    exit_code, http_status = 3, 422
 
 
 class SpecError(SafeswapError):
     """A request that contradicts itself or names something that does not exist."""
 
-    exit_code = 4
-    http_status = 422
+    exit_code, http_status = 4, 422
 
 
 class InfeasibleError(SafeswapError):
     """A request that the data cannot satisfy; ``fields`` says how much they can and which limit binds."""
 
-    exit_code = 5
-    http_status = 409
+    exit_code, http_status = 5, 409
 
 
 class UnsafeRelease(SafeswapError):  # noqa: N818  (the name says what happened, not that an error did)
     """A result that lacks a promised property. Nothing was written."""
 
-    exit_code = 6
-    http_status = 409
+    exit_code, http_status = 6, 409
 
 
 class EngineError(SafeswapError):
     """An engine or optional package that is missing or cannot do what was requested."""
 
-    exit_code = 7
-    http_status = 501
+    exit_code, http_status = 7, 501
 
 
 class OutputError(SafeswapError):
     """A result that could not be written. Existing files are unchanged."""
 
-    exit_code = 8
-    http_status = 507
+    exit_code, http_status = 8, 507
 
 
 class InternalError(SafeswapError):
     """A violated invariant of the program itself. Nothing was written; please report it."""
 
-    exit_code = 70
-    http_status = 500
+    exit_code, http_status = 70, 500
 
 
 ERROR_CLASSES: tuple[type[SafeswapError], ...] = (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.cli.options import command
-from safeswap.cli.serve import MasterKey, SettingsFile, StoreFolder
+from safeswap.cli.options import command, request_options
+from safeswap.cli.serve import ServiceOptions
 from safeswap.errors import SpecError
 from safeswap.model.text import several
 
@@ -33,14 +33,13 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="login name")]
 
 @admin.command()
 @command
-def init(
-    console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
-) -> None:
+@request_options(ServiceOptions)
+def init(console: Console, *, options: ServiceOptions) -> None:
     """Create the store, the master key and the database of a new service.
 
     Whatever exists already is left unchanged: the master key is never replaced.
     """
-    stated = _settings(settings, store, master_key)
+    stated = options.read()
     from safeswap.service.keeping.vault import make_master_key
 
     made = not stated.master_key_file.exists()
@@ -58,6 +57,7 @@ def init(
 
 @admin.command(name="add-user")
 @command
+@request_options(ServiceOptions)
 def add_user(
     console: Console,
     name: Name,
@@ -68,9 +68,7 @@ def add_user(
         bool,
         typer.Option(help="prompt for a password; if not, log in via provider or proxy"),
     ] = True,
-    settings: SettingsFile = None,
-    store: StoreFolder = None,
-    master_key: MasterKey = None,
+    options: ServiceOptions,
 ) -> None:
     """Add a user. The password is prompted for or read from standard input, never passed as an argument."""
     from safeswap.service.keeping import auditlog
@@ -79,7 +77,7 @@ def add_user(
     if role not in ROLES:
         raise SpecError(f"there is no role {role!r}", code="unknown-role", hint="choose one of: " + ", ".join(ROLES))
     secret = accounts.hash_password(_ask_password(), name=name) if password else None
-    with _service(_settings(settings, store, master_key)) as service, service.database.write() as connection:
+    with _service(options.read()) as service, service.database.write() as connection:
         user_id = accounts.add_user(connection, name=name, role=role, password_hash=secret, display_name=display_name)
         auditlog.record(connection, actor="console", action="user.add", subject=user_id, detail={"role": role})
     console.say(f"Added {name} with the role {role}.")
@@ -88,14 +86,13 @@ def add_user(
 
 @admin.command(name="set-password")
 @command
+@request_options(ServiceOptions)
 def set_password(
     console: Console,
     name: Name,
     *,
     keep_tokens: Annotated[bool, typer.Option("--keep-tokens", help="keep the user's tokens valid")] = False,
-    settings: SettingsFile = None,
-    store: StoreFolder = None,
-    master_key: MasterKey = None,
+    options: ServiceOptions,
 ) -> None:
     """Set a user's password; ends all sessions and revokes all tokens."""
     from sqlalchemy import update
@@ -106,7 +103,7 @@ def set_password(
     from safeswap.service.people import sessions as tokens
 
     secret = accounts.hash_password(_ask_password(), name=name)
-    with _service(_settings(settings, store, master_key)) as service, service.database.write() as connection:
+    with _service(options.read()) as service, service.database.write() as connection:
         row = accounts.user_by_name(connection, name)
         if row is None:
             raise SpecError("there is no such person", code="unknown-user")
@@ -122,14 +119,13 @@ def set_password(
 
 @admin.command()
 @command
-def worker(
-    console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
-) -> None:
+@request_options(ServiceOptions)
+def worker(console: Console, *, options: ServiceOptions) -> None:
     """Run one worker until it is stopped, on this machine or another with access to store and database."""
     from safeswap.service.keeping.vault import open_vault
     from safeswap.service.work import worker as process
 
-    stated = _settings(settings, store, master_key)
+    stated = options.read()
     open_vault(stated)
     console.say("Worker waiting for jobs. Press Ctrl-C to stop.")
     process.main(stated)
@@ -137,9 +133,8 @@ def worker(
 
 @admin.command(name="check-log")
 @command
-def check_log(
-    console: Console, settings: SettingsFile = None, store: StoreFolder = None, master_key: MasterKey = None
-) -> None:
+@request_options(ServiceOptions)
+def check_log(console: Console, *, options: ServiceOptions) -> None:
     """Check the integrity of the audit log and that the database agrees with it; show its last entry.
 
     Verifies that no entry was changed, removed or inserted, that every approved release is in the log, and that the
@@ -151,7 +146,7 @@ def check_log(
     from safeswap.service.keeping.migrate import check
     from safeswap.service.keeping.vault import open_vault
 
-    stated = _settings(settings, store, master_key)
+    stated = options.read()
     anchors = stated.store / auditlog.ANCHORS
     database = open_database(stated.database, log_key=auditlog.key_from(open_vault(stated).master_key.secret))
     try:
@@ -177,12 +172,12 @@ def check_log(
 
 @admin.command(name="back-up")
 @command
+@request_options(ServiceOptions)
 def back_up(
     console: Console,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="new folder for the backup")],
-    settings: SettingsFile = None,
-    store: StoreFolder = None,
-    master_key: MasterKey = None,
+    *,
+    options: ServiceOptions,
 ) -> None:
     """Back up database and projects to a new folder while the service runs. The master key is not included.
 
@@ -190,7 +185,7 @@ def back_up(
     """
     from safeswap.service.keeping.backup import back_up as copy_service
 
-    copied = copy_service(_settings(settings, store, master_key), folder)
+    copied = copy_service(options.read(), folder)
     console.say(f"Copied {several(copied['files'], 'file')} to {folder}.")
     if not copied["database"]:
         console.warn("The PostgreSQL database is not in the backup: it must have been saved with pg_dump before.")
@@ -199,28 +194,19 @@ def back_up(
 
 @admin.command()
 @command
+@request_options(ServiceOptions)
 def restore(
     console: Console,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder written by `safeswap admin back-up`")],
-    settings: SettingsFile = None,
-    store: StoreFolder = None,
-    master_key: MasterKey = None,
+    *,
+    options: ServiceOptions,
 ) -> None:
     """Restore the store of a service from a backup. An existing store is never overwritten."""
     from safeswap.service.keeping.backup import restore as copy_back
 
-    files = copy_back(_settings(settings, store, master_key), folder)
+    files = copy_back(options.read(), folder)
     console.say(f"Restored {several(files, 'file')}. The service needs the master key that it was created with.")
     console.result({"command": "restore", "files": files})
-
-
-def _settings(path: Path | None, store: Path | None, master_key: Path | None) -> Settings:
-    from safeswap.service.work.running import require_extra
-
-    require_extra()
-    from safeswap.service.settings import read_settings
-
-    return read_settings(path, store=store, master_key_file=master_key)
 
 
 @contextmanager

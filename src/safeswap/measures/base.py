@@ -220,6 +220,13 @@ def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> t
     """
     schema = comparison.before.schema
     names = stated or comparison.attributes or schema.categorical
+    for name in names:
+        comparison.after.schema[name]  # raises for an unknown attribute
+    return require_cells(schema, names)
+
+
+def require_cells(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the attributes that form the cells; refuse an empty list, or the identifier."""
     if not names:
         raise SpecError(
             "there is no categorical attribute to form cells from",
@@ -227,7 +234,6 @@ def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> t
             hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
         )
     for name in names:
-        comparison.after.schema[name]
         if schema[name].kind is Kind.IDENTIFIER:
             raise SpecError(
                 f"{name!r} is the identifier: every record would be a cell of its own",

@@ -17,8 +17,8 @@ from safeswap.arrays.geography import parents
 from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int64s, Rows, UInt64s
-from safeswap.errors import SpecError
-from safeswap.model.schema import Kind, Schema
+from safeswap.measures.base import require_cells
+from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
 
 # Compiled counting of cells before and after.
@@ -282,22 +282,7 @@ class ChangingColumn:
 
 def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> tuple[str, ...]:
     """Return the attributes that form the cells; refuse an empty list, or the identifier."""
-    names = tuple(attributes) if attributes is not None else schema.categorical
-    if not names:
-        raise SpecError(
-            "there is no categorical attribute to form cells from",
-            code="no-categorical-attribute",
-            hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
-        )
-    for name in names:
-        if schema[name].kind is Kind.IDENTIFIER:
-            raise SpecError(
-                f"{name!r} is the identifier: every record would be a cell of its own",
-                code="identifier-in-measure",
-                hint="leave it out of the attributes to compare",
-                attribute=name,
-            )
-    return names
+    return require_cells(schema, schema.categorical if attributes is None else tuple(attributes))
 
 
 def counted_cells(
