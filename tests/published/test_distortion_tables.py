@@ -50,7 +50,7 @@ def test_there_are_twelve_published_binary_tables() -> None:
 
 def test_the_index_of_dissimilarity_of_the_worked_example() -> None:
     before, after = np.array([3, 4, 4, 5, 4]), np.array([2, 5, 3, 7, 3])
-    assert divergence.dissimilarity(before, after) == pytest.approx(0.15, abs=1e-15)
+    assert divergence.total_variation(before, after) == pytest.approx(0.15, abs=1e-15)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ KEYS = ("REGION", "YR_BLT", "BEDS", "BATHS")
 
 def test_example_2_has_an_index_of_dissimilarity_of_015() -> None:
     before, after = np.array([3, 4, 4, 5, 4]), np.array([2, 5, 3, 7, 3])
-    assert divergence.dissimilarity(before, after) == pytest.approx(0.15, abs=1e-15)
+    assert divergence.total_variation(before, after) == pytest.approx(0.15, abs=1e-15)
 
 
 # Example 1: partners have the same key, so exchanging places leaves every count by the key as it was.

@@ -51,15 +51,6 @@ def total_variation(before: Counts, after: Counts, alike: Integers | None = None
     return min(1.0, 0.5 * _sum_cells(np.abs(_shares(before, alike) - _shares(after, alike)), alike))
 
 
-def dissimilarity(before: Counts, after: Counts) -> float:
-    """Return the index of dissimilarity D = ½ Σ |Xᵢ/X − Yᵢ/Y| of a one-way count.
-
-    >>> round(dissimilarity(np.array([3, 4, 4, 5, 4]), np.array([2, 5, 3, 7, 3])), 12)
-    0.15
-    """
-    return total_variation(before, after)
-
-
 def dissimilarity_within(areas: Integers, before: Counts, after: Counts) -> tuple[Floats, Floats]:
     """Return D of each area 0, 1, …, and the area's weight: its mean share of the records before and after.
 

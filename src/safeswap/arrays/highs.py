@@ -87,9 +87,10 @@ def value_ranges(matrix: Any, sums: Floats, *, lower: float) -> tuple[Floats, Fl
     import highspy
 
     size = matrix.shape[1]
-    limits = {"least": np.full(size, lower), "upper": np.full(size, np.inf), "low": sums, "high": sums}
+    least, upper = np.full(size, lower), np.full(size, np.inf)
+    asked = Programme(costs=np.zeros(size), least=least, upper=upper, matrix=matrix, low=sums, high=sums)
     model = _make_solver()
-    model.passModel(_build_model(Programme(costs=np.zeros(size), matrix=matrix, **limits), whole=False))
+    model.passModel(_build_model(asked, whole=False))
     found = np.full((2, size), np.inf)
     for side, sense in enumerate((highspy.ObjSense.kMinimize, highspy.ObjSense.kMaximize)):
         model.changeObjectiveSense(sense)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from safeswap.errors import ERROR_CLASSES, SafeswapError
+from safeswap.errors import ERROR_CLASSES
 from safeswap.files.atomic import atomic_write
 from safeswap.service import routes
 from safeswap.service.app import API
@@ -40,17 +40,23 @@ if TYPE_CHECKING:
     from safeswap.service.routes.safe_tables import CheckAnswer
     from safeswap.service.routes.studies import Candidate, CandidateAnswer, ChoiceAnswer
 
-__all__ = ["Client", "Refused", "as_error"]
+__all__ = ["Client", "Refused"]
 
 Answer = TypeVar("Answer", bound=BaseModel)
 _CHUNK = 2**20
 
 
 class Refused(Refusal):
-    """An error response of the service, with its problem document."""
+    """An error response of the service, with its problem document.
+
+    >>> Refused(Problem(type="", title="", status=422, detail="no", code="bad-spec", hint="", fields={})).code
+    'bad-spec'
+    """
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail, code=problem.code, hint=problem.hint, **_fields(problem))
+        taken = {"message", "code", "hint", "self"}
+        fields = {name: value for name, value in problem.fields.items() if name not in taken}
+        super().__init__(problem.detail, code=problem.code, hint=problem.hint, **fields)
         self.problem = problem
 
 
@@ -104,7 +110,7 @@ class Connection:
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         answer = self._http.request(method, path, **options)
         if answer.is_error:
-            raise as_error(_read_problem(answer))
+            raise Refused(_read_problem(answer))
         return answer
 
     def _update(self, kind: type[Answer], method: str, path: str, body: Mapping[str, Any], version: int) -> Answer:
@@ -117,25 +123,11 @@ class Connection:
         with self._http.stream("GET", path) as answer:
             if answer.is_error:
                 answer.read()
-                raise as_error(_read_problem(answer))
+                raise Refused(_read_problem(answer))
             with atomic_write(to) as part, part.open("wb") as file:
                 for piece in answer.iter_bytes(_CHUNK):
                     file.write(piece)
         return to
-
-
-def as_error(problem: Problem) -> SafeswapError:
-    """Convert a problem document to a library error, so that programs can catch both alike.
-
-    >>> problem = Problem(type="", title="", status=422, detail="no", code="bad-spec", hint="", fields={})
-    >>> type(as_error(problem)).__name__, as_error(problem).code
-    ('Refused', 'bad-spec')
-    """
-    return Refused(problem)
-
-
-def _fields(problem: Problem) -> dict[str, Any]:
-    return {name: value for name, value in problem.fields.items() if name not in {"message", "code", "hint", "self"}}
 
 
 def _read_problem(answer: httpx.Response) -> Problem:
@@ -400,5 +392,5 @@ class Client(RiskCalls, ReleaseCalls):
             if progress is not None:
                 progress(job)
         if job.error is not None:
-            raise as_error(job.error)
+            raise Refused(job.error)
         return job

@@ -147,7 +147,7 @@ def test_dissimilarity_within_areas_is_that_of_each_area(seed: int, areas: int, 
     before, after = rng.integers(0, 4, (2, areas, levels))
     area = np.repeat(np.arange(areas), levels)
     distances, weights = divergence.dissimilarity_within(area, before.ravel(), after.ravel())
-    expected = [divergence.dissimilarity(before[i], after[i]) for i in range(areas)]
+    expected = [divergence.total_variation(before[i], after[i]) for i in range(areas)]
     np.testing.assert_allclose(distances, expected, atol=TINY)
     if before.sum() and after.sum():
         assert weights.sum() == pytest.approx(1)
