@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from safeswap.arrays import cells, keyed
+from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Rows
 from safeswap.engines.base import Constraint, Drawn, Need, Records
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SpecError
-from safeswap.model.audit import Audit, Exchange
+from safeswap.model.audit import Exchange
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -83,24 +83,10 @@ class ExchangingMethod(ABC):
         drawn = self.draw(records, spec, key, replicate=replicate)
         masked = records.exchange(drawn.moves)
         exchanges = tuple(Exchange(attributes=move.names, pairs=move.pairs) for move in drawn.moves)
-        audit = Audit(
-            method=self.name,
-            spec=spec.as_dict(),
-            records=len(data),
-            asked=drawn.plan.asked,
-            feasible=drawn.plan.feasible,
-            at_most=drawn.plan.at_most,
-            made=drawn.made,
-            exchanges=exchanges,
-            key_id=key.id,
-            releasable=key.releasable and drawn.releasable,
-            algorithm=keyed.ALGORITHM,
-            replicate=replicate,
-            data_name=data.schema.name,
-            compensating=count_compensating(data, masked, exchanges),
-            facts=drawn.facts,
-        )
-        return Masked(original=data, data=masked, spec=spec, plan=drawn.plan, audit=audit)
+        facts = {"made": drawn.made, "exchanges": exchanges, "facts": drawn.facts}
+        facts |= {"releasable": key.releasable and drawn.releasable}
+        facts |= {"compensating": count_compensating(data, masked, exchanges)}
+        return Masked.by(spec, data, masked, drawn.plan, key=key, replicate=replicate, **facts)
 
 
 def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:

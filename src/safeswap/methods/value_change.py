@@ -20,7 +20,6 @@ from safeswap.engines.base import Need
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
-from safeswap.model.audit import Audit
 from safeswap.model.columns import aligned_columns, different
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
@@ -249,20 +248,6 @@ def masked_by(
     for name, change in changes.items():
         if change.replacement is not None:
             touched |= _flag_changed(data.table.column(name), change)
-    audit = Audit(
-        method=spec.method,
-        spec=spec.as_dict(),
-        records=len(data),
-        asked=plan.asked,
-        feasible=plan.feasible,
-        made=int(np.count_nonzero(touched)),
-        exchanges=(),
-        replacements=replacements,
-        key_id=key.id,
-        releasable=key.releasable,
-        algorithm=keyed.ALGORITHM,
-        replicate=replicate,
-        data_name=data.schema.name,
-        facts={"unit": "records", **dict(facts)},
-    )
-    return Masked(original=data, data=data.with_columns(columns, {}), spec=spec, plan=plan, audit=audit)
+    made = int(np.count_nonzero(touched))
+    noted = {"made": made, "replacements": replacements, "facts": {"unit": "records", **dict(facts)}}
+    return Masked.by(spec, data, data.with_columns(columns, {}), plan, key=key, replicate=replicate, **noted)

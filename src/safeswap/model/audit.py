@@ -53,16 +53,16 @@ class Audit:
     ``repr`` shows totals only, since printed text gets copied.
     """
 
-    method: str
-    spec: Mapping[str, Any]
+    method: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
     records: int
-    asked: int
-    feasible: int
-    made: int
-    exchanges: tuple[Exchange, ...]
-    key_id: str
-    releasable: bool
-    algorithm: str
+    asked: int = 0
+    feasible: int = 0
+    made: int = 0
+    exchanges: tuple[Exchange, ...] = ()
+    key_id: str = ""
+    releasable: bool = False
+    algorithm: str = ""
     replicate: int = 0
     data_name: str = ""
     compensating: int = 0
@@ -154,19 +154,8 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
     >>> from safeswap.model.schema import Attribute, Schema
     >>> schema = Schema(attributes=(Attribute(name="Race"),))
     >>> swapped = Exchange(attributes=("Race",), pairs=np.array([[0, 2]]))
-    >>> audit = Audit(
-    ...     method="swap",
-    ...     spec={},
-    ...     records=3,
-    ...     asked=1,
-    ...     feasible=1,
-    ...     made=1,
-    ...     exchanges=(swapped,),
-    ...     key_id="",
-    ...     releasable=True,
-    ...     algorithm="",
-    ... )
-    >>> undo(Microdata(pa.table({"Race": ["c", "b", "a"]}), schema), audit).table["Race"].to_pylist()
+    >>> after = Microdata(pa.table({"Race": ["c", "b", "a"]}), schema)
+    >>> undo(after, Audit(records=3, exchanges=(swapped,))).table["Race"].to_pylist()
     ['a', 'b', 'c']
     """
     if audit.records != len(after):

@@ -106,18 +106,7 @@ def verify(
     >>> before = Microdata(pa.table({"Race": ["a", "b", "b"], "Sex": ["f", "m", "m"]}), schema)
     >>> after = Microdata(pa.table({"Race": ["b", "a", "b"], "Sex": ["f", "m", "m"]}), schema)
     >>> swapped = Exchange(attributes=("Race",), pairs=np.array([[0, 1]]))
-    >>> audit = Audit(
-    ...     method="swap",
-    ...     spec={},
-    ...     records=3,
-    ...     asked=1,
-    ...     feasible=1,
-    ...     made=1,
-    ...     exchanges=(swapped,),
-    ...     key_id="",
-    ...     releasable=True,
-    ...     algorithm="",
-    ... )
+    >>> audit = Audit(records=3, exchanges=(swapped,))
     >>> promises = [KeptMargin(("Race",)), KeptMargin(("Race", "Sex")), ReplaysFromAudit()]
     >>> [finding.ok for finding in verify(promises, before=before, after=after, audit=audit)]
     [True, False, True]

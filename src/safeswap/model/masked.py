@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from safeswap.arrays import keyed
 from safeswap.model.audit import Audit, undo
 from safeswap.model.checked import checked
 from safeswap.model.invariant import Finding
+from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment
@@ -26,6 +28,22 @@ class Masked:
     spec: MaskSpec
     plan: Plan
     audit: Audit
+
+    @classmethod
+    def by(
+        cls, spec: MaskSpec, original: Microdata, data: Microdata, plan: Plan, *, key: Key, replicate: int, **facts: Any
+    ) -> Masked:
+        """Return what a method made of a file, with its audit record; ``facts`` are the fields that depend on it."""
+        known: dict[str, Any] = {
+            "method": spec.method,
+            "spec": spec.as_dict(),
+            "records": len(original),
+            "algorithm": keyed.ALGORITHM,
+        }
+        known |= {"asked": plan.asked, "feasible": plan.feasible, "at_most": plan.at_most}
+        known |= {"key_id": key.id, "releasable": key.releasable, "replicate": replicate}
+        audit = Audit(**{**known, "data_name": original.schema.name, **facts})
+        return cls(original=original, data=data, spec=spec, plan=plan, audit=audit)
 
     def __post_init__(self) -> None:
         changed = self.audit.changed_attributes

@@ -172,19 +172,7 @@ class MemoryFile(RewrittenFile):
 
     def _audit(self) -> Audit:
         """Return as much of the audit as the promises need."""
-        return Audit(
-            method="",
-            spec={},
-            records=len(self.before),
-            asked=0,
-            feasible=0,
-            made=0,
-            exchanges=self.exchanges,
-            key_id="",
-            releasable=False,
-            algorithm="",
-            facts=self._facts,
-        )
+        return Audit(records=len(self.before), exchanges=self.exchanges, facts=self._facts)
 
 
 def _exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:

@@ -173,20 +173,9 @@ class ChangedFile(RewrittenOutput):
 
     def _audit(self) -> Audit:
         """Return as much of the audit as the promises need."""
-        return Audit(
-            method=self.method.name,
-            spec={},
-            records=len(self.before),
-            asked=0,
-            feasible=0,
-            made=self._made,
-            exchanges=(),
-            replacements=tuple(self._spilled.read(name) for name in self.replaced),
-            key_id="",
-            releasable=False,
-            algorithm="",
-            facts=self.drawn.facts,
-        )
+        replaced = tuple(self._spilled.read(name) for name in self.replaced)
+        name, records = self.method.name, len(self.before)
+        return Audit(method=name, records=records, made=self._made, replacements=replaced, facts=self.drawn.facts)
 
     def describe_result(self) -> Mapping[str, Any]:
         """Return the description of all columns afterwards, if it changed, and those that became text."""

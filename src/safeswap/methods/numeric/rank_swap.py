@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from safeswap.arrays import keyed, moments
+from safeswap.arrays import moments
 from safeswap.arrays.order import bucket_sort
 from safeswap.arrays.threads import run_all
 from safeswap.arrays.types import Floats, Rows, Words
@@ -29,7 +29,7 @@ from safeswap.methods.value_change import (
     refuse_few,
     rounding_step,
 )
-from safeswap.model.audit import Audit, Exchange, Replacement
+from safeswap.model.audit import Exchange, Replacement
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -194,22 +194,9 @@ class RankSwap:
                 masked = exchange(masked, (name,), exchanged[name])
                 exchanges.append(Exchange(attributes=(name,), pairs=exchanged[name]))
         masked, replacements = _average_ends(masked, columns, orders, spec)
-        audit = Audit(
-            method=self.name,
-            spec=spec.as_dict(),
-            records=len(data),
-            asked=plan.asked,
-            feasible=plan.feasible,
-            made=sum(len(exchange.pairs) for exchange in exchanges),
-            exchanges=tuple(exchanges),
-            replacements=replacements,
-            key_id=key.id,
-            releasable=key.releasable,
-            algorithm=keyed.ALGORITHM,
-            replicate=replicate,
-            data_name=data.schema.name,
-        )
-        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+        made = sum(len(exchange.pairs) for exchange in exchanges)
+        facts = {"made": made, "exchanges": tuple(exchanges), "replacements": replacements}
+        return Masked.by(spec, data, masked, plan, key=key, replicate=replicate, **facts)
 
     def invariants(self, data: Microdata, spec: RankSwapSpec) -> tuple[Invariant, ...]:
         """Promise margins kept (or means, if the ends are averaged), near ranks and untouched columns."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays import cells, keyed
+from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.errors import InternalError
 from safeswap.methods.safe.records.joint import improve
@@ -21,7 +21,7 @@ from safeswap.methods.safe.records.moves import fewest_changes
 from safeswap.methods.safe.records.search import Moves, moves_of, search, search_failed
 from safeswap.methods.safe.records.setup import TableCells, check_safe, count_cells, prepare_search, refuse_kept_small
 from safeswap.methods.safe.spec import SafeCells, SafeSpec
-from safeswap.model.audit import Audit, Replacement
+from safeswap.model.audit import Replacement
 from safeswap.model.columns import rank_of_code, replaced_column
 from safeswap.model.invariant import Invariant, KeptMargin, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
@@ -98,23 +98,10 @@ class Safe:
         masked, replacements = _apply_moves(data, moves)
         after = [count_cells(masked, names) for names in spec.tables]
         _verify(data, masked, spec, after)
-        audit = Audit(
-            method=self.name,
-            spec=spec.as_dict(),
-            records=len(data),
-            asked=len(moves.rows),
-            feasible=len(moves.rows),
-            made=len(moves.rows),
-            exchanges=(),
-            replacements=replacements,
-            key_id=key.id,
-            releasable=key.releasable,
-            algorithm=keyed.ALGORITHM,
-            replicate=replicate,
-            data_name=data.schema.name,
-            facts=_facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest, timed_out=timed_out),
-        )
-        return Masked(original=data, data=masked, spec=spec, plan=plan, audit=audit)
+        counted = dict.fromkeys(("asked", "feasible", "made"), len(moves.rows))
+        facts = _facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest, timed_out=timed_out)
+        noted = {**counted, "replacements": replacements, "facts": facts}
+        return Masked.by(spec, data, masked, plan, key=key, replicate=replicate, **noted)
 
     def invariants(self, data: Microdata, spec: SafeSpec) -> tuple[Invariant, ...]:
         """Promise safe tables, exact kept margins, and all other columns untouched."""
