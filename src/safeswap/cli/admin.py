@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.cli.options import command, request_options
+from safeswap.cli.options import command, make_group, request_options
 from safeswap.cli.serve import ServiceOptions
 from safeswap.errors import SpecError
 from safeswap.model.text import several
@@ -19,13 +19,7 @@ if TYPE_CHECKING:
     from safeswap.service.settings import Settings
     from safeswap.service.state import Service
 
-admin = typer.Typer(
-    help="Set up and maintain a service.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+admin = make_group("Set up and maintain a service.", no_args_is_help=True)
 
 ROLES = ("viewer", "analyst", "officer", "admin")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="login name")]

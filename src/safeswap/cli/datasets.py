@@ -8,17 +8,11 @@ from typing import Annotated
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, warn_of_losses
+from safeswap.cli.options import OUTPUT, Force, check_outputs, command, make_group, warn_of_losses
 from safeswap.errors import SpecError
 from safeswap.model.text import several
 
-datasets = typer.Typer(
-    help="List and write the data sets included with safeswap.",
-    add_completion=False,
-    invoke_without_command=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+datasets = make_group("List and write the data sets included with safeswap.", invoke_without_command=True)
 
 
 @datasets.callback()

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from safeswap.cli.console import Console
 from safeswap.cli.masking import MaskingOptions, mask_file
-from safeswap.cli.options import command, reading_options, request_options, spec_options
+from safeswap.cli.options import command, make_group, reading_options, request_options, spec_options
 
 
 class Methods(TyperGroup):
@@ -28,14 +28,7 @@ class Methods(TyperGroup):
         return method_command(name) if name in self.list_commands(ctx) else None
 
 
-mask = typer.Typer(
-    cls=Methods,
-    help="Mask a file by any method.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
+mask = make_group("Mask a file by any method.", cls=Methods, no_args_is_help=True)
 
 
 @mask.callback()

@@ -127,6 +127,12 @@ _SWITCHES = {
 }
 
 
+def make_group(text: str, **more: Any) -> typer.Typer:
+    """Return a group of commands, in the style of the program."""
+    style: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": "markdown"}
+    return typer.Typer(help=text, **style, **more)
+
+
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Add the switches that all commands have; the function takes a :class:`Console` as its first argument.
 

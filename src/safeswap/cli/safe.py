@@ -15,6 +15,7 @@ from safeswap.cli.options import (
     Force,
     check_outputs,
     command,
+    make_group,
     names,
     option,
     reading_options,
@@ -32,13 +33,7 @@ if TYPE_CHECKING:
 
 SOLVING = "Solver"
 
-safe = typer.Typer(
-    help="Publish tables in which every cell is 0 or large enough.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+safe = make_group("Publish tables in which every cell is 0 or large enough.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,10 @@ from safeswap.errors import SafeswapError
 from safeswap.service.http.logs import event
 from safeswap.service.http.metrics import METRICS
 from safeswap.service.http.problems import (
-    Problem,
     Unavailable,
     Unprocessable,
     incident_response,
+    make_problem,
     problem_response,
     refusal_response,
 )
@@ -109,13 +109,7 @@ async def _handle_http_error(_request: Request, error: Exception) -> Response:
     code = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 400: "bad-request"}.get(
         status, status.name.lower().replace("_", "-")
     )
-    problem = Problem(
-        type=f"urn:safeswap:problem:{code}",
-        title=status.phrase,
-        status=status,
-        detail=status.description or status.phrase,
-        code=code,
-    )
+    problem = make_problem(status, code, status.description or status.phrase)
     return problem_response(problem, headers=error.headers)
 
 
@@ -124,16 +118,9 @@ async def _handle_invalid_request(_request: Request, error: Exception) -> Respon
     assert isinstance(error, RequestValidationError)  # noqa: S101  (registered for nothing else)
     found = [{"where": _where(each), "problem": _reason(each)} for each in error.errors()[:20]]
     first = found[0] if found else {"where": "body", "problem": "not understood"}
-    problem = Problem(
-        type="urn:safeswap:problem:bad-request-body",
-        title=HTTPStatus.UNPROCESSABLE_ENTITY.phrase,
-        status=422,
-        detail=f"the request cannot be used: {first['where']}: {first['problem']}",
-        code="bad-request-body",
-        hint="see /api/docs",
-        fields={"errors": found},
-    )
-    return problem_response(problem)
+    detail = f"the request cannot be used: {first['where']}: {first['problem']}"
+    fields = {"errors": found}
+    return problem_response(make_problem(422, "bad-request-body", detail, hint="see /api/docs", fields=fields))
 
 
 def _where(error: Mapping[str, Any]) -> str:

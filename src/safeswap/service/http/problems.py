@@ -145,15 +145,16 @@ def problem_of(error: SafeswapError) -> Problem:
     >>> problem_of(InputError("the file is empty", code="empty-file", file="/srv/a/raw.csv")).fields
     {'file': 'raw.csv'}
     """
-    return Problem(
-        type=f"urn:safeswap:problem:{error.code}",
-        title=HTTPStatus(error.http_status).phrase,
-        status=error.http_status,
-        detail=error.message,
-        code=error.code,
-        hint=error.hint,
-        fields={name: _to_json(value) for name, value in error.fields.items()},
-    )
+    fields = {name: _to_json(value) for name, value in error.fields.items()}
+    return make_problem(error.http_status, error.code, error.message, hint=error.hint, fields=fields)
+
+
+def make_problem(
+    status: int, code: str, detail: str, *, hint: str = "", fields: dict[str, Any] | None = None
+) -> Problem:
+    """Return a problem document."""
+    kind, title = f"urn:safeswap:problem:{code}", HTTPStatus(status).phrase
+    return Problem(type=kind, title=title, status=status, detail=detail, code=code, hint=hint, fields=fields or {})
 
 
 def _to_json(value: Any) -> Any:
@@ -180,13 +181,6 @@ def refusal_response(error: SafeswapError) -> Response:
 def incident_response() -> tuple[str, Response]:
     """Return a new incident number and the response that states only that number."""
     incident = secrets.token_hex(6)
-    problem = Problem(
-        type="urn:safeswap:problem:internal",
-        title=HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
-        status=500,
-        detail="unexpected error in the service",
-        code="internal",
-        hint="tell the administrator the incident number",
-        fields={"incident": incident},
-    )
-    return incident, problem_response(problem)
+    hint = "tell the administrator the incident number"
+    detail = "unexpected error in the service"
+    return incident, problem_response(make_problem(500, "internal", detail, hint=hint, fields={"incident": incident}))

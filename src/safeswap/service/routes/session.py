@@ -16,6 +16,7 @@ from safeswap.service.keeping import auditlog
 from safeswap.service.people import accounts, oidc, sessions
 from safeswap.service.people.callers import Caller, check_origin
 from safeswap.service.people.roles import allow, permissions_of
+from safeswap.service.settings import Settings
 from safeswap.service.state import Service, service_of
 
 router = APIRouter(prefix="/session", tags=["session"])
@@ -100,17 +101,20 @@ def log_in(_: Everyone, request: Request, response: Response, body: LogIn) -> Se
 @router.get("")
 def who_am_i(request: Request, user: Self) -> Session:
     """Get the logged-in user and the CSRF token."""
-    settings = service_of(request).settings
     csrf = sessions.csrf_token_of(user.session) if user.session else ""
+    scopes = sorted(user.scopes) if user.scopes is not None else None
+    return _session_of(user, service_of(request).settings, csrf_token=csrf, scopes=scopes)
+
+
+def _session_of(user: Caller | Row[Any], settings: Settings, **more: Any) -> Session:
     return Session(
         user_id=user.id,
         name=user.name,
         display_name=user.display_name,
         role=user.role,
         permissions=permissions_of(user.role, settings),
-        scopes=sorted(user.scopes) if user.scopes is not None else None,
-        csrf_token=csrf,
         single_user=settings.single_user,
+        **more,
     )
 
 
@@ -143,16 +147,7 @@ def enter(service: Service, request: Request, response: Response, user: Row[Any]
         detail = {"single_user": True} if service.settings.single_user else {}
         auditlog.record(connection, actor=user.name, action="log-in", subject=user.id, detail=detail)
     sessions.set_cookie(response, service.settings, new)
-    return Session(
-        user_id=user.id,
-        name=user.name,
-        display_name=user.display_name,
-        role=user.role,
-        permissions=permissions_of(user.role, service.settings),
-        csrf_token=new.csrf_token,
-        expires_at=moment(new.expires_at),
-        single_user=service.settings.single_user,
-    )
+    return _session_of(user, service.settings, csrf_token=new.csrf_token, expires_at=moment(new.expires_at))
 
 
 def _authenticate(service: Service, request: Request, body: LogIn) -> Row[Any]:
