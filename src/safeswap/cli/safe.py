@@ -196,10 +196,10 @@ def check(
 
     output, force = options.output, options.force
     check_outputs([output] if output else [], inputs=[file], force=force)
-    asked = {"margins": options.margins, "count": options.count}
+    asked: dict[str, Any] = {"margins": options.margins, "count": options.count, **reading}
     with console.steps(1 + bool(output)) as steps:
         steps.at("counting")
-        found = workflow.check_tables(file, options.attributes, options.tolerance, **asked, **reading)
+        found = workflow.check_tables(file, options.attributes, options.tolerance, **asked)
         if output:
             steps.at("writing")
             found.write(output, force=force)
