@@ -43,6 +43,11 @@ class ValuePlan(Plan):
 
     text: str = ""
 
+    @classmethod
+    def of(cls, spec: MaskSpec, data: Microdata, number: int, text: str) -> ValuePlan:
+        """Return the plan to change this many records, or exchange this many pairs, which is always feasible."""
+        return cls(method=spec.method, records=len(data), asked=number, feasible=number, text=text)
+
     @property
     def sentence(self) -> str:
         """The plan in plain words."""

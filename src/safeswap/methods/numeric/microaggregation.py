@@ -259,14 +259,9 @@ class Microaggregation:
         some = max(sizes) if spec.k > 1 else 0
         left = len(data) - min(sizes)
         staying = several(left, "record with a missing value stays", "records with a missing value stay")
-        return ValuePlan(
-            method=self.name,
-            records=len(data),
-            asked=some,
-            feasible=some,
-            text=f"{several(some, 'record')} in groups of at least {spec.k:,}"
-            + (f"; {staying} unchanged" if left else ""),
-        )
+        rest = f"; {staying} unchanged" if left else ""
+        text = f"{several(some, 'record')} in groups of at least {spec.k:,}{rest}"
+        return ValuePlan.of(spec, data, some, text)
 
     def apply(self, data: Microdata, spec: MicroaggregationSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Group the records and write the group means."""

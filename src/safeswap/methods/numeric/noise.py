@@ -55,13 +55,8 @@ class Noise(ValueChangingMethod):
         """Count the records with a value to which noise is added."""
         columns = numeric_columns(data, spec.attributes)
         some = int(np.count_nonzero(~np.isnan(columns).all(axis=0))) if spec.size else 0
-        return ValuePlan(
-            method=self.name,
-            records=len(data),
-            asked=some,
-            feasible=some,
-            text=f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}",
-        )
+        text = f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}"
+        return ValuePlan.of(spec, data, some, text)
 
     def columns(self, schema: Schema, spec: NoiseSpec) -> Columns:
         """Return the attributes: noise depends on nothing else."""

@@ -60,14 +60,11 @@ class Pram(ValueChangingMethod):
         known = [~missing_codes(data, name)[data.coded(name).codes] for name in spec.attributes]
         some = int(np.count_nonzero(np.any(known, axis=0))) if spec.keep < 1 else 0
         names = ", ".join(spec.attributes)
-        plan = ValuePlan(
-            method=self.name,
-            records=len(data),
-            asked=some,
-            feasible=some,
-            text=f"about {several(round(expected), f'value of {names} changes', f'values of {names} change')}; "
-            "expected margins do not",
+        text = (
+            f"about {several(round(expected), f'value of {names} changes', f'values of {names} change')}; "
+            "expected margins do not"
         )
+        plan = ValuePlan.of(spec, data, some, text)
         return FileFacts(plan=plan, schema=data.schema, by_attribute=counted if spec.keep < 1 else {})
 
     def changes(self, batch: Microdata, facts: FileFacts, spec: PramSpec, draws: Draws) -> Mapping[str, Change]:

@@ -166,14 +166,11 @@ class RankSwap:
         pairs = sum(_Ends.of(values, spec).between // 2 for values in columns.values()) if spec.window else 0
         widths = {spec.ranks(int(np.count_nonzero(~np.isnan(values)))) for values in columns.values()}
         width = f"{min(widths):,}" if len(widths) == 1 else f"{min(widths):,} to {max(widths):,}"
-        return ValuePlan(
-            method=self.name,
-            records=len(data),
-            asked=pairs,
-            feasible=pairs,
-            text=f"up to {several(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
-            f"over at most {width} ranks",
+        text = (
+            f"up to {several(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
+            f"over at most {width} ranks"
         )
+        return ValuePlan.of(spec, data, pairs, text)
 
     def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Order, pair and exchange; then set the groups at the ends to their means, if requested."""

@@ -49,13 +49,8 @@ class TopBottom(ValueChangingMethod):
             ends = _Ends.of(name, values, spec)
             beyond |= (values < ends.low) | (values > ends.high)
         cut = int(np.count_nonzero(beyond))
-        return ValuePlan(
-            method=self.name,
-            records=len(data),
-            asked=cut,
-            feasible=cut,
-            text=f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off",
-        )
+        text = f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off"
+        return ValuePlan.of(spec, data, cut, text)
 
     def columns(self, schema: Schema, spec: TopBottomSpec) -> Columns:
         """Return the attributes: bounds depend on nothing else."""

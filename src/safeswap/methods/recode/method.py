@@ -349,13 +349,8 @@ def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
         changed |= different(*aligned_columns(data.table.column(name), after.table.column(name)))
     number = int(np.count_nonzero(changed))
     steps = several(len(spec.steps), "step changes", "steps change")
-    return ValuePlan(
-        method=spec.method,
-        records=len(data),
-        asked=number,
-        feasible=number,
-        text=f"{steps} a value in {several(number, 'record')}",
-    )
+    text = f"{steps} a value in {several(number, 'record')}"
+    return ValuePlan.of(spec, data, number, text)
 
 
 def _change(data: Microdata, after: Microdata, name: str) -> Change:
