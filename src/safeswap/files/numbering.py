@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.types import Codes, Flags
 from safeswap.files.columns import distinct_count
 from safeswap.files.identifiers import is_unique
+from safeswap.model.columns import decode_dictionary
 from safeswap.model.microdata import Coded
 
 # Let a column divide the records into groups. Another column *follows* from it (the region from a county, say) if two
@@ -149,7 +150,7 @@ def numbers_persons(column: pa.ChunkedArray, *, distinct: int, scale: float = 1.
     known = len(column) - column.null_count
     if distinct < max(FEWEST, MOSTLY_DISTINCT * known):
         return False
-    numbers = _whole_numbers(_as_plain(column).drop_null())
+    numbers = _whole_numbers(decode_dictionary(column).drop_null())
     return numbers is not None and (_are_close(numbers, distinct * scale) or _are_ascending(numbers))
 
 
@@ -161,7 +162,7 @@ def counts_records(column: pa.ChunkedArray) -> bool:
     """
     if column.null_count or len(column) < 2:
         return False
-    values = _as_plain(column)
+    values = decode_dictionary(column)
     if not pa.types.is_integer(values.type):
         found = _whole_numbers(values)
         if found is None:
@@ -200,10 +201,6 @@ def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: floa
 
 def _known_codes(coded: Coded) -> npt.NDArray[np.unsignedinteger]:
     return coded.codes[coded.codes < len(coded.levels)] if coded.has_missing else coded.codes
-
-
-def _as_plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _are_close(numbers: Numbers, distinct: float) -> bool:

@@ -316,3 +316,8 @@ def _distinct_pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int6
     found = np.flatnonzero(np.bincount(codes, minlength=possible)) if possible <= _DENSE else np.unique(codes)
     old, new = np.divmod(found, radix)
     return old, new
+
+
+def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of values, whether or not it is stored as codes."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

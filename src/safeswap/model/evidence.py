@@ -302,8 +302,3 @@ def bit_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in column.chunks], type=pa.int32())
     encoded = bitwise(column).dictionary_encode().unify_dictionaries()
     return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())
-
-
-def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of values, whether or not it is stored as codes."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -14,7 +14,7 @@ import pyarrow as pa
 from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import bitwise, different, missing_codes, numbers, ranked
+from safeswap.model.columns import bitwise, decode_dictionary, different, missing_codes, numbers, ranked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.text import several
@@ -128,7 +128,7 @@ def write_numbers(
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     everywhere = np.arange(len(column), dtype=np.int64)
-    plain = replace_rows(_decode(column).cast(made.type, safe=False), rows, made)
+    plain = replace_rows(decode_dictionary(column).cast(made.type, safe=False), rows, made)
     return Change(column=plain, replacement=Replacement(attribute=name, rows=everywhere, before=whole))
 
 
@@ -159,10 +159,6 @@ def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Ch
     source = np.arange(len(column), dtype=np.int64)
     source[rows] = len(column) + np.arange(len(rows))
     return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
-
-
-def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:

@@ -24,7 +24,7 @@ from safeswap.files.coded_columns import coded_columns, side_by_side
 from safeswap.files.infer import described_files
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.splice import CannotSplice, other_chunks
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, decode_dictionary, different
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Schema
 from safeswap.model.score import Comparison, CountedCells, only_numbers_changed
@@ -174,14 +174,10 @@ def _changes(first: ParquetFiles, second: ParquetFiles, name: str) -> Changes:
         found = np.flatnonzero(flags)
         if len(found):
             rows.append(found + start)
-            values.append(_plain(theirs.take(pa.array(found))))
+            values.append(decode_dictionary(theirs.take(pa.array(found))))
     kind = first.schema.field(name).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return np.concatenate(rows), pa.chunked_array(values, type=kind)
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 def _changing_column(coded: Coded, changes: Changes | None, rows: Rows) -> ChangingColumn:

@@ -27,7 +27,7 @@ from safeswap.files.columns import settled
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, is_other_kind
 from safeswap.model.audit import Audit, Replacement
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, decode_dictionary, different
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
@@ -143,7 +143,11 @@ class ChangedFile(RewrittenOutput):
         for start, batch in self.files.batches(names, rows=rows_per_batch(2 * len(names))):
             data = Microdata(_plain(pa.Table.from_batches([batch])), described)
             changes = self.method.changes(data, self.facts, self.job.spec, replace(draws, start=start))
-            yield start, data, {n: _decode(changes[n].column if n in changes else data.table[n]) for n in self.names}
+            yield (
+                start,
+                data,
+                {n: decode_dictionary(changes[n].column if n in changes else data.table[n]) for n in self.names},
+            )
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the new values of the next records, in the types that all of them have."""
@@ -237,7 +241,7 @@ class _Spill:
         rows = np.flatnonzero(flags)
         if not len(rows):
             return
-        table = pa.table({"row": rows + start, "before": _decode(column).take(pa.array(rows))})
+        table = pa.table({"row": rows + start, "before": decode_dictionary(column).take(pa.array(rows))})
         if name not in self._writers:
             self._writers[name] = self._open.enter_context(_writer(self._paths[name], table.schema))
         self._writers[name].write_table(table)
@@ -276,8 +280,4 @@ def _writer(path: Path, schema: pa.Schema) -> Any:
 def _plain(table: pa.Table) -> pa.Table:
     """Return the table as it is read whole, with text decoded."""
     table = settled(table)
-    return pa.table({name: _decode(table.column(name)) for name in table.column_names})
-
-
-def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return pa.table({name: decode_dictionary(table.column(name)) for name in table.column_names})

@@ -25,8 +25,8 @@ import pyarrow as pa
 from safeswap.arrays import moments
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
-from safeswap.model.columns import different
-from safeswap.model.evidence import Evidence, decode_dictionary
+from safeswap.model.columns import decode_dictionary, different
+from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers

@@ -34,8 +34,8 @@ from safeswap.methods.recode.steps import (
 )
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, masked_by
 from safeswap.model.audit import COARSENED, Replacement
-from safeswap.model.columns import aligned_columns, different
-from safeswap.model.evidence import Evidence, decode_dictionary
+from safeswap.model.columns import aligned_columns, decode_dictionary, different
+from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked

@@ -56,7 +56,7 @@ def _check_size(value: Any) -> Refusal | None:
             return TooLarge(f"the body holds more than {MOST_VALUES:,} values", most=MOST_VALUES)
         if not all(_fits(each) for each in layer):
             return Unprocessable("a number in the body is larger than any here", code="bad-number", hint=_HINT)
-        layer = [inner for each in layer for inner in _children(each)]
+        layer = [inner for each in layer for inner in children(each)]
         if not layer:
             return None
     return Unprocessable(f"the body is nested more than {MOST_DEPTH} deep", code="too-deep", hint=_HINT)
@@ -68,7 +68,8 @@ def _fits(value: Any) -> bool:
     return not isinstance(value, int) or -LARGEST <= value <= LARGEST
 
 
-def _children(value: Any) -> list[Any]:
+def children(value: Any) -> list[Any]:
+    """Return the values directly inside a JSON value."""
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

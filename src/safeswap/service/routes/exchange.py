@@ -18,6 +18,7 @@ from safeswap import workflow
 from safeswap.errors import InputError
 from safeswap.model.schema import Schema
 from safeswap.projects.webswap import new_project, read_project
+from safeswap.service.http.bodies import children
 from safeswap.service.http.paging import Page, Paged
 from safeswap.service.http.problems import Conflict, NotFound
 from safeswap.service.http.wire import Wire, example
@@ -336,16 +337,10 @@ def _is_deep(value: Any) -> bool:
     """Return True if values are nested deeper than any we write, which could exhaust the stack later."""
     level = [value]
     for _ in range(_DEEPEST):
-        level = [each for one in level for each in _children(one)]
+        level = [each for one in level for each in children(one)]
         if not level:
             return False
     return True
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 TASKS = (
