@@ -232,3 +232,23 @@ class SwapSpec(MaskSpec):
     def stages(self) -> tuple[Names, ...]:
         """The groups of attributes that are exchanged together, in order."""
         return (self.swap,) if self.mode == "simultaneous" else tuple((name,) for name in self.swap)
+
+
+# Fields that both Confidentiality Edits have.
+
+GeographyCodes = Annotated[
+    Literal["unique", "local"],
+    Field(description="unique: a code names one area of the file; local: codes restart in each coarser area"),
+]
+MissingKeys = Annotated[
+    Literal["refuse", "level"],
+    Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
+]
+
+
+def refuse_repeats(spec: MaskSpec, *roles: str) -> None:
+    """Refuse a role that names an attribute twice."""
+    for role in roles:
+        names = getattr(spec, role)
+        if len(set(names)) != len(names):
+            raise ValueError(f"{role} names an attribute twice")

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from safeswap.arrays.names import Names
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import GeographyCodes, MaskSpec, MissingKeys, refuse_repeats
 
 
 class Edit1990Spec(MaskSpec):
@@ -45,14 +45,8 @@ class Edit1990Spec(MaskSpec):
     small_block_rate: Annotated[
         float | None, Field(ge=0, le=1, description="share of households of small blocks to sample")
     ] = None
-    geography_codes: Annotated[
-        Literal["unique", "local"],
-        Field(description="unique: a code names one area of the file; local: codes restart in each coarser area"),
-    ] = "unique"
-    missing_keys: Annotated[
-        Literal["refuse", "level"],
-        Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
-    ] = "refuse"
+    geography_codes: GeographyCodes = "unique"
+    missing_keys: MissingKeys = "refuse"
     single_areas: Annotated[
         Literal["refuse", "leave"],
         Field(
@@ -67,10 +61,7 @@ class Edit1990Spec(MaskSpec):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Edit1990Spec:
-        for role in ("keys", "geography"):
-            names = getattr(self, role)
-            if len(set(names)) != len(names):
-                raise ValueError(f"{role} names an attribute twice")
+        refuse_repeats(self, "keys", "geography")
         for role in ("within", "across"):
             name = getattr(self, role)
             if name is not None and name not in self.geography:

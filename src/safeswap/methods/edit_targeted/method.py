@@ -47,7 +47,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import GeographyCodes, MaskSpec, MissingKeys, refuse_repeats
 from safeswap.model.text import several
 
 EXCHANGES = ("geography", "continuous", "categorical")
@@ -82,10 +82,7 @@ class EditTargetedSpec(MaskSpec):
     geography: Annotated[
         Names, Field(description="geographic codes to exchange, from coarse to fine; default: all")
     ] = ()
-    geography_codes: Annotated[
-        Literal["unique", "local"],
-        Field(description="unique: a code names one area of the file; local: codes restart in each coarser area"),
-    ] = "unique"
+    geography_codes: GeographyCodes = "unique"
     continuous: Annotated[Names, Field(description="continuous items to exchange; default: all numeric ones")] = ()
     within: Annotated[
         Names, Field(description="attributes, such as the state, across whose values nothing is exchanged")
@@ -106,17 +103,11 @@ class EditTargetedSpec(MaskSpec):
     keep_fraction: Annotated[
         float, Field(gt=0, le=1, description="share of the combinations below tolerance to treat")
     ] = 1.0
-    missing_keys: Annotated[
-        Literal["refuse", "level"],
-        Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
-    ] = "refuse"
+    missing_keys: MissingKeys = "refuse"
 
     @model_validator(mode="after")
     def _is_consistent(self) -> EditTargetedSpec:
-        for role in ("keys", "geography", "continuous", "within", "order_by"):
-            names = getattr(self, role)
-            if len(set(names)) != len(names):
-                raise ValueError(f"{role} names an attribute twice")
+        refuse_repeats(self, "keys", "geography", "continuous", "within", "order_by")
         if not self.sorted_keys:
             raise ValueError("all keys are also in within: nothing is left to sort by")
         exchanged = {"geography": self.geography, "continuous": self.continuous, "categorical": ()}[self.exchange]

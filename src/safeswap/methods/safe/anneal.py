@@ -14,22 +14,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from safeswap.arrays.counter_random import mixed
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+_S32 = np.uint64(32)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def next_word(state):  # type: ignore[no-untyped-def]
     """Return the next pseudo-random word (SplitMix64); ``state`` is an array of one word."""
     state[0] += _GOLDEN
-    x = state[0]
-    x = (x ^ (x >> _S30)) * _FIRST
-    x = (x ^ (x >> _S27)) * _SECOND
-    return x ^ (x >> _S31)
+    return mixed(state[0])
 
 
 @njit(cache=True, nogil=True, inline="always")
