@@ -6,9 +6,9 @@ Source: Moore 1996, section XIII and Appendix A, Theorems A.2 and A.3, Table 8.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -96,7 +96,7 @@ def thin_to(
         reading=reading,
         replicate=replicate,
     )
-    first, report = edits.original(spec)
+    first, report = edits.run("as asked", spec)
     bounds = _bounds(bound, report, f)
     trials = [first]
     if _excess(first, bounds) > 1:
@@ -118,12 +118,17 @@ class _Edits:
     reading: Reading
     replicate: int
 
-    def original(self, spec: EditTargetedSpec) -> tuple[Trial, BiasReport]:
-        """Run the edit as requested, which is its own expectation."""
-        facts, report = self._edit(spec)
-        observed = {name: self._value(report, name) for name in report.variables}
+    def run(self, name: str, spec: EditTargetedSpec) -> tuple[Trial, BiasReport]:
+        """Run an edit, which is its own expectation."""
+        masked = EditTargeted().apply(self.data, spec, key=self.key, replicate=self.replicate)
+        keys = tuple(dict.fromkeys((*spec.keys, *(n for e in masked.audit.exchanges for n in e.attributes))))
+        keys = tuple(name for name in keys if self.data.schema[name].kind.is_categorical)
+        report = percentage_bias(masked, variables=self.variables, keys=keys, readings=(self.reading,))
+        facts = masked.audit.facts
+        value = report.pointwise if self.reading == "pointwise" else report.average
+        observed = {variable: value(variable) for variable in report.variables}
         trial = Trial(
-            name="as asked",
+            name=name,
             spec=spec,
             kept=facts["kept"],
             expected_records=facts["took_part"],
@@ -136,32 +141,13 @@ class _Edits:
 
     def retry(self, name: str, spec: EditTargetedSpec, first: Trial, expected_records: float) -> Trial:
         """Run an edit that exchanges less; BIAS is expected to follow the square root of the records."""
-        facts, report = self._edit(spec)
         shrunk = sqrt(expected_records / first.records)
-        return Trial(
-            name=name,
-            spec=spec,
-            kept=facts["kept"],
-            expected_records=expected_records,
-            records=facts["took_part"],
-            above=facts["from_above_tolerance"],
-            expected={variable: shrunk * value for variable, value in first.observed.items()},
-            observed={variable: self._value(report, variable) for variable in report.variables},
-        )
+        expected = {variable: shrunk * value for variable, value in first.observed.items()}
+        return replace(self.run(name, spec)[0], expected_records=expected_records, expected=expected)
 
     def count_below(self, spec: EditTargetedSpec) -> int:
         """Count the classes below the tolerance of a specification."""
         return EditTargeted().plan(self.data, spec).below
-
-    def _edit(self, spec: EditTargetedSpec) -> tuple[Mapping[str, Any], BiasReport]:
-        masked = EditTargeted().apply(self.data, spec, key=self.key, replicate=self.replicate)
-        keys = tuple(dict.fromkeys((*spec.keys, *(n for e in masked.audit.exchanges for n in e.attributes))))
-        keys = tuple(name for name in keys if self.data.schema[name].kind.is_categorical)
-        report = percentage_bias(masked, variables=self.variables, keys=keys, readings=(self.reading,))
-        return masked.audit.facts, report
-
-    def _value(self, report: BiasReport, variable: str) -> float:
-        return report.pointwise(variable) if self.reading == "pointwise" else report.average(variable)
 
 
 def _by_fraction(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> list[Trial]:
