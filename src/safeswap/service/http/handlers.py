@@ -109,7 +109,7 @@ async def _handle_http_error(_request: Request, error: Exception) -> Response:
     code = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 400: "bad-request"}.get(
         status, status.name.lower().replace("_", "-")
     )
-    problem = make_problem(status, code, status.description or status.phrase)
+    problem = make_problem(status, status.description or status.phrase, code=code)
     return problem_response(problem, headers=error.headers)
 
 
@@ -120,7 +120,7 @@ async def _handle_invalid_request(_request: Request, error: Exception) -> Respon
     first = found[0] if found else {"where": "body", "problem": "not understood"}
     detail = f"the request cannot be used: {first['where']}: {first['problem']}"
     fields = {"errors": found}
-    return problem_response(make_problem(422, "bad-request-body", detail, hint="see /api/docs", fields=fields))
+    return problem_response(make_problem(422, detail, code="bad-request-body", hint="see /api/docs", fields=fields))
 
 
 def _where(error: Mapping[str, Any]) -> str:

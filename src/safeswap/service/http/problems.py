@@ -146,11 +146,11 @@ def problem_of(error: SafeswapError) -> Problem:
     {'file': 'raw.csv'}
     """
     fields = {name: _to_json(value) for name, value in error.fields.items()}
-    return make_problem(error.http_status, error.code, error.message, hint=error.hint, fields=fields)
+    return make_problem(error.http_status, error.message, code=error.code, hint=error.hint, fields=fields)
 
 
 def make_problem(
-    status: int, code: str, detail: str, *, hint: str = "", fields: dict[str, Any] | None = None
+    status: int, detail: str, *, code: str, hint: str = "", fields: dict[str, Any] | None = None
 ) -> Problem:
     """Return a problem document."""
     kind, title = f"urn:safeswap:problem:{code}", HTTPStatus(status).phrase
@@ -183,4 +183,6 @@ def incident_response() -> tuple[str, Response]:
     incident = secrets.token_hex(6)
     hint = "tell the administrator the incident number"
     detail = "unexpected error in the service"
-    return incident, problem_response(make_problem(500, "internal", detail, hint=hint, fields={"incident": incident}))
+    return incident, problem_response(
+        make_problem(500, detail, code="internal", hint=hint, fields={"incident": incident})
+    )
