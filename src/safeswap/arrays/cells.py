@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import sparse
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int64s
 
@@ -236,7 +236,7 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
     return codes
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
     outside = False
     for i in range(column.size):
@@ -250,7 +250,7 @@ def _as_rank_table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:
     return None if np.array_equal(ranks, np.arange(ranks.size)) else np.ascontiguousarray(ranks, dtype=dtype)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
     outside = False
     for i in range(column.size):
@@ -260,13 +260,13 @@ def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
     return outside
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count(codes, table):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         table[codes[i]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _look_up(table, codes, out):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         out[i] = table[codes[i]]

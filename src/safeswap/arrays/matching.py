@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays.augmenting import close_gap, may_pair
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Counts
 
 _WORK = 2_000_000_000

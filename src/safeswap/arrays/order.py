@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import keyed
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Rows, UInt32s, Words
 
@@ -187,13 +186,13 @@ def _sort_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) 
     return moved, moved_rows
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_digit(codes, shift, mask, counts):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         counts[(codes[i] >> shift) & mask] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _move(codes, rows, shift, mask, places, moved, moved_rows):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         digit = (codes[i] >> shift) & mask

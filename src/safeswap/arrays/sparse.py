@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
@@ -26,7 +26,7 @@ _ONE = np.uint64(1)
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def scramble(code):  # type: ignore[no-untyped-def]
     """Map a 64-bit code by a bijection that spreads neighbours over the whole range."""
     x = np.uint64(code)
@@ -35,14 +35,14 @@ def scramble(code):  # type: ignore[no-untyped-def]
     return x ^ (x >> HALF)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def partition_sizes(codes, shift, sizes):  # type: ignore[no-untyped-def]
     """Count the records of each partition; the top bits of the scrambled code name it."""
     for i in range(codes.size):
         sizes[scramble(codes[i]) >> shift] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
     """Write each record's scrambled code to the next free place of its partition."""
     for i in range(codes.size):
@@ -52,14 +52,14 @@ def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
         cursor[part] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def look_up(places, at_place):  # type: ignore[no-untyped-def]
     """Replace each place by the value at that place."""
     for i in range(places.size):
         places[i] = at_place[places[i]]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
     """Bring values from partition order back to file order, by the same walk that spread the records."""
     for i in range(codes.size):
@@ -68,7 +68,7 @@ def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-d
         cursor[part] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def number(keys, names):  # type: ignore[no-untyped-def]
     """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
     size = 2
@@ -98,7 +98,7 @@ def number(keys, names):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def enter(names, slots):  # type: ignore[no-untyped-def]
     """Enter distinct codes into an empty table: each slot holds number + 1, or 0."""
     mask = np.uint64(slots.size - 1)
@@ -109,7 +109,7 @@ def enter(names, slots):  # type: ignore[no-untyped-def]
         slots[slot] = j + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untyped-def]
     """Count the records of the codes in the table, except the skipped records."""
     mask = np.uint64(slots.size - 1)
@@ -124,7 +124,7 @@ def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untype
             counts[slots[slot] - 1] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
     """Replace each key of some partitions by the place of its name."""
     for part in range(first, last):
@@ -133,7 +133,7 @@ def number_partitions(starts, first, last, keys, names, found):  # type: ignore[
         here += np.uint64(starts[part])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally_codes(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
     """Count the records per place of name in some partitions, from ``first`` to ``last`` of each."""
     for part in range(first_part, last_part):
@@ -142,7 +142,7 @@ def tally_codes(starts, found, first, last, first_part, last_part, places, count
             counts[places[i]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def sort_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
     """Sort codes and places by code: one stable pass per digit, lowest first. Overwrites its arguments."""
     other_codes, other_places = np.empty_like(codes), np.empty_like(places)

@@ -12,8 +12,8 @@ margins hold, or nearly. Stepping through unbalanced tables finds far better one
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
