@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safeswap.errors import EngineError, SpecError
 
@@ -61,6 +61,34 @@ _BUILT_IN = {
         "individual_risk": "safeswap.measures.risk.individual_risk:IndividualRisk",
         "suda2": "safeswap.measures.risk.suda2:Suda2",
     },
+}
+
+
+class Usual(NamedTuple):
+    """What decides whether a measure is a default: its axis, its situations, and whether cell counts suffice."""
+
+    axis: str
+    situations: frozenset[str]
+    by_counts: bool
+
+
+# What the built-in defaults declare of themselves, so that asking for them loads no measure. A test compares.
+_CATEGORIES = frozenset({"categories"})
+_STUDIED = frozenset({"categories", "study"})
+_NUMBERS = frozenset({"numbers"})
+_USUAL = {
+    "hellinger": Usual("distortion", _STUDIED, by_counts=True),
+    "total_variation": Usual("distortion", _STUDIED, by_counts=True),
+    "entropy_change": Usual("distortion", _STUDIED, by_counts=True),
+    "adV": Usual("distortion", _CATEGORIES, by_counts=False),
+    "adC": Usual("distortion", _CATEGORIES, by_counts=False),
+    "share_changed": Usual("distortion", _CATEGORIES | _NUMBERS, by_counts=False),
+    "information_loss": Usual("distortion", frozenset({"recoding"}), by_counts=False),
+    "mean_change": Usual("distortion", _NUMBERS, by_counts=False),
+    "deviation_change": Usual("distortion", _NUMBERS, by_counts=False),
+    "correlation_change": Usual("distortion", _NUMBERS, by_counts=False),
+    "n_rule": Usual("risk", _STUDIED, by_counts=True),
+    "correct_links": Usual("risk", _NUMBERS, by_counts=False),
 }
 _LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}
 
@@ -137,11 +165,23 @@ def default_measures(*situations: Situation, axis: str | None = None, by_counts:
     >>> default_measures("numbers", axis="risk")
     ('correct_links',)
     """
+    usual = {name: _find_usual(name) for name in measure_names()}
+    kept = [
+        name
+        for name, each in usual.items()
+        if each.situations.intersection(situations) and axis in (None, each.axis) and (each.by_counts or not by_counts)
+    ]
+    return tuple(sorted(kept, key=lambda name: usual[name].axis != "risk"))
+
+
+def _find_usual(name: str) -> Usual:
+    """Return what a measure declares; only a plug-in is loaded for it."""
+    if name in _BUILT_IN[MEASURES]:
+        return _USUAL.get(name, Usual("", frozenset(), by_counts=False))
     from safeswap.measures.base import default_situations, most_small
 
-    found = [m for m in measures().values() if default_situations(m).intersection(situations)]
-    kept = [m for m in found if axis in (None, m.axis.value) and not (by_counts and most_small([m]) is None)]
-    return tuple(m.name for m in sorted(kept, key=lambda m: m.axis.value != "risk"))
+    found = measure(name)
+    return Usual(found.axis.value, default_situations(found), most_small([found]) is not None)
 
 
 def make_spec(values: Mapping[str, Any]) -> MaskSpec:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.checked import checked
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
+
+if TYPE_CHECKING:
+    from safeswap.methods.safe.spec import SafeTables
 
 
 @checked
@@ -45,12 +47,13 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     >>> type(to_frame(safeswap.swap(frame, swap=["Race"], pairs=1, insecure_seed=1))).__module__.split(".")[0]
     'pandas'
     """
-    from safeswap.files.frames import to_frame as as_frame
+    if isinstance(data, Masked | Microdata):
+        from safeswap.files.frames import to_frame as as_frame
+
+        return as_frame(data, like=like)
     from safeswap.projects.tables import to_long
 
-    if isinstance(data, SafeTables):
-        return to_long(data, like=like)
-    return as_frame(data, like=like)
+    return to_long(data, like=like)
 
 
 def _frame_type(data: Microdata) -> str:
