@@ -13,7 +13,7 @@ from functools import update_wrapper
 from threading import RLock
 from typing import Any, TypeVar, cast
 
-SMALL = 1 << 17
+SMALL = 1 << 21
 """Work on fewer elements than this is done in NumPy, until there has been a lot of it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,10 +21,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _making = RLock()
 
 
-class _Budget:
+class Budget:
     """How many elements may still be processed in NumPy: a loop over small arrays is worth compiling too."""
 
-    left = 1 << 24
+    left = 1 << 26  # takes NumPy about as long as loading Numba
 
 
 def is_worth_compiling(elements: int) -> bool:
@@ -33,9 +33,9 @@ def is_worth_compiling(elements: int) -> bool:
     >>> is_worth_compiling(SMALL)
     True
     """
-    if elements >= SMALL or _Budget.left < elements:
+    if elements >= SMALL or Budget.left < elements:
         return True
-    _Budget.left -= elements
+    Budget.left -= elements
     return False
 
 

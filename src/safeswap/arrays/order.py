@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import keyed
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Rows, UInt32s, Words
 
@@ -79,7 +79,7 @@ def as_blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
 
 def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) -> Rows:
     """Sort rows by the first word of their draws; where two are equal, by the whole draws, which ``encrypt`` gives."""
-    if len(rows) < _WORTH_BUCKETS:
+    if len(rows) < _WORTH_BUCKETS or not is_worth_compiling(8 * len(rows)):
         order = np.argsort(values)
         ordered: Rows = rows[order]
         met = bool((np.diff(values[order]) == 0).any())
@@ -164,6 +164,9 @@ def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Co
         codes = codes[rows]
     place = np.arange(codes.size, dtype=np.uint32) if rows is None else rows
     ordered = np.ascontiguousarray(codes, dtype=f"uint{8 * codes.dtype.itemsize}")
+    if not is_worth_compiling(8 * codes.size):
+        found = np.argsort(ordered, kind="stable")
+        return ordered[found], place[found]
     for shift in range(0, max(cells - 1, 0).bit_length(), _BITS):
         ordered, place = _sort_by_digit(ordered, place, ordered.dtype.type(shift))
     return ordered, place

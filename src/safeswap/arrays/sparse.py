@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
@@ -23,6 +23,7 @@ DIGIT_BITS = 11
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
+_SORTING = 8  # in NumPy, sorting costs as much as so many passes
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
 
 
@@ -193,6 +194,9 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     >>> values.tolist(), counts.tolist()
     ([3, 7], [1, 2])
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        values, counts = np.unique(codes.astype(np.uint64), return_counts=True)
+        return values, counts.astype(np.int64)
     grouped = _group(codes)
     counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
     values, places = _sort_codes(grouped)
@@ -206,6 +210,11 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     >>> values.tolist(), first.tolist(), second.tolist()
     ([3, 7, 9], [1, 2, 0], [0, 1, 1])
     """
+    if not is_worth_compiling(_SORTING * (before.size + after.size)):
+        values, places = np.unique(np.concatenate([before, after]).astype(np.uint64), return_inverse=True)
+        sides = (places[: before.size], places[before.size :])
+        first, second = (np.bincount(side, minlength=values.size).astype(np.int64) for side in sides)
+        return values, first, second
     grouped = _group(np.concatenate([before, after]))
     # Spreading is stable: in each partition the records of the first side come first.
     sizes = np.zeros(grouped.found.size, np.int64)
@@ -224,6 +233,10 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
     >>> tally_among(codes, skipped, np.array([7, 5], np.uint64)).tolist()
     [1, 1]
     """
+    if not is_worth_compiling(_SORTING * (codes.size + wanted.size)):
+        known, counted = np.unique(codes[~skipped].astype(np.uint64), return_counts=True)
+        found = np.searchsorted(known, wanted).clip(max=max(known.size - 1, 0))
+        return np.where(known[found] == wanted, counted[found], 0) if known.size else np.zeros(wanted.size, np.int64)
     slots = np.zeros(1 << max(1, (2 * wanted.size - 1).bit_length()), np.int32)
     enter(wanted, slots)
     runs = spans(codes.size)
@@ -244,6 +257,9 @@ def occurrences(codes: Codes) -> Int32s:
     >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
     [2, 1, 2]
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        _, places, times = np.unique(codes, return_inverse=True, return_counts=True)
+        return times[places].astype(np.int32)
     grouped = _group(codes)
     counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
     out = np.empty(codes.size, np.int32)
@@ -258,6 +274,9 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     >>> rank.tolist(), number
     ([1, 0, 1], 2)
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        values, places = np.unique(codes, return_inverse=True)
+        return places.astype(np.uint64), values.size
     grouped = _group(codes)
     _, places = _sort_codes(grouped)
     rank_at, out = np.empty(codes.size, np.uint64), np.empty(codes.size, np.uint64)
