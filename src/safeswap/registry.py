@@ -111,6 +111,15 @@ def measure_names() -> tuple[str, ...]:
     return tuple(_declared(MEASURES))
 
 
+def has_plug_ins() -> bool:
+    """Return whether another package brings a method or a measure.
+
+    >>> has_plug_ins()
+    False
+    """
+    return any(_installed(group) for group in _BUILT_IN)
+
+
 def methods() -> dict[str, Method]:
     """Load all methods, by name.
 

@@ -29,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.unraisablehook = _on_unraisable
     try:
         from safeswap.cli.app import run
+        from safeswap.cli.without_pandas import hide_pandas
 
+        hide_pandas()
         code = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         code = 130
