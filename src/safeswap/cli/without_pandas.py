@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _NEED_PANDAS = ("safeswap.files.labelled", "safeswap.files.frames")
 
 
-class _Hide(MetaPathFinder):
+class _Hide:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -28,7 +27,7 @@ class _Hide(MetaPathFinder):
 
 def hide_pandas() -> None:
     """Hide pandas from pyarrow from now on, for programs that are only ours."""
-    sys.meta_path.insert(0, _Hide())
+    sys.meta_path.insert(0, _Hide())  # type: ignore[arg-type]
 
 
 def _is_asked_by_arrow() -> bool:

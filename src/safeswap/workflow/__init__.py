@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from safeswap.workflow.plotting import confidentiality as confidentiality
     from safeswap.workflow.reading import describe as describe
     from safeswap.workflow.reading import read as read
+    from safeswap.workflow.reading import read_key as read_key
     from safeswap.workflow.reading import to_frame as to_frame
     from safeswap.workflow.recoding import recode as recode
-    from safeswap.workflow.releasing import read_key as read_key
     from safeswap.workflow.releasing import release as release
     from safeswap.workflow.releasing import verify as verify
     from safeswap.workflow.safe import check_tables as check_tables
@@ -43,7 +43,7 @@ _HOME = {
     "mask_file": "masking",
     "plan": "masking",
     "read": "reading",
-    "read_key": "releasing",
+    "read_key": "reading",
     "recode": "recoding",
     "release": "releasing",
     "risky": "argus",

@@ -1,10 +1,12 @@
-"""Read files and dataframes, and convert back to the caller's type."""
+"""Read files, dataframes and keys, and convert back to the caller's type."""
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from safeswap.model.checked import checked
+from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 
@@ -23,6 +25,14 @@ def read(source: Any, **options: Any) -> Microdata:
     from safeswap.files.read import read as read_source
 
     return source if isinstance(source, Microdata) and not options else read_source(source, **options)
+
+
+@checked
+def read_key(path: str | PathLike[str]) -> Key:
+    """Read a key file; refuse one that others can read."""
+    from safeswap.files.keyfile import read_key as read_key_file
+
+    return read_key_file(path)
 
 
 @checked
