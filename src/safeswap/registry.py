@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safeswap.errors import EngineError, SpecError
@@ -227,8 +227,13 @@ def _declared(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def _installed(group: str) -> Iterable[EntryPoint]:
+    return tuple(sorted(_all_installed().select(group=group), key=lambda entry: (entry.name, entry.value)))
+
+
+@cache
+def _all_installed() -> EntryPoints:
     # Reading the metadata of every installed package takes milliseconds; it does not change while we run.
-    return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
+    return entry_points()
 
 
 def _find(group: str, name: str, what: str) -> EntryPoint:

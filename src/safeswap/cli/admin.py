@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from safeswap.cli.app import Group
 from safeswap.cli.console import Console
 from safeswap.cli.options import command
 from safeswap.cli.serve import MasterKey, SettingsFile, StoreFolder
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from safeswap.service.state import Service
 
 admin = typer.Typer(
+    cls=Group,
     help="Set up and maintain a service.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
 )
 
 ROLES = ("viewer", "analyst", "officer", "admin")

@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
+from safeswap.cli.app import Group
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, Force, check_outputs, command, warn_of_losses
 from safeswap.errors import SpecError
 from safeswap.model.text import several
 
 datasets = typer.Typer(
+    cls=Group,
     help="List and write the data sets included with safeswap.",
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
 )
 
 

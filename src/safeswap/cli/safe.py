@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from safeswap.cli.app import Group
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.masking import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_file
 from safeswap.cli.options import (
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 SOLVING = "Solver"
 
 safe = typer.Typer(
+    cls=Group,
     help="Publish tables in which every cell is 0 or large enough.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
 )
 
 Tolerance = Annotated[int, typer.Option(metavar="Q", help="smallest count above 0 that may be published")]
