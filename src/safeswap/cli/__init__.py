@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 
@@ -51,6 +52,7 @@ def _run(words: Sequence[str]) -> int:
     from safeswap.cli.without_pandas import hide_pandas
 
     hide_pandas()
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     return run(words)
 
 
