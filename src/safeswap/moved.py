@@ -91,4 +91,4 @@ class MovedModules:
 def install() -> None:
     """Register the importer after all others."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
-        sys.meta_path.append(MovedModules())  # type: ignore[arg-type]
+        sys.meta_path.append(MovedModules())

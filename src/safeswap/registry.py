@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safeswap.errors import EngineError, SpecError
@@ -231,7 +231,7 @@ def _installed(group: str) -> Iterable[EntryPoint]:
 
 
 @cache
-def _all_installed() -> EntryPoints:
+def _all_installed() -> Any:
     # Reading the metadata of every installed package takes milliseconds; it does not change while we run.
     return entry_points()
 

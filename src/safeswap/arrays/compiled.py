@@ -11,12 +11,10 @@ import warnings
 from collections.abc import Callable
 from functools import update_wrapper
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 SMALL = 1 << 21
 """Work on fewer elements than this is done in NumPy, until there has been a lot of it."""
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _making = RLock()
 
@@ -39,7 +37,7 @@ def is_worth_compiling(elements: int) -> bool:
     return False
 
 
-def njit(**options: Any) -> Callable[[F], F]:
+def _njit(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
     """Do as ``numba.njit`` does, but import Numba on the first call, and run uncached where no cache can be kept.
 
     >>> @njit(nogil=True)
@@ -48,7 +46,13 @@ def njit(**options: Any) -> Callable[[F], F]:
     >>> double(21)
     42
     """
-    return lambda function: cast("F", Kernel(function, options))
+    return lambda function: Kernel(function, options)
+
+
+if TYPE_CHECKING:
+    from numba import njit as njit  # noqa: PLC0414  (exported)
+else:
+    njit = _njit
 
 
 class Kernel:

@@ -39,7 +39,7 @@ def _walk_in_numpy(
     records = len(coordinates)
     labels = strata if len(strata) else np.zeros(records, dtype=np.uint32)
     order = np.argsort(labels, kind="stable") if by_stratum else np.arange(records)
-    ends = np.flatnonzero(np.diff(labels[order])) + 1 if by_stratum else []
+    ends = np.flatnonzero(np.diff(labels[order])) + 1 if by_stratum else np.zeros(0, dtype=np.int64)
     starts = np.r_[0, ends].astype(np.int64)
     rank = np.arange(records) - np.repeat(starts, np.diff(np.r_[starts, records]))
     second = np.flatnonzero(rank % 2)

@@ -195,8 +195,8 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     ([3, 7], [1, 2])
     """
     if not is_worth_compiling(_SORTING * codes.size):
-        values, counts = np.unique(codes.astype(np.uint64), return_counts=True)
-        return values, counts.astype(np.int64)
+        found, times = np.unique(codes.astype(np.uint64), return_counts=True)
+        return found, times.astype(np.int64)
     grouped = _group(codes)
     counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
     values, places = _sort_codes(grouped)
@@ -213,8 +213,8 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     if not is_worth_compiling(_SORTING * (before.size + after.size)):
         values, places = np.unique(np.concatenate([before, after]).astype(np.uint64), return_inverse=True)
         sides = (places[: before.size], places[before.size :])
-        first, second = (np.bincount(side, minlength=values.size).astype(np.int64) for side in sides)
-        return values, first, second
+        one, other = (np.bincount(side, minlength=values.size).astype(np.int64) for side in sides)
+        return values, one, other
     grouped = _group(np.concatenate([before, after]))
     # Spreading is stable: in each partition the records of the first side come first.
     sizes = np.zeros(grouped.found.size, np.int64)

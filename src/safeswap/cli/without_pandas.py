@@ -27,7 +27,7 @@ class _Hide:
 
 def hide_pandas() -> None:
     """Hide pandas from pyarrow from now on, for programs that are only ours."""
-    sys.meta_path.insert(0, _Hide())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Hide())
 
 
 def _is_asked_by_arrow() -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from safeswap.arrays import cells, pairing, sparse
 assert "numba" not in sys.modules
 from numba.core import caching
-caching._CacheImpl._locator_classes = []
+caching.CacheImpl._locator_classes = []
 warnings.simplefilter("always")
 print(pairing.deal(np.array([0, 1], np.uint32), np.array([[0, 1, 1]]), 2).tolist(), int(sparse.scramble(0)))
 """
