@@ -6,6 +6,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from safeswap.arrays.compiled import Budget
+
+# Tests run kernels compiled, as large files do; what small files do in NumPy is compared with that in test_numpy_forms.
+Budget.left = -1
+
 
 @pytest.fixture(scope="module", autouse=True)
 def ledger_of_module() -> Iterator[Path]:

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -61,15 +60,23 @@ def warn_of_move(old: str, new: str) -> None:
     warnings.warn(f"{old} is now {new}; the old name goes in version 0.3", DeprecationWarning, stacklevel=3)
 
 
-class MovedModules(MetaPathFinder, Loader):
-    """Importer of old module paths: an empty module that looks names up at the new path."""
+class MovedModules:
+    """Importer of old module paths: an empty module that looks names up at the new path.
+
+    Python asks for methods, not for the base classes of ``importlib.abc``, whose import takes longer than our own.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of a moved module, None for any other."""
         package, _, old = fullname.partition(".")
-        return ModuleSpec(fullname, self, is_package=old == "io") if package == "safeswap" and old in MOVED else None
+        if package != "safeswap" or old not in MOVED:
+            return None
+        return ModuleSpec(fullname, self, is_package=old == "io")  # type: ignore[arg-type]
+
+    def create_module(self, _: ModuleSpec) -> None:
+        """Leave it to Python to make an empty module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Warn, and delegate to the new module."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safeswap.errors import EngineError, SpecError
 
@@ -62,6 +62,34 @@ _BUILT_IN = {
         "suda2": "safeswap.measures.risk.suda2:Suda2",
     },
 }
+
+
+class Usual(NamedTuple):
+    """What decides whether a measure is a default: its axis, its situations, and whether cell counts suffice."""
+
+    axis: str
+    situations: frozenset[str]
+    by_counts: bool
+
+
+# What the built-in defaults declare of themselves, so that asking for them loads no measure. A test compares.
+_CATEGORIES = frozenset({"categories"})
+_STUDIED = frozenset({"categories", "study"})
+_NUMBERS = frozenset({"numbers"})
+_USUAL = {
+    "hellinger": Usual("distortion", _STUDIED, by_counts=True),
+    "total_variation": Usual("distortion", _STUDIED, by_counts=True),
+    "entropy_change": Usual("distortion", _STUDIED, by_counts=True),
+    "adV": Usual("distortion", _CATEGORIES, by_counts=False),
+    "adC": Usual("distortion", _CATEGORIES, by_counts=False),
+    "share_changed": Usual("distortion", _CATEGORIES | _NUMBERS, by_counts=False),
+    "information_loss": Usual("distortion", frozenset({"recoding"}), by_counts=False),
+    "mean_change": Usual("distortion", _NUMBERS, by_counts=False),
+    "deviation_change": Usual("distortion", _NUMBERS, by_counts=False),
+    "correlation_change": Usual("distortion", _NUMBERS, by_counts=False),
+    "n_rule": Usual("risk", _STUDIED, by_counts=True),
+    "correct_links": Usual("risk", _NUMBERS, by_counts=False),
+}
 _LONG_NAMES = {"cramers_v": "adV", "contingency_c": "adC", "dissimilarity": "D"}
 
 
@@ -81,6 +109,15 @@ def measure_names() -> tuple[str, ...]:
     ('hellinger', 'total_variation')
     """
     return tuple(_declared(MEASURES))
+
+
+def has_plug_ins() -> bool:
+    """Return whether another package brings a method or a measure.
+
+    >>> has_plug_ins()
+    False
+    """
+    return any(_installed(group) for group in _BUILT_IN)
 
 
 def methods() -> dict[str, Method]:
@@ -137,11 +174,23 @@ def default_measures(*situations: Situation, axis: str | None = None, by_counts:
     >>> default_measures("numbers", axis="risk")
     ('correct_links',)
     """
+    usual = {name: _find_usual(name) for name in measure_names()}
+    kept = [
+        name
+        for name, each in usual.items()
+        if each.situations.intersection(situations) and axis in (None, each.axis) and (each.by_counts or not by_counts)
+    ]
+    return tuple(sorted(kept, key=lambda name: usual[name].axis != "risk"))
+
+
+def _find_usual(name: str) -> Usual:
+    """Return what a measure declares; only a plug-in is loaded for it."""
+    if name in _BUILT_IN[MEASURES]:
+        return _USUAL.get(name, Usual("", frozenset(), by_counts=False))
     from safeswap.measures.base import default_situations, most_small
 
-    found = [m for m in measures().values() if default_situations(m).intersection(situations)]
-    kept = [m for m in found if axis in (None, m.axis.value) and not (by_counts and most_small([m]) is None)]
-    return tuple(m.name for m in sorted(kept, key=lambda m: m.axis.value != "risk"))
+    found = measure(name)
+    return Usual(found.axis.value, default_situations(found), most_small([found]) is not None)
 
 
 def make_spec(values: Mapping[str, Any]) -> MaskSpec:
@@ -178,8 +227,13 @@ def _declared(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def _installed(group: str) -> Iterable[EntryPoint]:
+    return tuple(sorted(_all_installed().select(group=group), key=lambda entry: (entry.name, entry.value)))
+
+
+@cache
+def _all_installed() -> Any:
     # Reading the metadata of every installed package takes milliseconds; it does not change while we run.
-    return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
+    return entry_points()
 
 
 def _find(group: str, name: str, what: str) -> EntryPoint:

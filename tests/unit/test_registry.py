@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safeswap import registry
 from safeswap.errors import EngineError, SpecError
-from safeswap.measures.base import ParametricMeasure
+from safeswap.measures.base import ParametricMeasure, default_situations, most_small
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.spec import SwapSpec
 
@@ -124,3 +124,13 @@ def test_a_broken_plug_in_is_named(monkeypatch: pytest.MonkeyPatch, value: str) 
     with pytest.raises(EngineError) as caught:
         registry.measure("broken")
     assert caught.value.code == "plug-in-broken"
+
+
+def test_the_table_of_defaults_says_what_the_measures_declare() -> None:
+    declared = {
+        name: registry.Usual(found.axis.value, default_situations(found), most_small([found]) is not None)
+        for name, found in registry.measures().items()
+        if default_situations(found)
+    }
+    assert {name: registry._find_usual(name) for name in declared} == declared
+    assert {name for name in registry.measure_names() if registry._find_usual(name).situations} == set(declared)

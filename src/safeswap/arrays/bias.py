@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import sqrt
 
-import numba
 import numpy as np
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Codes, Floats
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def moments(codes: Codes, cells: int, values: Floats) -> Floats:
     """Return for each cell the number of its values, their mean, and the sum of squared deviations from it.
 
@@ -32,7 +32,7 @@ def moments(codes: Codes, cells: int, values: Floats) -> Floats:
     return table
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def largest_deviation(table: Floats) -> float:
     """Return the largest standard deviation within a cell of two or more values; NaN where there is no such cell.
 
@@ -57,7 +57,7 @@ def root_mean_square(before: Floats, after: Floats) -> float:
     return float(np.sqrt(squares[known].mean())) if known.any() else float("nan")
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def between_classes(
     before: Codes, after: Codes, values: Floats, moments: Floats, moments_after: Floats
 ) -> tuple[float, int]:

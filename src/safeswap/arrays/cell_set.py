@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 
 from safeswap.arrays import sparse
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int32s, Int64s, Integers, UInt64s
 
@@ -60,13 +60,13 @@ def _mix(columns: Sequence[Integers]) -> UInt64s:
     return words
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _mix_in(words, column):  # type: ignore[no-untyped-def]
     for i in range(words.size):
         words[i] = sparse.scramble(words[i] * _FACTOR + np.uint64(column[i]))
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _find(packed, words, slots, found):  # type: ignore[no-untyped-def]
     mask = np.uint64(slots.size - 1)
     for i in range(packed.size):

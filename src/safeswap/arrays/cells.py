@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import sparse
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int64s
 
@@ -24,6 +24,7 @@ MOST_CELLS = 1 << 62
 
 _BLOCK_BYTES = 1 << 18  # codes per block: they stay in the cache from one column to the next
 _SMALL_TABLE = 1 << 16
+_OUTSIDE = "a column holds a code that is not below its cardinality"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +105,8 @@ def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -
     if not is_dense(cells, codes.size):
         return sparse.occurrences(codes)
     counts = dense_counts(codes, cells)
+    if not is_worth_compiling(codes.size):
+        return counts[codes]
     out = np.empty(codes.size, np.int32)
     run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), spans(codes.size))
     return out
@@ -156,6 +159,8 @@ def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     >>> dense_counts(np.array([0, 2, 2], np.uint8), 4).tolist()
     [1, 0, 2, 0]
     """
+    if not is_worth_compiling(codes.size):
+        return np.bincount(codes.astype(np.intp, copy=False), minlength=cells).astype(np.int32)
     runs = spans(codes.size)
     if cells * len(runs) > max(_SMALL_TABLE, codes.size // 2):
         runs = [(0, codes.size)]  # a large table per thread would cost more than the threads save
@@ -212,6 +217,8 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
     dtype = np.min_scalar_type(prod(radices) - 1)
     if ranks is None and len(columns) == 1 and columns[0].dtype == dtype and columns[0].max(initial=0) < radices[0]:
         return columns[0]
+    if not is_worth_compiling(columns[0].size * len(columns)):
+        return _pack_in_numpy(columns, radices, dtype, ranks)
     codes = np.empty(columns[0].size, dtype)
     # In the type of the codes: a radix that does not fit only multiplies zeros.
     factors = np.array(radices, np.uint64).astype(codes.dtype)
@@ -230,13 +237,26 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
                 else:
                     outside = _fold(column[block], factor, top, codes[block])
                 if outside:
-                    raise ValueError("a column holds a code that is not below its cardinality")
+                    raise ValueError(_OUTSIDE)
 
     run_all(pack_run, spans(codes.size))
     return codes
 
 
-@numba.njit(cache=True, nogil=True)
+def _pack_in_numpy(
+    columns: Sequence[Codes], radices: Sequence[int], dtype: np.dtype[Any], ranks: Sequence[Codes] | None
+) -> Codes:
+    codes = np.zeros(columns[0].size, dtype)
+    for position, (column, radix) in enumerate(zip(columns, radices, strict=True)):
+        if column.max(initial=0) >= (radix if ranks is None else len(ranks[position])):
+            raise ValueError(_OUTSIDE)
+        # In the type of the codes, as in the compiled form: a radix that does not fit only multiplies zeros.
+        codes *= np.array([radix], np.uint64).astype(dtype)
+        codes += (column if ranks is None else ranks[position][column]).astype(dtype)
+    return codes
+
+
+@njit(cache=True, nogil=True)
 def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
     outside = False
     for i in range(column.size):
@@ -250,7 +270,7 @@ def _as_rank_table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:
     return None if np.array_equal(ranks, np.arange(ranks.size)) else np.ascontiguousarray(ranks, dtype=dtype)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
     outside = False
     for i in range(column.size):
@@ -260,13 +280,13 @@ def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
     return outside
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count(codes, table):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         table[codes[i]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _look_up(table, codes, out):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         out[i] = table[codes[i]]

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import cells, sparse
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Codes, Flags
 
 Sizes = npt.NDArray[Any]  # of int64, or of float64 where weights are summed
@@ -195,13 +195,13 @@ def _rank_codes(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], in
     return ranked.astype(np.uint32), number
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _add_up(codes, sizes, table):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         table[codes[i]] += sizes[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _mark_small(codes, table, lowest, is_small, firsts, sizes):  # type: ignore[no-untyped-def]
     """Flag the classes in small cells; list the first class of each cell (then marked −1 in the table) and its size."""
     number = 0

@@ -10,7 +10,8 @@ A draw is the finaliser of SplitMix64 (Steele, Lea & Flood 2014) on a counter. A
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from safeswap.arrays.compiled import njit
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _STRIDE = np.uint64(0xD1B54A32D192ED03)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import item_state, odds, uniform
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int64s
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_straddling(fine: Codes, coarse: Codes, areas: int) -> int:
     """Count the finer areas (codes below ``areas``) that lie in more than one coarser area.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.sparse import scramble
 from safeswap.arrays.types import Int64s
 
@@ -88,13 +88,13 @@ def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[
     _look_up(np.ascontiguousarray(table, dtype=out.dtype), places, out)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _look_up(table, places, out):  # type: ignore[no-untyped-def]
     for i in range(places.size):
         out[i] = table[places[i]]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _number_ascending(values, codes, start, levels, found):  # type: ignore[no-untyped-def]
     """Number the values from ``start``, as long as none is below the last level and there is room."""
     for i in range(start, values.size):
@@ -108,7 +108,7 @@ def _number_ascending(values, codes, start, levels, found):  # type: ignore[no-u
     return values.size, found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _number(values, codes, start, slots, levels, found):  # type: ignore[no-untyped-def]
     """Number the values from ``start``, as far as the table has room."""
     mask = np.uint64(slots.size - 1)
@@ -135,7 +135,7 @@ def _number(values, codes, start, slots, levels, found):  # type: ignore[no-unty
     return values.size, found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _number_short(values, codes, table, levels, found):  # type: ignore[no-untyped-def]
     for i in range(values.size):
         value = np.int64(values[i])
@@ -149,7 +149,7 @@ def _number_short(values, codes, table, levels, found):  # type: ignore[no-untyp
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _enter(levels, found, slots):  # type: ignore[no-untyped-def]
     mask = np.uint64(slots.size - 1)
     for j in range(found):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Rows
 
 LEAF = 20

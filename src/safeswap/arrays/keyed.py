@@ -28,8 +28,8 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Words
 
 ALGORITHM = "safeswap-draw-1"

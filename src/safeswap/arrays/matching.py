@@ -19,13 +19,14 @@ The caller gives the classes in a canonical order, so the result depends on neit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays.augmenting import close_gap, may_pair
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.types import Counts
 
 _WORK = 2_000_000_000
@@ -33,6 +34,10 @@ _WORK = 2_000_000_000
 
 _GREEDY_WORK = 50_000_000
 """A stratum whose greedy pass would need more comparisons starts with a first-fit pass instead."""
+
+
+_MOST_COMPARED = 400
+"""A stratum with more classes than this is not compared pairwise where an estimate suffices."""
 
 
 class Total(NamedTuple):
@@ -143,7 +148,30 @@ def pairs_per_record(strata: Counts, coordinates: Counts, counts: Counts, *, by_
     0.1239
     """
     bounds = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1], True]) if len(strata) else np.zeros(1, dtype=int)
-    return float(_expected_pairs(bounds, coordinates, counts, by_stratum) / max(int(counts.sum()), 1))
+    # A stratum costs some dozen calls of NumPy, and classes are compared pairwise.
+    effort = 2000 * len(bounds) + min(len(counts), _MOST_COMPARED) * len(counts) * coordinates.shape[1]
+    expect = _expected_pairs if is_worth_compiling(effort) else _expected_pairs_in_numpy
+    return float(expect(bounds, coordinates, counts, by_stratum) / max(int(counts.sum()), 1))
+
+
+def _expected_pairs_in_numpy(bounds: Counts, coordinates: Counts, counts: Counts, by_stratum: bool) -> float:
+    expected, others = 0.0, max(float(counts.sum()) - 1.0, 1.0)
+    for start, end in pairwise(bounds.tolist()):
+        labels, sizes = coordinates[start:end], counts[start:end].astype(np.float64)
+        total = float(sizes.sum())
+        if total < 2:
+            continue
+        if labels.shape[1] == 1 or end - start > _MOST_COMPARED:
+            share = 1.0
+            for column in labels.T:
+                crowds = np.bincount(np.unique(column, return_inverse=True)[1], weights=sizes)
+                share *= 1 - float((crowds * (crowds - 1.0)).sum()) / (total * (total - 1))
+        else:
+            is_alike = (labels[:, None] == labels[None]).any(axis=2)
+            alike = float(sizes @ (is_alike @ sizes) - sizes[is_alike.diagonal()].sum())
+            share = 1 - alike / (total * (total - 1))
+        expected += total / 2 * share * (1.0 if by_stratum else (total - 1) / others)
+    return expected
 
 
 @njit(cache=True, nogil=True)
@@ -155,7 +183,7 @@ def _expected_pairs(bounds: Counts, coordinates: Counts, counts: Counts, by_stra
         total = float(counts[start:end].sum())
         if total < 2:
             continue
-        if coordinates.shape[1] == 1 or end - start > 400:
+        if coordinates.shape[1] == 1 or end - start > _MOST_COMPARED:
             # Too many classes to compare pairwise: treating coordinates as independent is close enough.
             share = 1.0
             for j in range(coordinates.shape[1]):

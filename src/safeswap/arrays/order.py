@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import keyed
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Rows, UInt32s, Words
 
@@ -80,7 +79,7 @@ def as_blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
 
 def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) -> Rows:
     """Sort rows by the first word of their draws; where two are equal, by the whole draws, which ``encrypt`` gives."""
-    if len(rows) < _WORTH_BUCKETS:
+    if len(rows) < _WORTH_BUCKETS or not is_worth_compiling(8 * len(rows)):
         order = np.argsort(values)
         ordered: Rows = rows[order]
         met = bool((np.diff(values[order]) == 0).any())
@@ -165,6 +164,9 @@ def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Co
         codes = codes[rows]
     place = np.arange(codes.size, dtype=np.uint32) if rows is None else rows
     ordered = np.ascontiguousarray(codes, dtype=f"uint{8 * codes.dtype.itemsize}")
+    if not is_worth_compiling(8 * codes.size):
+        found = np.argsort(ordered, kind="stable")
+        return ordered[found], place[found]
     for shift in range(0, max(cells - 1, 0).bit_length(), _BITS):
         ordered, place = _sort_by_digit(ordered, place, ordered.dtype.type(shift))
     return ordered, place
@@ -187,13 +189,13 @@ def _sort_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) 
     return moved, moved_rows
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_digit(codes, shift, mask, counts):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         counts[(codes[i] >> shift) & mask] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _move(codes, rows, shift, mask, places, moved, moved_rows):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         digit = (codes[i] >> shift) & mask

@@ -14,12 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.types import Rows, UInt32s
 
 
-@njit(cache=True, nogil=True)
 def walk(
     strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, by_stratum: bool
 ) -> tuple[Rows, int, int]:
@@ -29,6 +28,38 @@ def walk(
     per record. With ``by_stratum`` each stratum has its own waiting place. Returns the valid pairs as positions in the
     order, the number of records visited, and the number of pairs formed.
     """
+    find = _walk if is_worth_compiling(8 * len(coordinates)) else _walk_in_numpy
+    return find(strata, number_of_strata, coordinates, wanted, by_stratum)
+
+
+def _walk_in_numpy(
+    strata: UInt32s, _: int, coordinates: UInt32s, wanted: int, by_stratum: bool
+) -> tuple[Rows, int, int]:
+    """Form all pairs at once, put them in the order of their later record, and stop at the last one wanted."""
+    records = len(coordinates)
+    labels = strata if len(strata) else np.zeros(records, dtype=np.uint32)
+    order = np.argsort(labels, kind="stable") if by_stratum else np.arange(records)
+    ends = np.flatnonzero(np.diff(labels[order])) + 1 if by_stratum else np.zeros(0, dtype=np.int64)
+    starts = np.r_[0, ends].astype(np.int64)
+    rank = np.arange(records) - np.repeat(starts, np.diff(np.r_[starts, records]))
+    second = np.flatnonzero(rank % 2)
+    pairs = np.stack([order[second - 1], order[second]], axis=1)
+    pairs = pairs[np.argsort(pairs[:, 1])]
+    first, later = pairs.T
+    is_valid = (coordinates[first] != coordinates[later]).all(axis=1) & (labels[first] == labels[later])
+    valid = np.flatnonzero(is_valid)
+    if len(valid) < wanted:
+        return pairs[valid], records, len(pairs)
+    if not wanted:
+        return pairs[:0], 0, 0
+    last = int(valid[wanted - 1])
+    return pairs[valid[:wanted]], int(later[last]) + 1, last + 1
+
+
+@njit(cache=True, nogil=True)
+def _walk(
+    strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, by_stratum: bool
+) -> tuple[Rows, int, int]:
     records = coordinates.shape[0]
     pairs = np.empty((min(wanted, records // 2), 2), dtype=np.int64)
     waiting = np.full(max(number_of_strata, 1), -1, dtype=np.int64)
@@ -89,9 +120,17 @@ def deal(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
     return pairs
 
 
-@njit(cache=True, nogil=True)
 def exchange(values: Any, pairs: Rows) -> None:
-    """Exchange the values of each pair, in place."""
+    """Exchange the values of each pair, in place, one pair after the other."""
+    if is_worth_compiling(50 * len(pairs)):
+        _exchange(values, pairs)
+        return
+    for a, b in pairs.tolist():
+        values[a], values[b] = values[b], values[a]
+
+
+@njit(cache=True, nogil=True)
+def _exchange(values: Any, pairs: Rows) -> None:
     for i in range(len(pairs)):
         a, b = pairs[i, 0], pairs[i, 1]
         values[a], values[b] = values[b], values[a]

@@ -27,10 +27,10 @@ from itertools import combinations, pairwise
 from math import lgamma, log, sqrt
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Words
 
@@ -161,7 +161,7 @@ def _mix_one(word: int) -> int:
     return int(_mix(np.uint64(word % 2**64)))
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _mix(word):  # type: ignore[no-untyped-def]
     """Mix a 64-bit word by a bijection in which every input bit affects every output bit (SplitMix64)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -169,7 +169,7 @@ def _mix(word):  # type: ignore[no-untyped-def]
     return word ^ (word >> np.uint64(31))
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_distinct(words):  # type: ignore[no-untyped-def]
     table = np.zeros(4 * SAMPLE, np.uint64)
     found = 0
@@ -183,7 +183,7 @@ def _count_distinct(words):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_views(words, views, cells, counts, ceilings):  # type: ignore[no-untyped-def]
     """Count the lowest cells of each view, in chunks of records so that their words stay in the cache."""
     table = np.zeros((views.shape[0], _SLOTS), np.uint64)
@@ -204,7 +204,7 @@ def _count_views(words, views, cells, counts, ceilings):  # type: ignore[no-unty
             counts[view, place] = number[view, order[place]]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _hash_cells(words, start, view, out):  # type: ignore[no-untyped-def]
     """Hash the cells of some records, in loops that the compiler can vectorise."""
     first = words[view[0], start : start + out.size]
@@ -220,7 +220,7 @@ def _hash_cells(words, start, view, out):  # type: ignore[no-untyped-def]
         out[row] = _mix(out[row]) | np.uint64(1)  # never 0, which is an empty slot
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_hashes(hashes, table, number, used, ceiling):  # type: ignore[no-untyped-def]
     for word in hashes:
         if word >= ceiling:
@@ -237,7 +237,7 @@ def _count_hashes(hashes, table, number, used, ceiling):  # type: ignore[no-unty
     return used, ceiling
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
     """Drop all cells but the lowest; the ceiling becomes the lowest dropped one."""
     if used <= CELLS:
@@ -353,7 +353,7 @@ def share_of_identifiers(one: Sequence[npt.NDArray[np.uint64]], other: Sequence[
     return len(np.intersect1d(mine, theirs)) / fewer if fewer else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _compare_views(cells1, counts1, tops1, n1, cells2, counts2, tops2, n2, best):  # type: ignore[no-untyped-def]
     """Compare each view of the second sketch with its best match in the first: share, z and common cells."""
     for j in range(len(cells2)):
@@ -363,7 +363,7 @@ def _compare_views(cells1, counts1, tops1, n1, cells2, counts2, tops2, n2, best)
                 best[j, 0], best[j, 1], best[j, 2] = share, z, common
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _log_chance(counts):  # type: ignore[no-untyped-def]
     """Return the log-probability that two independent files have the same counts, given their sum in each cell."""
     total = 0.0
@@ -372,7 +372,7 @@ def _log_chance(counts):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _compare(cells1, counts1, top1, n1, cells2, counts2, top2, n2):  # type: ignore[no-untyped-def]
     """Return (share, z, common cells) of the smaller file in the other, by the most certain statistic."""
     top, q = min(top1, top2), n1 / (n1 + n2)

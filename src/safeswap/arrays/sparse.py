@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
@@ -23,10 +23,11 @@ DIGIT_BITS = 11
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
+_SORTING = 8  # in NumPy, sorting costs as much as so many passes
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def scramble(code):  # type: ignore[no-untyped-def]
     """Map a 64-bit code by a bijection that spreads neighbours over the whole range."""
     x = np.uint64(code)
@@ -35,14 +36,14 @@ def scramble(code):  # type: ignore[no-untyped-def]
     return x ^ (x >> HALF)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def partition_sizes(codes, shift, sizes):  # type: ignore[no-untyped-def]
     """Count the records of each partition; the top bits of the scrambled code name it."""
     for i in range(codes.size):
         sizes[scramble(codes[i]) >> shift] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
     """Write each record's scrambled code to the next free place of its partition."""
     for i in range(codes.size):
@@ -52,14 +53,14 @@ def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
         cursor[part] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def look_up(places, at_place):  # type: ignore[no-untyped-def]
     """Replace each place by the value at that place."""
     for i in range(places.size):
         places[i] = at_place[places[i]]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
     """Bring values from partition order back to file order, by the same walk that spread the records."""
     for i in range(codes.size):
@@ -68,7 +69,7 @@ def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-d
         cursor[part] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def number(keys, names):  # type: ignore[no-untyped-def]
     """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
     size = 2
@@ -98,7 +99,7 @@ def number(keys, names):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def enter(names, slots):  # type: ignore[no-untyped-def]
     """Enter distinct codes into an empty table: each slot holds number + 1, or 0."""
     mask = np.uint64(slots.size - 1)
@@ -109,7 +110,7 @@ def enter(names, slots):  # type: ignore[no-untyped-def]
         slots[slot] = j + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untyped-def]
     """Count the records of the codes in the table, except the skipped records."""
     mask = np.uint64(slots.size - 1)
@@ -124,7 +125,7 @@ def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untype
             counts[slots[slot] - 1] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
     """Replace each key of some partitions by the place of its name."""
     for part in range(first, last):
@@ -133,7 +134,7 @@ def number_partitions(starts, first, last, keys, names, found):  # type: ignore[
         here += np.uint64(starts[part])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally_codes(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
     """Count the records per place of name in some partitions, from ``first`` to ``last`` of each."""
     for part in range(first_part, last_part):
@@ -142,7 +143,7 @@ def tally_codes(starts, found, first, last, first_part, last_part, places, count
             counts[places[i]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def sort_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
     """Sort codes and places by code: one stable pass per digit, lowest first. Overwrites its arguments."""
     other_codes, other_places = np.empty_like(codes), np.empty_like(places)
@@ -193,6 +194,9 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     >>> values.tolist(), counts.tolist()
     ([3, 7], [1, 2])
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        found, times = np.unique(codes.astype(np.uint64), return_counts=True)
+        return found, times.astype(np.int64)
     grouped = _group(codes)
     counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
     values, places = _sort_codes(grouped)
@@ -206,6 +210,11 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     >>> values.tolist(), first.tolist(), second.tolist()
     ([3, 7, 9], [1, 2, 0], [0, 1, 1])
     """
+    if not is_worth_compiling(_SORTING * (before.size + after.size)):
+        values, places = np.unique(np.concatenate([before, after]).astype(np.uint64), return_inverse=True)
+        sides = (places[: before.size], places[before.size :])
+        one, other = (np.bincount(side, minlength=values.size).astype(np.int64) for side in sides)
+        return values, one, other
     grouped = _group(np.concatenate([before, after]))
     # Spreading is stable: in each partition the records of the first side come first.
     sizes = np.zeros(grouped.found.size, np.int64)
@@ -224,6 +233,10 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
     >>> tally_among(codes, skipped, np.array([7, 5], np.uint64)).tolist()
     [1, 1]
     """
+    if not is_worth_compiling(_SORTING * (codes.size + wanted.size)):
+        known, counted = np.unique(codes[~skipped].astype(np.uint64), return_counts=True)
+        found = np.searchsorted(known, wanted).clip(max=max(known.size - 1, 0))
+        return np.where(known[found] == wanted, counted[found], 0) if known.size else np.zeros(wanted.size, np.int64)
     slots = np.zeros(1 << max(1, (2 * wanted.size - 1).bit_length()), np.int32)
     enter(wanted, slots)
     runs = spans(codes.size)
@@ -244,6 +257,9 @@ def occurrences(codes: Codes) -> Int32s:
     >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
     [2, 1, 2]
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        _, places, times = np.unique(codes, return_inverse=True, return_counts=True)
+        return times[places].astype(np.int32)
     grouped = _group(codes)
     counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
     out = np.empty(codes.size, np.int32)
@@ -258,6 +274,9 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     >>> rank.tolist(), number
     ([1, 0, 1], 2)
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        values, places = np.unique(codes, return_inverse=True)
+        return places.astype(np.uint64), values.size
     grouped = _group(codes)
     _, places = _sort_codes(grouped)
     rank_at, out = np.empty(codes.size, np.uint64), np.empty(codes.size, np.uint64)

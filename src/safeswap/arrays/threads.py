@@ -7,15 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
-import numba
-
 T = TypeVar("T")
 
 _WORTH_A_THREAD = 1 << 17
-
-
-def _most_threads() -> int:
-    return int(vars(numba.config)["NUMBA_NUM_THREADS"])
 
 
 def spans(records: int) -> list[tuple[int, int]]:
@@ -24,7 +18,7 @@ def spans(records: int) -> list[tuple[int, int]]:
     >>> spans(10)
     [(0, 10)]
     """
-    count = max(1, min(_most_threads(), records // _WORTH_A_THREAD))
+    count = max(1, min(_most_threads(), records // _WORTH_A_THREAD)) if records >= 2 * _WORTH_A_THREAD else 1
     edges = [records * i // count for i in range(count + 1)]
     return list(pairwise(edges))
 
@@ -42,3 +36,9 @@ def run_all(work: Callable[[T], object], items: Sequence[T]) -> None:
     with ThreadPoolExecutor(len(items)) as pool:
         for future in [pool.submit(work, item) for item in items]:
             future.result()
+
+
+def _most_threads() -> int:
+    import numba  # takes a third of a second, so only for large files
+
+    return int(vars(numba.config)["NUMBA_NUM_THREADS"])

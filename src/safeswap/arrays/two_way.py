@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt32s
 
 # Records are in keyed order, a row of labels each, so that a walk reads memory front to back and stops as soon as it

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import cells
 from safeswap.arrays.combinations import Classes, Sizes, cell_codes, cell_sizes
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Codes
 
 _PATTERN_COST = 40  # sorting the cells of a pair of patterns costs about this many comparisons per cell
@@ -114,7 +114,7 @@ def _match_one_by_one(
     return matched
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _match(matrix, blank, starred, is_starred, sizes, matched):  # type: ignore[no-untyped-def]
     """Compare each cell that has a blank with all others, and add the sizes of matches on both sides."""
     for s in range(starred.size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 
@@ -27,15 +28,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup or in the background: keep that
             signal.signal(number, _on_signal)
     sys.unraisablehook = _on_unraisable
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        from safeswap.cli.app import run
-
-        code = run(sys.argv[1:] if arguments is None else arguments)
+        code = 0 if _shows_help(words) else _run(words)
     except KeyboardInterrupt:
         code = 130
     except Terminated:
         code = 143
     sys.exit(code)
+
+
+def _shows_help(words: Sequence[str]) -> bool:
+    from safeswap.cli.help import show_stored
+
+    try:
+        return show_stored(words)
+    except (BrokenPipeError, UnicodeEncodeError):
+        return False  # the whole program knows what to do
+
+
+def _run(words: Sequence[str]) -> int:
+    from safeswap.cli.app import run
+    from safeswap.cli.without_pandas import hide_pandas
+
+    hide_pandas()
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    return run(words)
 
 
 def _on_signal(number: int, _: FrameType | None) -> None:

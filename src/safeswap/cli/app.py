@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from safeswap.cli.console import Console, visible
+from safeswap.cli.help import PlainHelp
 from safeswap.errors import EngineError, InternalError, OutputError, SafeswapError
 
 INTERRUPTED = 130
@@ -60,6 +61,14 @@ class Interrupted(SafeswapError):  # noqa: N818  (the name says what happened)
     exit_code = INTERRUPTED
 
 
+class Command(PlainHelp, TyperCommand):
+    """A command with the layout of help that all commands share."""
+
+
+class Group(PlainHelp, TyperGroup):
+    """A group of commands, likewise."""
+
+
 class LazyCommand(TyperCommand):
     """A command known by name and help line; its module is imported when it is called."""
 
@@ -67,9 +76,11 @@ class LazyCommand(TyperCommand):
         """Import the command from the module of the same name."""
         found = getattr(import_module(f"safeswap.cli.{self.name}"), str(self.name))
         if isinstance(found, typer.Typer):
+            for each in found.registered_commands:
+                each.cls = Command
             return get_command(found)
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-        app.command(name=self.name, context_settings=HELP)(found)
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command(name=self.name, cls=Command, context_settings=HELP)(found)
         return get_command(app)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -80,7 +91,7 @@ class LazyCommand(TyperCommand):
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
-class Program(TyperGroup):
+class Program(Group):
     """The group of all commands; turns every error into one message and an exit code."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -112,7 +123,6 @@ app = typer.Typer(
     context_settings=HELP,
     add_completion=False,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 

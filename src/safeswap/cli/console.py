@@ -1,4 +1,4 @@
-"""Console output: text for people, or one JSON document for programs.
+"""Console output: text for people with progress, or one JSON document for programs.
 
 Results go to stdout; errors, warnings and progress go to stderr. With ``--json``, stdout holds the document and nothing
 else. Names of columns and files are untrusted and are printed with control characters made visible.
@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.console import RenderableType
+    from rich.progress import Progress
     from rich.table import Table
 
-    from safeswap.cli.progress import Steps
     from safeswap.errors import SafeswapError
 
 
@@ -57,6 +58,9 @@ def _quote(value: str) -> str:
 def _dash(name: str) -> str:
     return name.replace("_", "-")
 
+
+# Shorter work shows no progress: a line that flashes by is of no use.
+PATIENCE_SECONDS = 1.0
 
 # Output that does not go to a terminal is read by a pager or a program: do not wrap its lines.
 UNWRAPPED = 10_000
@@ -97,13 +101,72 @@ class Console:
     @contextmanager
     def steps(self, total: int) -> Iterator[Steps]:
         """Show progress, on a terminal only and only if the work takes more than a second."""
-        from safeswap.cli.progress import Steps
 
         steps = Steps(total=total, shown=not self.quiet and _is_terminal(sys.stderr))
         try:
             yield steps
         finally:
             steps.close()
+
+
+class Steps:
+    """Progress by named steps, shown once the work has taken a second.
+
+    >>> steps = Steps(total=2, shown=False)
+    >>> steps.at("reading")
+    >>> steps.done
+    0
+    >>> steps.at("masking")
+    >>> steps.done
+    1
+    >>> steps.close()
+    """
+
+    def __init__(self, *, total: int, shown: bool, patience: float = PATIENCE_SECONDS) -> None:
+        self.total = total
+        self.done = -1
+        self._name = ""
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None
+        self._closed = False
+        self._timer = threading.Timer(patience, self._show) if shown else None
+        if self._timer:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def at(self, name: str) -> None:
+        """Begin the next step."""
+        with self._lock:
+            self.done += 1
+            self._name = name
+            self._update()
+
+    def close(self) -> None:
+        """End the work, successful or not, and remove the progress line."""
+        if self._timer:
+            self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._progress:
+                self._progress.stop()
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._closed:
+                return
+            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
+            console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+            self._progress = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+            self._progress.add_task(self._name, total=self.total)
+            self._update()
+            self._progress.start()
+
+    def _update(self) -> None:
+        if self._progress:
+            self._progress.update(self._progress.task_ids[0], completed=max(self.done, 0), description=self._name)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", right: str = "") -> Table:

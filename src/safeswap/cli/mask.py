@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
+from safeswap.cli.app import HELP, Command, Group
 from safeswap.cli.console import Console
 from safeswap.cli.masking import MaskingOptions, mask_file
 from safeswap.cli.options import command, make_group, reading_options, request_options, spec_options
 
 
-class Methods(TyperGroup):
+class Methods(Group):
     """The registered methods, including plug-ins, as commands that are loaded when called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -56,6 +56,6 @@ def method_command(name: str) -> Any:
     ) -> None:
         mask_file(console, method.spec_type(**parameters), file, reading=reading, options=options)
 
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-    app.command(name=name, help=f"{method.title}.", context_settings={"help_option_names": ["-h", "--help"]})(run)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name=name, cls=Command, help=f"{method.title}.", context_settings=HELP)(run)
     return get_command(app)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 
 import typer
 
+from safeswap.cli.app import Group
 from safeswap.cli.console import Console, visible
 from safeswap.errors import OutputError, SpecError
 
@@ -129,8 +130,8 @@ _SWITCHES = {
 
 def make_group(text: str, **more: Any) -> typer.Typer:
     """Return a group of commands, in the style of the program."""
-    style: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": "markdown"}
-    return typer.Typer(help=text, **style, **more)
+    style = {"cls": Group, "add_completion": False, "pretty_exceptions_enable": False}
+    return typer.Typer(help=text, **(style | more))
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

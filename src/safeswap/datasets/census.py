@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import item_state, level_of, odds, uniform
 from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
 from safeswap.arrays.cells import JointCounts
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Counts, Int64s, Words
 from safeswap.engines.identity import column_blocks
 from safeswap.errors import InternalError, OutputError
@@ -38,14 +38,14 @@ _KIND = np.uint64(3)
 _ONE = np.uint64(1)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def mark(words, touched):  # type: ignore[no-untyped-def]
     """Flag each record as stayed or left; overwrites the lowest bits of its second word."""
     for i in range(touched.size):
         words[i, 1] = (words[i, 1] & ~_KIND) | np.uint64(touched[i])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_words(entries, slots, names, counts, found, rest):  # type: ignore[no-untyped-def]
     """Count entries into a table; entries of new cells without room go to ``rest``.
 
@@ -76,7 +76,7 @@ def count_words(entries, slots, names, counts, found, rest):  # type: ignore[no-
     return found, left
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def enter(names, found, slots):  # type: ignore[no-untyped-def]
     """Enter the cells of a table into empty slots, more than the old ones."""
     mask = np.uint64(slots.size - 1)
@@ -87,7 +87,7 @@ def enter(names, found, slots):  # type: ignore[no-untyped-def]
         slots[slot] = j + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def spread(entries, shift, out):  # type: ignore[no-untyped-def]
     """Group entries by the top bits of their first word; return the number in each group."""
     sizes = np.zeros(np.int64(_ONE << (np.uint64(64) - shift)), np.int64)
@@ -101,7 +101,7 @@ def spread(entries, shift, out):  # type: ignore[no-untyped-def]
     return sizes
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
     """Tally cells by their counts before and after, where both are small; return the positions of the others."""
     large = np.empty(counts.shape[0], np.int64)
@@ -117,7 +117,7 @@ def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
     return large[:others]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def mix(words, codes, table):  # type: ignore[no-untyped-def]
     """Add (XOR) to the words of each record those that the table has for its code."""
     for i in range(codes.size):

@@ -207,11 +207,6 @@ def _mixed_types_error(name: str) -> InputError:
 NATIVE: dict[str, Native] = {native.name: native for native in (_Arrow(), _Pandas(), _Polars(), _Other())}
 
 
-def is_frame(source: object) -> bool:
-    """Return whether this is a dataframe rather than a path."""
-    return not isinstance(source, (str, bytes)) and not hasattr(source, "__fspath__")
-
-
 def from_frame(source: Any) -> pa.Table:
     """Return the columns of a dataframe as an Arrow table, without a pandas index.
 

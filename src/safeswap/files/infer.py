@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +36,14 @@ import pyarrow as pa
 from safeswap.errors import InputError, SpecError
 from safeswap.files.identifiers import Lines, is_unique, missing_positions, positions_of, positions_told
 from safeswap.files.numbering import counts_records, numbers_households, numbers_persons
-from safeswap.files.parquet import ParquetFiles
 from safeswap.model.checked import checked
 from safeswap.model.dates import is_date_format
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import several
+
+if TYPE_CHECKING:
+    from safeswap.files.parquet import ParquetFiles
 
 _RANGE_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?)"
 _THOUSANDS = re.compile(r",(?=\d{3}(?:\D|$))", re.ASCII)

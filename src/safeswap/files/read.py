@@ -11,7 +11,6 @@ from typing import Any
 from safeswap.errors import InputError, SpecError
 from safeswap.files.columns import settled
 from safeswap.files.formats import Loaded, TextOptions
-from safeswap.files.frames import from_frame, is_frame
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.infer import check_levels, resolve_schema
 from safeswap.files.schema_file import read_schema
@@ -54,6 +53,8 @@ def read(
     """
     path = None if is_frame(source) else existing_file(source)
     if path is None:
+        from safeswap.files.frames import from_frame
+
         loaded, file, stem = Loaded(table=from_frame(source)), "", ""
         limits.check(file="", columns=loaded.table.num_columns)
     else:
@@ -82,6 +83,11 @@ def read(
         check_identifier(table.column(own.name), name=own.name, missing=own.missing, file=file, lines=loaded.lines)
     check_levels(data, file=file, lines=loaded.lines)
     return data
+
+
+def is_frame(source: object) -> bool:
+    """Return whether this is a dataframe rather than a path."""
+    return not isinstance(source, (str, bytes)) and not hasattr(source, "__fspath__")
 
 
 def _load(path: Path, limits: Limits, stated: TextOptions) -> Loaded:

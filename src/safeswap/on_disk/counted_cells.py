@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 
-import numba
 import numpy as np
 
 from safeswap.arrays import cells, sparse
 from safeswap.arrays import sparse as hashing
 from safeswap.arrays.cells import JointCounts, dense_counts, is_dense
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.geography import parents
 from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all, spans
@@ -167,7 +167,7 @@ def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]
     return keys, starts
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _ascend(codes, width, starts):  # type: ignore[no-untyped-def]
     """Return True if the records come partition by partition; then ``starts`` holds the start of each."""
     part = np.int64(0)
@@ -186,7 +186,7 @@ def _ascend(codes, width, starts):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _deal_in_order(codes, width, starts, keys):  # type: ignore[no-untyped-def]
     for code in codes:
         starts[code // width + _ONE] += 1
@@ -199,7 +199,7 @@ def _deal_in_order(codes, width, starts, keys):  # type: ignore[no-untyped-def]
         cursor[part] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_partitions(first, last, records, is_plain, left, entered, stayed, out, small):  # type: ignore[no-untyped-def]
     begins, found, names, before, after = out
     limit = small.shape[1]
@@ -247,7 +247,7 @@ def _count_partitions(first, last, records, is_plain, left, entered, stayed, out
         found[part] = put - begins[part]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _place(slots, keys, key):  # type: ignore[no-untyped-def]
     mask = np.uint64(slots.size - 1)
     slot = key & mask
@@ -256,7 +256,7 @@ def _place(slots, keys, key):  # type: ignore[no-untyped-def]
     return slot
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _grow(keys, counts, changes):  # type: ignore[no-untyped-def]
     """Double the room for keys, and re-enter the existing ones."""
     more = 2 * keys.size

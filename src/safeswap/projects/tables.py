@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from safeswap.arrays.types import Counts, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.files.columns import settled
-from safeswap.files.frames import NATIVE, from_frame, is_frame, native_of
+from safeswap.files.frames import NATIVE, from_frame, native_of
+from safeswap.files.read import is_frame
 from safeswap.files.write import write
 from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.microdata import Microdata, code_column

@@ -15,9 +15,9 @@ from math import prod
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import cells as counting
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.two_way import X_LOG_X, TwoWay, places, score_tables, times_log, two_way
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s
 

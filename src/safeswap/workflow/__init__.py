@@ -9,44 +9,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from safeswap import moved
-from safeswap.workflow.argus import risky
-from safeswap.workflow.assessing import assess, assess_file
-from safeswap.workflow.masking import mask, mask_file, plan, swap, undo
-from safeswap.workflow.plotting import confidentiality
-from safeswap.workflow.reading import describe, read, to_frame
-from safeswap.workflow.recoding import recode
-from safeswap.workflow.releasing import read_key, release, verify
-from safeswap.workflow.safe import check_tables, safe_records, safe_table
-from safeswap.workflow.studying import study
 
 if TYPE_CHECKING:
+    from safeswap.workflow.argus import risky as risky
+    from safeswap.workflow.assessing import assess as assess
+    from safeswap.workflow.assessing import assess_file as assess_file
+    from safeswap.workflow.masking import mask as mask
+    from safeswap.workflow.masking import mask_file as mask_file
+    from safeswap.workflow.masking import plan as plan
+    from safeswap.workflow.masking import swap as swap
+    from safeswap.workflow.masking import undo as undo
     from safeswap.workflow.old_names import *  # noqa: F403  (what type checkers see of __getattr__)
+    from safeswap.workflow.plotting import confidentiality as confidentiality
+    from safeswap.workflow.reading import describe as describe
+    from safeswap.workflow.reading import read as read
+    from safeswap.workflow.reading import read_key as read_key
+    from safeswap.workflow.reading import to_frame as to_frame
+    from safeswap.workflow.recoding import recode as recode
+    from safeswap.workflow.releasing import release as release
+    from safeswap.workflow.releasing import verify as verify
+    from safeswap.workflow.safe import check_tables as check_tables
+    from safeswap.workflow.safe import safe_records as safe_records
+    from safeswap.workflow.safe import safe_table as safe_table
+    from safeswap.workflow.studying import study as study
 
-__all__ = [
-    "assess",
-    "assess_file",
-    "check_tables",
-    "confidentiality",
-    "describe",
-    "mask",
-    "mask_file",
-    "plan",
-    "read",
-    "read_key",
-    "recode",
-    "release",
-    "risky",
-    "safe_records",
-    "safe_table",
-    "study",
-    "swap",
-    "to_frame",
-    "undo",
-    "verify",
-]
+_HOME = {
+    "assess": "assessing",
+    "assess_file": "assessing",
+    "check_tables": "safe",
+    "confidentiality": "plotting",
+    "describe": "reading",
+    "mask": "masking",
+    "mask_file": "masking",
+    "plan": "masking",
+    "read": "reading",
+    "read_key": "reading",
+    "recode": "recoding",
+    "release": "releasing",
+    "risky": "argus",
+    "safe_records": "safe",
+    "safe_table": "safe",
+    "study": "studying",
+    "swap": "masking",
+    "to_frame": "reading",
+    "undo": "masking",
+    "verify": "releasing",
+}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605  (the list is the keys of the table above)
 
 
 def __getattr__(name: str) -> Any:
+    # Loaded on first use: a swap must not wait for studies, tables and reports.
+    if name in _HOME:
+        globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return globals()[name]
     if name not in moved.VERBS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     moved.warn_of_move(f"{__name__}.{name}", moved.VERBS[name])

@@ -43,20 +43,21 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
 @checked
 def check_in_memory(name: str) -> None:
     """Refuse an engine that does not work on data in memory."""
+    if name == "memory":
+        return
     from safeswap.on_disk.engines import ENGINES
 
     if name not in ENGINES:
         raise SpecError(
             f"there is no engine {name!r}", code="unknown-engine", hint="the engines are: " + ", ".join(ENGINES)
         )
-    if name != "memory":
-        raise EngineError(
-            f"the engine {name!r} works on Parquet files, not on data in memory",
-            code="not-supported",
-            hint=f'leave out engine=, or mask the file: safeswap.workflow.mask_file(…, engine="{name}")',
-            engine=name,
-            engines=["memory"],
-        )
+    raise EngineError(
+        f"the engine {name!r} works on Parquet files, not on data in memory",
+        code="not-supported",
+        hint=f'leave out engine=, or mask the file: safeswap.workflow.mask_file(…, engine="{name}")',
+        engine=name,
+        engines=["memory"],
+    )
 
 
 @checked

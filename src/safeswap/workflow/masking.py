@@ -18,9 +18,7 @@ from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_replicate, as_spec, check_in_memory
-from safeswap.workflow.assessing import measure_files
 from safeswap.workflow.reading import read
-from safeswap.workflow.recoding import as_recipe
 
 
 @checked
@@ -137,6 +135,8 @@ def mask_file(
         return masked
     means: dict[str, Any] = {"engine": counting, "memory_limit": memory_limit, "threads": threads, "spark": spark}
     asked: dict[str, Any] = {"attributes": attributes, "reading": reading, "leave_out": True}
+    from safeswap.workflow.assessing import measure_files
+
     # The file is masked by now: a measure that does not apply to it is named, not refused.
     assessment = measure_files((job.source, job.target), measures, **asked, **means)
     return replace(masked, assessment=assessment)
@@ -233,4 +233,8 @@ def recall(
     from safeswap.on_disk.masking import recall as recall_masking
 
     found = recall_masking(Path(original), Path(masked), audit=Path(audit))
-    return found if recipe is None else found.with_past(as_recipe(recipe).past)
+    if recipe is None:
+        return found
+    from safeswap.workflow.recoding import as_recipe
+
+    return found.with_past(as_recipe(recipe).past)

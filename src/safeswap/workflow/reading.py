@@ -1,13 +1,17 @@
-"""Read files and dataframes, and convert back to the caller's type."""
+"""Read files, dataframes and keys, and convert back to the caller's type."""
 
 from __future__ import annotations
 
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
-from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.checked import checked
+from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
+
+if TYPE_CHECKING:
+    from safeswap.methods.safe.spec import SafeTables
 
 
 @checked
@@ -21,6 +25,14 @@ def read(source: Any, **options: Any) -> Microdata:
     from safeswap.files.read import read as read_source
 
     return source if isinstance(source, Microdata) and not options else read_source(source, **options)
+
+
+@checked
+def read_key(path: str | PathLike[str]) -> Key:
+    """Read a key file; refuse one that others can read."""
+    from safeswap.files.keyfile import read_key as read_key_file
+
+    return read_key_file(path)
 
 
 @checked
@@ -45,12 +57,13 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     >>> type(to_frame(safeswap.swap(frame, swap=["Race"], pairs=1, insecure_seed=1))).__module__.split(".")[0]
     'pandas'
     """
-    from safeswap.files.frames import to_frame as as_frame
+    if isinstance(data, Masked | Microdata):
+        from safeswap.files.frames import to_frame as as_frame
+
+        return as_frame(data, like=like)
     from safeswap.projects.tables import to_long
 
-    if isinstance(data, SafeTables):
-        return to_long(data, like=like)
-    return as_frame(data, like=like)
+    return to_long(data, like=like)
 
 
 def _frame_type(data: Microdata) -> str:

@@ -118,11 +118,3 @@ def verify(bundle: str | PathLike[str]) -> Verification:
     from safeswap.releases.scan import verify_bundle
 
     return verify_bundle(bundle)
-
-
-@checked
-def read_key(path: str | PathLike[str]) -> Key:
-    """Read a key file; refuse one that others can read."""
-    from safeswap.files.keyfile import read_key as read_key_file
-
-    return read_key_file(path)

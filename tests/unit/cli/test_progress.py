@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from safeswap.cli.console import Console
-from safeswap.cli.progress import Steps
+from safeswap.cli.console import Console, Steps
 
 
 class Terminal(io.StringIO):

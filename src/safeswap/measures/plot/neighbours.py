@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import keyed
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.kd_tree import Tree, build, furthest_corner, nearest_corner, squared
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Counts, Floats, Rows

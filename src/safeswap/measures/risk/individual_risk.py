@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, get_args
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.key_cells import KeyCells, key_cells
@@ -47,13 +47,13 @@ def expected_inverse(counts: npt.NDArray[np.int64], population: Floats) -> Float
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _fill(counts, population, found):  # type: ignore[no-untyped-def]
     for i in range(counts.size):
         found[i] = _risk(counts[i], population[i])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _risk(count, population):  # type: ignore[no-untyped-def]
     if count <= 0:
         return 0.0

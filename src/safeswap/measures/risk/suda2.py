@@ -8,13 +8,13 @@ from itertools import combinations as choices
 from math import comb, prod
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
 from safeswap.arrays.combinations import Classes, mask_of, positions
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.arrays.wildcards import matching_sizes
 from safeswap.errors import SpecError
@@ -127,7 +127,7 @@ def _search_wildcards(found: Classes, most: int) -> MinimalUniques:
     return MinimalUniques(np.concatenate(rows), np.concatenate(masks), keys)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-def]
     """Walk over the sets of keys depth first; each depth keeps the groups of its set."""
     keys, classes = codes.shape
@@ -192,7 +192,7 @@ def _search(codes, outside, weights, levels, most):  # type: ignore[no-untyped-d
     return owners[:found].copy(), masks[:found].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _refine(  # type: ignore[no-untyped-def]
     members, starts, groups, column, outside, weights, tally, singles, touched, leaf, next_members, next_starts, alone
 ):
@@ -258,7 +258,7 @@ def _refine(  # type: ignore[no-untyped-def]
     return number, kept
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _has_marked_subset(marks, mask):  # type: ignore[no-untyped-def]
     """Return whether a proper subset of these keys is marked."""
     part = (mask - 1) & mask
@@ -269,7 +269,7 @@ def _has_marked_subset(marks, mask):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _has_listed_subset(masks, before, at, mask):  # type: ignore[no-untyped-def]
     """Return whether a proper subset of these keys is in a record's linked list."""
     while at >= 0:
@@ -279,7 +279,7 @@ def _has_listed_subset(masks, before, at, mask):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _extend(array, room):  # type: ignore[no-untyped-def]
     longer = np.empty(room, array.dtype)
     longer[: array.size] = array

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
 from safeswap.arrays import cells, sparse
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import item_state
 from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all, spans

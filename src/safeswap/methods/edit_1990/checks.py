@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import sparse
 from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Identity
 from safeswap.engines.base import Cells, Records

@@ -21,10 +21,10 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from safeswap.arrays import cells, order, sparse
 from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int64s, Integers, UInt8s, UInt64s
 from safeswap.engines.base import KEEP

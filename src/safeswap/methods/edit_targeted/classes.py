@@ -10,7 +10,6 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from safeswap.arrays import cells
 from safeswap.arrays import order as radix
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, UInt32s, UInt64s
 from safeswap.model.columns import rank_of_code
@@ -31,7 +31,7 @@ from safeswap.model.microdata import Microdata, smallest_code_type
 # an edge of two classes, so an exchange is identified by the class that begins at its edge.
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def class_starts(codes: Codes) -> Int64s:
     """Return the start of each class of the sorted codes, and the number of records at the end.
 
@@ -51,7 +51,7 @@ def class_starts(codes: Codes) -> Int64s:
     return starts
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def collect(cells: Codes, cursor: Int32s, number: int) -> UInt32s:
     """Return the ``number`` rows whose cell has a cursor (below 0: none), each at the next place of its cell.
 
@@ -69,7 +69,7 @@ def collect(cells: Codes, cursor: Int32s, number: int) -> UInt32s:
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def take_low(cells: Codes, draws: UInt64s, bounds: UInt32s, rows: UInt32s) -> int:
     """Write the records whose draw, by its upper half, is up to the bound of their cell; return their number.
 
@@ -86,7 +86,7 @@ def take_low(cells: Codes, draws: UInt64s, bounds: UInt32s, rows: UInt32s) -> in
     return taken
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def edges(strata: Int64s, failing: Flags) -> tuple[Int64s, Int64s, int]:
     """Walk the classes and return the edges at which records are exchanged.
 
@@ -119,7 +119,7 @@ def edges(strata: Int64s, failing: Flags) -> tuple[Int64s, Int64s, int]:
     return forward[:ahead], backward[:behind], alone
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def flag_mixed(starts: Int64s, strata: Int64s, rows: UInt32s, labels: Codes) -> Flags:
     """Flag the classes whose stratum has several classes and several labels.
 

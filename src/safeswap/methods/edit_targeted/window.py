@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Flags, Int64s, UInt32s, UInt64s
 
@@ -45,7 +45,7 @@ def in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, U
     return ordered_labels, ordered_draws
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _gather(rows, labels, draws, ordered_labels, ordered_draws):  # type: ignore[no-untyped-def]
     for i in range(rows.size):
         ordered_labels[i] = labels[rows[i]]
@@ -101,7 +101,7 @@ def pair_among_lowest(
     return pairs, not missed and not (wanting & ~treated).any()
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _pair(
     starts: Int64s,
     strata: Int64s,
@@ -177,7 +177,7 @@ def _pair(
     return pairs[:made], used, treated, missed
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _window(  # type: ignore[no-untyped-def]
     c,
     starts,
@@ -240,7 +240,7 @@ def _window(  # type: ignore[no-untyped-def]
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _skip(links, c):  # type: ignore[no-untyped-def]
     """Follow the links to a class that links to itself, with path compression."""
     while links[c] != c:
@@ -249,7 +249,7 @@ def _skip(links, c):  # type: ignore[no-untyped-def]
     return c
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _arrange(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-def]
     """Put the lowest draws of a class first, in order: all of a small class, a few of a large one."""
     start, end = starts[c], starts[c + 1]
@@ -271,7 +271,7 @@ def _arrange(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-
     ready[c] = few
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _arrange_all(c, starts, ready, rows, labels, draws):  # type: ignore[no-untyped-def]
     """Sort all positions of a class by their draws."""
     run = slice(starts[c], starts[c + 1])
@@ -280,7 +280,7 @@ def _arrange_all(c, starts, ready, rows, labels, draws):  # type: ignore[no-unty
     ready[c] = starts[c + 1] - starts[c]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def pair_with_anyone(
     starts: Int64s,
     strata: Int64s,
@@ -328,7 +328,7 @@ def pair_with_anyone(
     return pairs[:made]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _find_anyone(c, lo, hi, run, end, chooser, places, class_of, used, onward):  # type: ignore[no-untyped-def]
     """Return a free position of another class and another label, from a keyed place onwards; −1 for none."""
     others = hi - lo - (end - run)

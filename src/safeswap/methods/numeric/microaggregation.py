@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from safeswap.arrays import moments
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.kd_tree import build, furthest_corner, nearest_corner, squared
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats, Rows

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import moments
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.order import bucket_sort
 from safeswap.arrays.threads import run_all
 from safeswap.arrays.types import Floats, Rows, Words

@@ -12,8 +12,8 @@ margins hold, or nearly. Stepping through unbalanced tables finds far better one
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import mixed
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 

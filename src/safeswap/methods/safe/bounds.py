@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.table_lines import line_sums
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 

@@ -7,8 +7,8 @@ unsafe safe again by moves that keep every margin.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.table_lines import balancing_cells, moved_axes
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.methods.safe import anneal

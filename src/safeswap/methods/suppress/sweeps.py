@@ -13,11 +13,11 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays.combinations import cell_codes, cell_sizes, positions
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.sparse import scramble
 from safeswap.arrays.types import Flags, Floats, Int64s, UInt64s
 from safeswap.methods.suppress.problem import Blanking, Problem, gather
@@ -57,7 +57,7 @@ def group_names(word: UInt64s, blank_word: UInt64s, blanked: npt.NDArray[np.int6
     return names
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def group_name(word, blank_word, blanked):  # type: ignore[no-untyped-def]
     """Return the group name of one record."""
     total = np.uint64(0)
@@ -66,7 +66,7 @@ def group_name(word, blank_word, blanked):  # type: ignore[no-untyped-def]
     return total if total != 0 else _ONE  # 0 marks an empty slot
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def place(names, name):  # type: ignore[no-untyped-def]
     """Return the slot of a name in the table, or the empty slot where it would go (size 0)."""
     last = np.uint64(names.size - 1)
@@ -76,7 +76,7 @@ def place(names, name):  # type: ignore[no-untyped-def]
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def add(names, sizes, more, values):  # type: ignore[no-untyped-def]
     """Add to the sizes of groups; return how many of them are new in the table."""
     entered = 0
@@ -89,7 +89,7 @@ def add(names, sizes, more, values):  # type: ignore[no-untyped-def]
     return entered
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def move(blanked, cells, masks, unit, cell_sizes, word, blank_word, names, sizes, grouped):  # type: ignore[no-untyped-def]
     """Add a record to its cells and its group, or remove it with a negative unit; return the number of new groups."""
     for c in range(masks.size):
@@ -105,19 +105,19 @@ def move(blanked, cells, masks, unit, cell_sizes, word, blank_word, names, sizes
     return 1 if new else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_exposed(size, needed, scale):  # type: ignore[no-untyped-def]
     """Return how many records a cell of this size exposes."""
     return size / scale if 1e-9 * scale < size < needed else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_lacking(size, needed, scale):  # type: ignore[no-untyped-def]
     """Return how many records a group of this size lacks."""
     return (needed - size) / scale if 1e-9 * scale < size < needed else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def sweep(  # type: ignore[no-untyped-def]
     items,
     blanked,
@@ -190,7 +190,7 @@ def sweep(  # type: ignore[no-untyped-def]
     return changed, entered
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def rearrange(  # type: ignore[no-untyped-def]
     chosen, blanked, cells, masks, units, cell_sizes, word, blank_word, names, sizes, grouped
 ):

@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.cells import MOST_CELLS
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Words
 from safeswap.engines.identity import record_identity

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
 # Records have a level of each variable. A table is a subset of the variables; its occupied cells are *slots*, numbered

@@ -1,0 +1,123 @@
+"""Small files are masked without compiling: the NumPy form of a function gives what its compiled form gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safeswap.arrays import cells, matching, order, pairing, sparse
+from safeswap.arrays.compiled import SMALL, Budget, is_worth_compiling
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def as_values(found: Any) -> Any:
+    """Return plain values with their types, to compare results of any shape."""
+    if isinstance(found, np.ndarray):
+        return str(found.dtype), found.shape, found.tolist()
+    if hasattr(found, "__dataclass_fields__"):
+        return [as_values(getattr(found, name)) for name in found.__dataclass_fields__]
+    return [as_values(each) for each in found] if isinstance(found, tuple | list) else found
+
+
+def assert_alike(work: Callable[[], Any]) -> None:
+    with patch.object(Budget, "left", -1):
+        compiled = as_values(work())
+    with patch.object(Budget, "left", 1 << 30):
+        assert as_values(work()) == compiled
+
+
+@given(seeds, st.integers(0, 300), st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_cells_are_packed_and_counted_alike(seed: int, records: int, sizes: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    before, after = ([rng.integers(0, size, records, dtype=np.uint8) for size in sizes] for _ in range(2))
+    ranks = [rng.permutation(size).astype(np.uint8) for size in sizes]
+    assert_alike(lambda: cells.pack(before, sizes))
+    assert_alike(lambda: cells.pack(before, sizes, ranks))
+    assert_alike(lambda: cells.cell_counts(before, sizes))
+    assert_alike(lambda: cells.record_cell_counts(before, sizes))
+    assert_alike(lambda: cells.joint_counts(before, after, sizes))
+    assert_alike(lambda: cells.changed_counts(before, after, sizes))
+
+
+def test_a_code_outside_its_cardinality_is_refused_by_both() -> None:
+    columns = [np.array([0, 3], np.uint8), np.array([0, 1], np.uint8)]
+    for left in (-1, 1 << 30):
+        with patch.object(Budget, "left", left):
+            with pytest.raises(ValueError, match="not below its cardinality"):
+                cells.pack(columns, [3, 2])
+            with pytest.raises(ValueError, match="not below its cardinality"):
+                cells.pack(columns, [4, 2], [np.arange(3, dtype=np.uint8)[::-1], np.arange(2, dtype=np.uint8)])
+
+
+@given(seeds, st.integers(0, 300), st.sampled_from([3, 2**40]))
+def test_codes_are_grouped_alike(seed: int, records: int, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes, others = (rng.integers(0, most, records).astype(np.uint64) for _ in range(2))
+    wanted, skipped = np.unique(others)[::-1].copy(), rng.random(records) < 0.3
+    assert_alike(lambda: sparse.distinct(codes))
+    assert_alike(lambda: sparse.joint(codes, others))
+    assert_alike(lambda: sparse.occurrences(codes))
+    assert_alike(lambda: sparse.ranks(codes))
+    assert_alike(lambda: sparse.tally_among(codes, skipped, wanted))
+
+
+@given(seeds, st.integers(0, 300))
+def test_records_are_sorted_alike(seed: int, records: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 50, records).astype(np.uint16)
+    rows = rng.permutation(records).astype(np.uint32)
+    assert_alike(lambda: order.sort_rows(codes, 50))
+    assert_alike(lambda: order.sort_rows(codes, 50, rows))
+
+
+@given(seeds, st.booleans())
+def test_draws_are_sorted_alike_where_some_are_equal(seed: int, has_ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(0, 40 if has_ties else 2**63, 200).astype(np.uint64)
+    full = np.stack([draws, rng.permutation(200).astype(np.uint64)], axis=1)
+    with patch.object(order, "_WORTH_BUCKETS", 10):
+        assert_alike(lambda: order.sort_by_draw(np.arange(200), draws, lambda rows: full[rows]))
+
+
+@given(seeds, st.integers(0, 60), st.integers(0, 4), st.integers(0, 60), st.booleans())
+def test_records_are_paired_alike(seed: int, records: int, strata: int, wanted: int, by_stratum: bool) -> None:
+    rng = np.random.default_rng(seed)
+    of = rng.integers(0, strata, records).astype(np.uint32) if strata else np.zeros(0, np.uint32)
+    coordinates = rng.integers(0, rng.integers(1, 5), (records, 2)).astype(np.uint32)
+    assert_alike(lambda: pairing.walk(of, strata, coordinates, wanted, by_stratum))
+
+
+@given(seeds)
+def test_values_are_exchanged_alike(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, pairs = rng.random(30), rng.integers(0, 30, (20, 2))  # records may occur in several pairs
+
+    def exchange() -> Any:
+        copy = values.copy()
+        pairing.exchange(copy, pairs)
+        return copy
+
+    assert_alike(exchange)
+
+
+@given(seeds, st.integers(0, 3), st.integers(1, 3), st.booleans())
+def test_expected_pairs_are_alike_to_the_last_bit(seed: int, strata: int, columns: int, by_stratum: bool) -> None:
+    rng = np.random.default_rng(seed)
+    classes = rng.choice([40, 900])  # of few classes every pair is compared
+    of = np.sort(rng.integers(0, strata + 1, classes))
+    coordinates, counts = rng.integers(0, 5, (classes, columns)), rng.integers(0, 1000, classes)
+    assert_alike(lambda: matching.pairs_per_record(of, coordinates, counts, by_stratum=by_stratum))
+
+
+def test_much_work_is_compiled_at_once_and_little_work_when_it_adds_up() -> None:
+    with patch.object(Budget, "left", SMALL):
+        assert is_worth_compiling(SMALL)
+        assert not is_worth_compiling(SMALL - 1)
+        assert is_worth_compiling(2)
