@@ -75,7 +75,7 @@ def recode(
     from safeswap.files.schema_file import write_schema as write_description
     from safeswap.files.write import write_microdata
     from safeswap.projects.toml import write_recipe as write_steps
-    from safeswap.workflow.masking import keep
+    from safeswap.workflow.masking import keep, register
     from safeswap.workflow.session import ArgusSession
 
     outputs = [path for path in (output, report, write_recipe, write_schema) if path is not None]
@@ -110,6 +110,7 @@ def recode(
             record = keep(masked, output, audit=audit, reading=reading, source=file, force=force)
         elif output is not None:
             written = stages[-1].data
+            register(written)
             write_microdata(written, output, force=force)
     if written is not None and output is not None:
         warn_of_losses(console, written, output)

@@ -30,8 +30,8 @@ class Masked:
     def __post_init__(self) -> None:
         changed = self.audit.changed_attributes
         step = PastStep(method=self.audit.method, attributes=changed, releasable=self.audit.releasable)
-        past = (*self.original.past, *((step,) if changed else ()))
-        object.__setattr__(self, "data", replace(self.data, past=past))
+        data = self.original.after(step, self.data) if changed else replace(self.data, past=self.original.past)
+        object.__setattr__(self, "data", data)
 
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,11 +32,13 @@ def keep(
     audit: Path,
     reading: Mapping[str, Any],
     source: Path | None = None,
+    announce: Callable[[str], None] | None = None,
     force: bool = False,
 ) -> Path:
     """Write the masked file and the record that undoes it, both or neither; return the path of the record.
 
-    ``source`` is the file that was masked: by its digest a release finds the records of earlier maskings.
+    ``source`` is the file that was masked: by its digest a release finds the records of earlier maskings. ``announce``
+    is told the digest of the masked file before that gets its name.
     """
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write
@@ -47,7 +49,10 @@ def keep(
         except OutputError as error:  # it names the temporary file
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
-        return note(masked, part, audit=audit, reading=reading, source=source, records=records)
+        record = note(masked, part, audit=audit, reading=reading, source=source, records=records)
+        if announce is not None:
+            announce(digest_of(part))
+        return record
 
 
 def note(
@@ -134,14 +139,14 @@ def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastSte
             return tuple(steps)
         seen.add(digest)
         content = read_audit_json(record)
-        made = _step_of(content["audit"])
+        made = steps_of(content["audit"])
         if noted and made == noted[-1:]:
             return tuple(steps)  # the masking knew the file's past
         steps = [*made, *steps]
         digest, notes = content["notes"].get("source_sha256", ""), content["notes"]
 
 
-def _step_of(audit: Mapping[str, Any]) -> list[PastStep]:
+def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
     """Return the masking of this record; empty if it changed nothing."""
     from safeswap.model.microdata import PastStep
 

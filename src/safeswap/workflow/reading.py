@@ -47,9 +47,12 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     """
     from safeswap.files.frames import to_frame as as_frame
     from safeswap.projects.tables import to_long
+    from safeswap.releases.ledger import configured_ledger
+    from safeswap.releases.register import EXPORTED, FileRegister, enter
 
     if isinstance(data, SafeTables):
         return to_long(data, like=like)
+    enter(data, EXPORTED, known=FileRegister(configured_ledger()))
     return as_frame(data, like=like)
 
 

@@ -117,7 +117,7 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     after = _drop(data, step) if isinstance(step, Drop) else _recode(data, step)
     if all(name in after.schema and _is_same(data, after, name) for name in step.names):
         return after
-    return replace(after, past=(*data.past, PastStep(method="recode", attributes=step.names)))
+    return data.after(PastStep(method="recode", attributes=step.names), after)
 
 
 def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
@@ -263,7 +263,7 @@ def _drop(data: Microdata, step: Drop) -> Microdata:
     names = [attribute.name for attribute in left]
     coded = {name: found for name, found in data._coded.items() if name in names}
     schema = Schema(name=data.schema.name, label=data.schema.label, attributes=tuple(left))
-    return Microdata(data.table.select(names), schema, data.origin, coded, data.past)
+    return Microdata(data.table.select(names), schema, data.origin, coded, data.past, data.first)
 
 
 def _is_plain_number(attribute: Attribute) -> bool:
