@@ -93,7 +93,8 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
     existing_file(original)
-    record = _record_of(digest_of(existing_file(masked_file)), audit)
+    own = digest_of(existing_file(masked_file))
+    record = _record_of(own, audit)
     if not record.is_dir():
         raise InputError(
             f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
@@ -104,7 +105,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
-    past = past_of(digest_of(original), audit, kept.notes)
+    past = past_of(digest_of(original), audit, kept.notes, own=own)
     before = replace(read(original, schema=schema, **options), past=past)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
@@ -121,16 +122,17 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
 
 
-def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastStep, ...]:
+def past_of(digest: str, audit: Path, notes: Mapping[str, Any], *, own: str) -> tuple[PastStep, ...]:
     """Return the earlier steps of the file with this digest, from its notes or the records in the audit directory.
 
     If the source of a masking is itself a masked file, its record is in the same directory, and so on to the original.
+    ``own`` is the digest of the masked file; that of its source is the same if nothing was changed.
     """
     from safeswap.model.microdata import PastStep
     from safeswap.on_disk.audit_record import AUDIT, read_audit_json
 
     steps: list[PastStep] = []
-    seen: set[str] = set()
+    seen = {own}
     while True:
         noted = [PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in notes.get("past", ())]
         steps = [*noted, *steps]
