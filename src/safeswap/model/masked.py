@@ -10,7 +10,7 @@ from typing import Any
 from safeswap.model.audit import Audit, undo
 from safeswap.model.checked import checked
 from safeswap.model.invariant import Finding
-from safeswap.model.microdata import Microdata, PastStep
+from safeswap.model.microdata import Microdata, PastStep, add_step
 from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec
@@ -30,7 +30,7 @@ class Masked:
     def __post_init__(self) -> None:
         changed = self.audit.changed_attributes
         step = PastStep(method=self.audit.method, attributes=changed, releasable=self.audit.releasable)
-        data = self.original.after(step, self.data) if changed else replace(self.data, past=self.original.past)
+        data = add_step(self.original, step, self.data) if changed else replace(self.data, past=self.original.past)
         object.__setattr__(self, "data", data)
 
     def __repr__(self) -> str:

@@ -134,16 +134,17 @@ class Microdata:
         kept = {name: value for name, value in self._coded.items() if name not in columns}
         return Microdata(table, self.schema, self.origin, {**kept, **coded}, self.past, self.first)
 
-    def after(self, step: PastStep, data: Microdata) -> Microdata:
-        """Return what a step has made of these data, with the step added to their history."""
-        return replace(data, past=(*self.past, step), first=self.table if self.first is None else self.first)
-
     def __repr__(self) -> str:
         # A repr ends up in notebooks and logs: shape and names only, never a record.
         names = ", ".join(self.attributes[:12]) + (", …" if len(self.attributes) > 12 else "")
         title = f" {self.schema.name!r}" if self.schema.name else ""
         size = f"{several(len(self), 'record')} × {several(len(self.attributes), 'attribute')}"
         return f"<Microdata{title}: {size}: {names}>"
+
+
+def add_step(before: Microdata, step: PastStep, after: Microdata) -> Microdata:
+    """Return what a step has made of the data, with the step added to their history."""
+    return replace(after, past=(*before.past, step), first=before.table if before.first is None else before.first)
 
 
 def code_column(column: pa.ChunkedArray) -> Coded:

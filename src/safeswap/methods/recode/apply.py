@@ -33,7 +33,7 @@ from safeswap.methods.recode.steps import (
     as_step,
 )
 from safeswap.model.columns import rank_of_code, same_memory
-from safeswap.model.microdata import Coded, Microdata, PastStep, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, PastStep, add_step, smallest_code_type
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import several
@@ -117,7 +117,7 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     after = _drop(data, step) if isinstance(step, Drop) else _recode(data, step)
     if all(name in after.schema and _is_same(data, after, name) for name in step.names):
         return after
-    return data.after(PastStep(method="recode", attributes=step.names), after)
+    return add_step(data, PastStep(method="recode", attributes=step.names), after)
 
 
 def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
