@@ -15,7 +15,7 @@ holds no value, no path and nothing readable. Without the key it shows how many 
 What was masked is entered together with what it was before, and the first entry of a name stays: a masking that
 restores the original does not turn the original into a masked file.
 
-A part of the records, or a column that was sorted and changed, is not recognised.
+A part of the records is not recognised, nor a table that was sorted and changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -65,11 +65,20 @@ class Register(Protocol):
         """Add entries durably, except those whose name is known."""
 
 
+class TableNames(NamedTuple):
+    """A table, the sum of the words of each record, and the names of its columns."""
+
+    table: pa.Table
+    rows: Words
+    columns: Mapping[str, list[bytes]]
+
+
 @dataclass(frozen=True)
 class FileRegister:
-    """The register in an agency's ledger file."""
+    """The register in an agency's ledger file; a table that is looked up and then entered is hashed once."""
 
     ledger: LedgerFile
+    first: list[TableNames] = field(default_factory=list, repr=False)
 
     @property
     def secret(self) -> bytes:
@@ -198,32 +207,40 @@ def _name_bytes(digest: str, register: Register) -> list[bytes]:
 
 def _name_all(table: pa.Table, register: Register, *, columns: Collection[str] | None = None) -> list[bytes]:
     """Return the names of a table and of its columns (default: all)."""
-    rows, names = np.zeros(table.num_rows, np.uint64), []
-    for name in table.column_names:
-        words = _hash_column(table.column(name), register)
-        rows += words
-        if columns is None or name in columns:
-            names += _name_column([words], register)
-    return [_name_rows(rows, register), *names]
+    named = _name_table(table, register)
+    return [_name_rows(named.rows, register), *_names_of(named, named.columns if columns is None else columns)]
 
 
 def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[list[bytes], list[bytes]]:
-    """Return the names of two tables and of the columns in which they differ; what they share is hashed once."""
+    """Return the names of two tables and of the columns in which they differ."""
+    one = _name_table(before, register)
     both = [name for name in before.column_names if name in after.column_names]
     shared = {name for name in both if same_memory(before.column(name), after.column(name))}
-    common = np.zeros(before.num_rows, np.uint64)
-    for name in shared:
-        common += _hash_column(before.column(name), register)
-    sides = []
-    for table in (before, after):
-        rows, columns = common.copy(), []
-        for name in table.column_names:
-            if name not in shared:
-                words = _hash_column(table.column(name), register)
-                rows += words
-                columns += _name_column([words], register)
-        sides.append([_name_rows(rows, register), *columns])
-    return sides[0], sides[1]
+    old, new = ([name for name in table.column_names if name not in shared] for table in (before, after))
+    left = one.rows - _name_table(before.select(old), register).rows
+    other = _name_table(after.select(new), register)
+    names_before = [_name_rows(one.rows, register), *_names_of(one, old)]
+    return names_before, [_name_rows(left + other.rows, register), *_names_of(other, new)]
+
+
+def _name_table(table: pa.Table, register: Register) -> TableNames:
+    """Hash a table, column by column; a register in a file keeps the first, which is looked up and then entered."""
+    kept: list[TableNames] = register.first if isinstance(register, FileRegister) else []
+    if kept and kept[0].table is table:
+        return kept[0]
+    rows, columns = np.zeros(table.num_rows, np.uint64), {}
+    for name in table.column_names:
+        words = _hash_column(table.column(name), register)
+        rows += words
+        columns[name] = _name_column([words], register)
+    named = TableNames(table, rows, columns)
+    if not kept:
+        kept.append(named)
+    return named
+
+
+def _names_of(named: TableNames, columns: Iterable[str]) -> list[bytes]:
+    return [name for column in columns for name in named.columns.get(column, ())]
 
 
 def _name_rows(rows: Words, register: Register) -> bytes:

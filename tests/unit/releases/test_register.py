@@ -131,6 +131,14 @@ def test_a_masking_that_changes_nothing_is_not_told_twice(original: Path) -> Non
     assert [step.method for step in masked.data.past] == ["top_bottom"]
 
 
+def test_a_masking_without_pairs_keeps_what_is_known(original: Path) -> None:
+    once = masked_file(original, "pram", "one.csv", audit="aud")
+    nothing = ss.mask(ss.read(once, identifier="id"), {"method": "swap", "swap": ["civil"], "pairs": 0}, key=KEY)
+    keep(nothing, original.parent / "two.parquet", audit=original.parent / "other", source=once)
+    copy = ss.read(original.parent / "two.parquet")
+    assert [step.method for step in find_past(copy, FileRegister(configured_ledger()))] == ["pram"]
+
+
 @pytest.mark.parametrize("pair", list(pairwise([*SPECS, "recode"])), ids="-".join)
 def test_a_release_tells_both_steps_and_claims_nothing_that_the_first_has_changed(
     pair: tuple[str, str], original: Path
