@@ -115,7 +115,7 @@ Calls = Mapping[str, Callable[[World], dict[str, Any]]]
 # A good call of each public name. What has no entry here and is callable with arguments fails the first test.
 FUNCTIONS: Calls = {
     "Key": lambda w: {"secret": bytes(32), "releasable": True},
-    "Microdata": lambda w: {"table": w.data.table, "schema": w.data.schema, "origin": None, "past": ()},
+    "Microdata": lambda w: {"table": w.data.table, "schema": w.data.schema, "origin": None, "past": (), "first": None},
     "SafeswapError": lambda w: {"message": "no", "code": "no", "hint": ""},
     "Schema": lambda w: {"name": "", "label": "", "attributes": w.data.schema.attributes},
     "StudySpec": lambda w: {**ss.StudySpec(attributes=["A"]).model_dump()},
@@ -269,6 +269,7 @@ WORKFLOW: Calls = {
         "audit": w.new(),
         "reading": {},
         "source": None,
+        "ledger": None,
         "force": False,
     },
     "keygen": lambda w: {"path": w.new(), "force": False},

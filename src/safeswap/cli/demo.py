@@ -53,14 +53,15 @@ def demo(
             study.save(inside / "study", choice=choice, data=data)
             steps.at("releasing the chosen candidate")
             masked = workflow.mask(data, choice.spec, key=key, replicate=choice.replicate)
-            record = keep(masked, inside / "masked.parquet", audit=inside / "audit")
+            ledger = LedgerFile(inside / "ledger.db")  # not the agency's ledger
+            record = keep(masked, inside / "masked.parquet", audit=inside / "audit", ledger=ledger)
             published = workflow.release(
                 masked,
                 output / "public",
                 audit=inside / "audit",
                 key=key,
                 title=TITLE,
-                ledger=LedgerFile(inside / "ledger.db"),  # not the agency's ledger
+                ledger=ledger,
             )
     console.say(f"CPS-8d: {several(len(data), 'record')}, {several(len(study), 'candidate release')}.\n")
     console.say(frontier_table(study, choice))

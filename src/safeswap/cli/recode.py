@@ -133,11 +133,12 @@ def _write_recoded(
     from safeswap import workflow
     from safeswap.files.write import write_microdata
     from safeswap.model.masked import Masked
-    from safeswap.workflow.masking import keep
+    from safeswap.workflow.masking import keep, register
 
     if options.output is None:
         return None
     if not isinstance(recoded, Masked) or options.audit is None:
+        register(recoded)
         write_microdata(recoded, options.output, force=options.force)
         return None
     if options.report is not None:

@@ -49,6 +49,7 @@ def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None
     from safeswap import workflow
     from safeswap.on_disk.masking import both_or_neither, note
     from safeswap.projects.webswap import read_project
+    from safeswap.workflow.masking import register
 
     audit, force = options.audit, options.force
     secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
@@ -62,6 +63,7 @@ def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None
         masked = workflow.swap(data, project.swap_spec(), **secret)
         steps.at("writing")
         with both_or_neither(audit, results[0], new=[] if force else results) as records:
+            register(masked)
             project.write_results(masked, force=force)
             reading = {"delimiter": ",", "encoding": "utf-8", "quote": '"'}
             record = note(masked, results[0], audit=audit, reading=reading, records=records) if audit else None

@@ -119,7 +119,10 @@ def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _hash_numbers(_as_floats(column), key)
     if not pa.types.is_dictionary(kind):
-        column = _as_text(column).dictionary_encode()
+        text = _as_text(column)
+        if _is_mostly_distinct(text):  # looking each value up would cost more than hashing it
+            return _hash_levels(text.combine_chunks(), key)
+        column = text.dictionary_encode()
     coded = unify_dictionaries(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
@@ -129,6 +132,11 @@ def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
     codes = coded.indices.cast(pa.int64()).fill_null(len(levels) - 1).to_numpy(zero_copy_only=False)
     words: Words = levels[codes]
     return words
+
+
+def _is_mostly_distinct(text: pa.ChunkedArray) -> bool:
+    some = text.take(_sample_rows(len(text))) if len(text) > SAMPLE else text
+    return bool(2 * len(some.unique()) > len(some))
 
 
 def _hash_levels(levels: pa.Array, key: bytes) -> Words:

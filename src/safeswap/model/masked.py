@@ -12,7 +12,7 @@ from safeswap.model.audit import Audit, undo
 from safeswap.model.checked import checked
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata, PastStep
+from safeswap.model.microdata import Microdata, PastStep, add_step
 from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec
@@ -48,8 +48,8 @@ class Masked:
     def __post_init__(self) -> None:
         changed = self.audit.changed_attributes
         step = PastStep(method=self.audit.method, attributes=changed, releasable=self.audit.releasable)
-        past = (*self.original.past, *((step,) if changed else ()))
-        object.__setattr__(self, "data", replace(self.data, past=past))
+        data = add_step(self.original, step, self.data) if changed else replace(self.data, past=self.original.past)
+        object.__setattr__(self, "data", data)
 
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,8 @@ class Microdata:
     """N records by v attributes, as an Arrow table with its schema. Treated as immutable.
 
     ``origin`` is the caller's dataframe if there was one, so that results are returned in the caller's type.
-    ``past`` lists the known processing of the values since they were collected, first step first.
+    ``past`` lists the known processing of the values since they were collected, first step first. ``first`` is the
+    table as it was read, if anything was done to it since: what was done before is found by it.
     """
 
     table: pa.Table
@@ -72,6 +73,7 @@ class Microdata:
     origin: Any = None
     _coded: dict[str, Coded] = field(default_factory=dict, repr=False)
     past: tuple[PastStep, ...] = ()
+    first: pa.Table | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if tuple(self.table.column_names) != self.schema.names:
@@ -130,7 +132,7 @@ class Microdata:
             position = table.column_names.index(name)
             table = table.set_column(position, table.schema.field(position).with_type(column.type), column)
         kept = {name: value for name, value in self._coded.items() if name not in columns}
-        return Microdata(table, self.schema, self.origin, {**kept, **coded}, self.past)
+        return Microdata(table, self.schema, self.origin, {**kept, **coded}, self.past, self.first)
 
     def __repr__(self) -> str:
         # A repr ends up in notebooks and logs: shape and names only, never a record.
@@ -138,6 +140,11 @@ class Microdata:
         title = f" {self.schema.name!r}" if self.schema.name else ""
         size = f"{several(len(self), 'record')} × {several(len(self.attributes), 'attribute')}"
         return f"<Microdata{title}: {size}: {names}>"
+
+
+def add_step(before: Microdata, step: PastStep, after: Microdata) -> Microdata:
+    """Return what a step has made of the data, with the step added to their history."""
+    return replace(after, past=(*before.past, step), first=before.table if before.first is None else before.first)
 
 
 def code_column(column: pa.ChunkedArray) -> Coded:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -21,6 +22,7 @@ from safeswap.files.rewrite import Written, rewrite, unchanged
 from safeswap.model.evidence import PairEvidence
 from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.key import Key
+from safeswap.model.microdata import PastStep
 from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
 from safeswap.model.spec import MaskSpec
@@ -46,6 +48,20 @@ class Job:
     force: bool = False
     measures: tuple[str, ...] = ()
     attributes: tuple[str, ...] | None = None
+    announce: Callable[[Announcement], None] | None = field(default=None, repr=False)
+    """Told of the masked files before they get their name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """A masking on disk: the files before and after, their digests, the columns that changed, and the step, if any."""
+
+    source: Path
+    source_digest: str
+    masked: Path
+    masked_digest: str
+    names: Names
+    steps: tuple[PastStep, ...]
 
 
 class Output(ABC):
@@ -82,6 +98,11 @@ class Output(ABC):
     def count_cells(self, limit: int) -> CountedCells | None:
         """Count the cells before and after for measures; None if the files must be compared instead."""
         return None
+
+    @cached_property
+    def source_digest(self) -> str:
+        """The digest of the files that are masked."""
+        return digest_of(self.job.source)
 
     def identify(self, part: Path) -> str:
         """Return what names the record of the masking: the digest of the masked files."""
@@ -169,7 +190,7 @@ class RewrittenOutput(Output):
         _check_pairs(directory / PAIRS, meant, sum(stage["pairs"] for stage in totals["stages"]))
         reading = {name: value for name, value in self.job.reading.items() if name in ("missing", "name") and value}
         notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": reading}
-        notes |= {"source_sha256": digest_of(self.job.source), **self.describe_result()}
+        notes |= {"source_sha256": self.source_digest, **self.describe_result()}
         write_audit_json(directory, totals, self.schema, notes=notes)
 
 

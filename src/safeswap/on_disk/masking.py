@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,11 +32,13 @@ def keep(
     audit: Path,
     reading: Mapping[str, Any],
     source: Path | None = None,
+    announce: Callable[[str], None] | None = None,
     force: bool = False,
 ) -> Path:
     """Write the masked file and the record that undoes it, both or neither; return the path of the record.
 
-    ``source`` is the file that was masked: by its digest a release finds the records of earlier maskings.
+    ``source`` is the file that was masked: by its digest a release finds the records of earlier maskings. ``announce``
+    is told the digest of the masked file before that gets its name.
     """
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write
@@ -47,7 +49,10 @@ def keep(
         except OutputError as error:  # it names the temporary file
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
-        return note(masked, part, audit=audit, reading=reading, source=source, records=records)
+        record = note(masked, part, audit=audit, reading=reading, source=source, records=records)
+        if announce is not None:
+            announce(digest_of(part))
+        return record
 
 
 def note(
@@ -88,7 +93,8 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
     existing_file(original)
-    record = _record_of(digest_of(existing_file(masked_file)), audit)
+    own = digest_of(existing_file(masked_file))
+    record = _record_of(own, audit)
     if not record.is_dir():
         raise InputError(
             f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
@@ -99,7 +105,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
-    past = past_of(digest_of(original), audit, kept.notes)
+    past = past_of(digest_of(original), audit, kept.notes, own=own)
     before = replace(read(original, schema=schema, **options), past=past)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
@@ -116,16 +122,17 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
 
 
-def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastStep, ...]:
+def past_of(digest: str, audit: Path, notes: Mapping[str, Any], *, own: str) -> tuple[PastStep, ...]:
     """Return the earlier steps of the file with this digest, from its notes or the records in the audit directory.
 
     If the source of a masking is itself a masked file, its record is in the same directory, and so on to the original.
+    ``own`` is the digest of the masked file; that of its source is the same if nothing was changed.
     """
     from safeswap.model.microdata import PastStep
     from safeswap.on_disk.audit_record import AUDIT, read_audit_json
 
     steps: list[PastStep] = []
-    seen: set[str] = set()
+    seen = {own}
     while True:
         noted = [PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in notes.get("past", ())]
         steps = [*noted, *steps]
@@ -134,14 +141,14 @@ def past_of(digest: str, audit: Path, notes: Mapping[str, Any]) -> tuple[PastSte
             return tuple(steps)
         seen.add(digest)
         content = read_audit_json(record)
-        made = _step_of(content["audit"])
+        made = steps_of(content["audit"])
         if noted and made == noted[-1:]:
             return tuple(steps)  # the masking knew the file's past
         steps = [*made, *steps]
         digest, notes = content["notes"].get("source_sha256", ""), content["notes"]
 
 
-def _step_of(audit: Mapping[str, Any]) -> list[PastStep]:
+def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
     """Return the masking of this record; empty if it changed nothing."""
     from safeswap.model.microdata import PastStep
 

@@ -27,8 +27,8 @@ from safeswap.model.score import Assessment
 from safeswap.model.text import several
 from safeswap.on_disk.audit_record import AUDIT
 from safeswap.on_disk.engines import check_supported, find_engine
-from safeswap.on_disk.job import Job, OpenFile, Output, RewrittenFile
-from safeswap.on_disk.masking import both_or_neither
+from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile
+from safeswap.on_disk.masking import both_or_neither, steps_of
 from safeswap.on_disk.value_changes import ChangedFile
 
 _REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
@@ -59,6 +59,7 @@ def mask_files(job: Job) -> MaskedFile:
         totals = _totals(job, schema, drawn, output)
         records.append(job.audit / f"masking-{identity[:16]}")
         record = _write_record(records[0], output, identity, totals)
+        _announce(job, output, part, identity, totals)
         files.check_unchanged()
     return MaskedFile(
         target=job.target,
@@ -70,6 +71,14 @@ def mask_files(job: Job) -> MaskedFile:
         assessment=assessment,
         **{name: totals[name] for name in _REPORTED},
     )
+
+
+def _announce(job: Job, output: Output, part: Path, identity: str, totals: Mapping[str, Any]) -> None:
+    if job.announce is not None:
+        changed = tuple(output.names)
+        digests = {"source_digest": output.source_digest, "masked_digest": identity}
+        steps = tuple(steps_of(totals))
+        job.announce(Announcement(source=job.source, masked=part, names=changed, steps=steps, **digests))
 
 
 def _decide(opened: OpenFile, method: Method) -> tuple[Output, Drawn, tuple[Invariant, ...]]:

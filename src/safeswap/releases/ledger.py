@@ -8,8 +8,9 @@ The file is found in this order:
 3. ``ledger.db`` in the user's data directory.
 
 The file is an SQLite database of numbered entries, each encrypted with AES-GCM under the ledger's own key, which is in
-a key file beside it (``ledger.key``) unless the configuration names another. Without the key the file only shows how
-many releases there were. Both files are created on first use, readable by their owner only.
+a key file beside it (``ledger.key``) unless the configuration names another. A second table is the register of maskings
+(:mod:`safeswap.releases.register`), sealed alike. Without the key the file only shows how many releases, masked tables
+and changed columns there were. Both files are created on first use, readable by their owner only.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import secrets
 import sqlite3
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,6 +127,10 @@ VARIABLE, CONFIGURATION = "SAFESWAP_LEDGER", "SAFESWAP_CONFIG"
 _NONCE = 12
 _TIMEOUT = 60.0  # seconds that another release may take to compare and enter
 _CONTEXT = FORMAT.encode()
+_TABLES = (
+    "entries (number INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL)",
+    "maskings (number INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL)",
+)
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,24 @@ class LedgerFile:
             _make_folder(path.parent)
             write_key(Key.generate(), path)
         return read_key(path).secret
+
+    def read_maskings(self, names: Sequence[bytes]) -> list[bytes]:
+        """Return what the register has under these names, in the order in which it was entered."""
+        key, found = derive(self.secret, "register seal"), {}
+        with _explain(self.path), closing(_connect(self.path)) as connection:
+            for name in set(names):
+                rows = connection.execute("SELECT number, sealed FROM maskings WHERE name = ?", (name,)).fetchall()
+                found.update({number: _unseal(sealed, key, context=name) for number, sealed in rows})
+        return [found[number] for number in sorted(found)]
+
+    def write_maskings(self, entries: Mapping[bytes, bytes]) -> None:
+        """Add entries to the register, all or none, except those whose name it has."""
+        key = derive(self.secret, "register seal")  # before the file is created: only a new ledger may get a key
+        rows = [(name, _seal(content, key, context=name)) for name, content in entries.items()]
+        with _explain(self.path), closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT OR IGNORE INTO maskings (name, sealed) VALUES (?, ?)", rows)
+            connection.execute("COMMIT")
 
     @contextmanager
     def open(self) -> Iterator[_OpenFile]:
@@ -265,9 +288,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None)
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL)"
-            )
+            for table in _TABLES:
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
         except BaseException:
             connection.close()
             raise
@@ -320,18 +342,18 @@ def _damaged(path: Path | None = None) -> InputError:
     )
 
 
-def _seal(content: bytes, key: bytes) -> bytes:
+def _seal(content: bytes, key: bytes, *, context: bytes = _CONTEXT) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = secrets.token_bytes(_NONCE)
-    return nonce + AESGCM(key).encrypt(nonce, content, _CONTEXT)
+    return nonce + AESGCM(key).encrypt(nonce, content, context)
 
 
-def _unseal(sealed: bytes, key: bytes) -> bytes:
+def _unseal(sealed: bytes, key: bytes, *, context: bytes = _CONTEXT) -> bytes:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], _CONTEXT)
+        return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], context)
     except (InvalidTag, ValueError):
         raise _damaged() from None

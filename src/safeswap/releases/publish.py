@@ -24,14 +24,22 @@ from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.key import Key
 from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
-from safeswap.model.release import Identifiers, PublicFacts, prepare_release, refuse_insecure, released_names
+from safeswap.model.microdata import Microdata, PastStep
+from safeswap.model.release import (
+    Identifiers,
+    PublicFacts,
+    Release,
+    prepare_release,
+    refuse_insecure,
+    released_names,
+)
 from safeswap.model.schema import Kind
 from safeswap.on_disk.audit_record import AUDIT, write_audit
 from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
-from safeswap.releases.ledger import Differencing, configured_ledger, difference
+from safeswap.releases.ledger import Differencing, LedgerFile, configured_ledger, difference
 from safeswap.releases.linkage import Linkage
 from safeswap.releases.public_data import check_format
+from safeswap.releases.register import FileRegister, enter_table
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
 
 _RECORD = "release-"
@@ -145,6 +153,7 @@ def check_and_write(
         )
         pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)
+        _enter_released(release, masked.data.past, ledger)
         record = root / _record_name(bundle.manifest_sha256)
         entry = replace(
             make_entry(masked, ledger.secret, drop=terms.drop, original=before),
@@ -170,6 +179,12 @@ def check_and_write(
         remarks=remarks,
         differencing=differencing,
     )
+
+
+def _enter_released(release: Release, past: Sequence[PastStep], ledger: Ledger) -> None:
+    """Let the register know the released table: who masks it again shall tell what it went through."""
+    if isinstance(ledger, LedgerFile):
+        enter_table(Microdata(release.table, release.schema, past=tuple(past)), FileRegister(ledger))
 
 
 def _refuse_stamped(masked: Masked, key: Key) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
 from safeswap.model.audit import Audit
@@ -19,6 +19,9 @@ from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_replicate, as_spec, check_in_memory
 from safeswap.workflow.reading import read
+
+if TYPE_CHECKING:
+    from safeswap.releases.ledger import LedgerFile
 
 
 @checked
@@ -112,7 +115,10 @@ def mask_file(
     """
     from safeswap.on_disk.job import Job
     from safeswap.on_disk.run import mask_files
+    from safeswap.releases.ledger import configured_ledger
+    from safeswap.releases.register import FileRegister, enter_files
 
+    register = FileRegister(configured_ledger())
     job = Job(
         source=Path(source),
         target=Path(target),
@@ -128,6 +134,7 @@ def mask_file(
         force=force,
         measures=tuple(measures),
         attributes=None if attributes is None else tuple(attributes),
+        announce=lambda masking: enter_files(masking, register),
     )
     counting = _counting_engine(engine, measures)
     masked = mask_files(job)
@@ -208,17 +215,44 @@ def keep(
     audit: str | PathLike[str],
     reading: Mapping[str, Any] | None = None,
     source: str | PathLike[str] | None = None,
+    ledger: LedgerFile | None = None,
     force: bool = False,
 ) -> Path:
     """Write the internal masked file and its confidential record, both or neither; return the path of the record.
 
     ``reading`` has the options with which the original was read, so that :func:`recall` reads it the same way.
-    ``source`` is the file that was masked, so that a release can report what was done to it before.
+    ``source`` is the file that was masked. What was done to it before is found in the register of the agency's ledger
+    (or ``ledger``), which in turn learns of this masking: a release tells every step, wherever its record is.
     """
+    from safeswap.on_disk.masking import digest_of
     from safeswap.on_disk.masking import keep as keep_masking
+    from safeswap.releases.ledger import configured_ledger
+    from safeswap.releases.register import FileRegister, enter_masked, with_known_past
 
+    register = FileRegister(configured_ledger() if ledger is None else ledger)
     read_from = None if source is None else Path(source)
-    return keep_masking(masked, Path(output), audit=Path(audit), reading=reading or {}, source=read_from, force=force)
+    known = with_known_past(masked, register, digest="" if read_from is None else digest_of(read_from))
+    return keep_masking(
+        known,
+        Path(output),
+        audit=Path(audit),
+        reading=reading or {},
+        source=read_from,
+        announce=lambda digest: enter_masked(known, register, digest=digest),
+        force=force,
+    )
+
+
+@checked
+def register(made: Masked | Microdata) -> None:
+    """Let the register of the agency's ledger know data that are written without :func:`keep`.
+
+    Whoever masks or releases a copy of them later then tells what was done to them here.
+    """
+    from safeswap.releases.ledger import configured_ledger
+    from safeswap.releases.register import FileRegister, enter
+
+    enter(made, FileRegister(configured_ledger()))
 
 
 @checked
@@ -227,12 +261,18 @@ def recall(
 ) -> Masked:
     """Read back a kept masking from the original, the masked file and the record.
 
-    Earlier maskings of the original are found by their records in the same audit directory. ``recipe`` is what was
-    done to the file before any of them without leaving a record.
+    Earlier maskings of the original are found by their records in the same audit directory, and in the register of the
+    agency's ledger. ``recipe`` is what was done to the file before any of them without leaving a record.
     """
+    from safeswap.on_disk.masking import digest_of
     from safeswap.on_disk.masking import recall as recall_masking
+    from safeswap.releases.ledger import configured_ledger
+    from safeswap.releases.register import FileRegister, find_past_of_file, join_pasts
 
     found = recall_masking(Path(original), Path(masked), audit=Path(audit))
+    registered = find_past_of_file(digest_of(Path(original)), FileRegister(configured_ledger()))
+    past = join_pasts([registered, found.original.past])
+    found = replace(found, original=replace(found.original, past=past))
     if recipe is None:
         return found
     from safeswap.workflow.recoding import as_recipe

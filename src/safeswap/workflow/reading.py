@@ -59,7 +59,10 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     """
     if isinstance(data, Masked | Microdata):
         from safeswap.files.frames import to_frame as as_frame
+        from safeswap.releases.ledger import configured_ledger
+        from safeswap.releases.register import EXPORTED, FileRegister, enter
 
+        enter(data, EXPORTED, known=FileRegister(configured_ledger()))
         return as_frame(data, like=like)
     from safeswap.projects.tables import to_long
 

@@ -54,8 +54,9 @@ def release(
     so too.
 
     The report also states what was done to the file before it was masked: the recodes and maskings recorded with the
-    data, or ``recipe`` if none are. Recoded attributes are not claimed to be as collected; after an earlier masking no
-    attribute is, since promises are about the file as it was read.
+    data or known to the register in the agency's ledger, or ``recipe`` if there are none. Recoded attributes are not
+    claimed to be as collected; after an earlier masking no attribute is, since promises are about the file as it was
+    read.
 
     >>> import tempfile, pathlib
     >>> from safeswap import datasets, swap
@@ -66,10 +67,14 @@ def release(
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
     from safeswap import registry
+    from safeswap.releases.ledger import LedgerFile, configured_ledger
     from safeswap.releases.publish import Terms, check_and_write
+    from safeswap.releases.register import FileRegister, with_known_past
 
     if ledger is not None and not hasattr(ledger, "alarm_share"):
         raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
+    ledger = configured_ledger() if ledger is None else ledger
+    masked = with_known_past(masked, FileRegister(ledger) if isinstance(ledger, LedgerFile) else None)
     method = registry.method(masked.spec.method)
     past = masked.original.past or as_recipe(() if recipe is None else recipe).past
     terms = Terms(

@@ -1,6 +1,7 @@
 """Each command does what it says, for people and for programs, and says no value that few records have."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -391,3 +392,24 @@ def test_every_command_that_writes_data_says_what_the_format_drops(safeswap, tmp
     kept = safeswap(*written_by(command, tmp_path, tmp_path / "out.sav"))
     assert kept.code == 0, kept.said
     assert "not preserved" not in kept.said
+
+
+def test_a_release_tells_steps_whose_records_are_elsewhere(safeswap, survey, key, tmp_path) -> None:
+    """Three commands, three audit directories; the first step leaves no record at all."""
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[[steps]]\nstep = "ranges"\nattribute = "Age"\nbreaks = [40, 60]\n')
+    files = [tmp_path / name for name in ("recoded.csv", "swapped.csv", "masked.csv")]
+    assert safeswap("recode", survey, "--recipe", recipe, "--output", files[0]).code == 0
+    secret = ("--key", key, "--identifier", "id")
+    swap = ("swap", files[0], "--swap", "Race", "--rate", "0.2", *secret)
+    assert safeswap(*swap, "--output", files[1], "--audit", tmp_path / "one").code == 0
+    pram = ("mask", "pram", files[1], "--attributes", "Sex", *secret)
+    assert safeswap(*pram, "--output", files[2], "--audit", tmp_path / "two").code == 0
+    shutil.rmtree(tmp_path / "one")
+    public = tmp_path / "public"
+    places = ("--audit", tmp_path / "two", "--output", public, "--drop", "Town", "--key", key)
+    run = safeswap("release", files[1], files[2], *places)
+    assert run.code == 0, run.said
+    facts = json.loads((public / "manifest.json").read_bytes())["facts"]
+    assert facts["method"].startswith("Recoding; then Data swapping between random pairs of records; then Post-random")
+    assert facts["kept_exactly"] == []

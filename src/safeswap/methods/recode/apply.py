@@ -33,7 +33,7 @@ from safeswap.methods.recode.steps import (
     as_step,
 )
 from safeswap.model.columns import rank_of_code, same_memory
-from safeswap.model.microdata import Coded, Microdata, PastStep, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, PastStep, add_step, smallest_code_type
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import several
@@ -117,7 +117,7 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     after = _drop(data, step) if isinstance(step, Drop) else _recode(data, step)
     if all(name in after.schema and _is_same(data, after, name) for name in step.names):
         return after
-    return replace(after, past=(*data.past, PastStep(method="recode", attributes=step.names)))
+    return add_step(data, PastStep(method="recode", attributes=step.names), after)
 
 
 def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
@@ -260,7 +260,7 @@ def _drop(data: Microdata, step: Drop) -> Microdata:
     names = [attribute.name for attribute in left]
     coded = {name: found for name, found in data._coded.items() if name in names}
     schema = Schema(name=data.schema.name, label=data.schema.label, attributes=tuple(left))
-    return Microdata(data.table.select(names), schema, data.origin, coded, data.past)
+    return Microdata(data.table.select(names), schema, data.origin, coded, data.past, data.first)
 
 
 def _is_plain_number(attribute: Attribute) -> bool:

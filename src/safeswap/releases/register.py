@@ -1,0 +1,301 @@
+"""The register of maskings: it knows tables that safeswap has masked, and every step that made them.
+
+A public report must tell every step that the values went through, also if each step was done in another directory, by
+another person, or on a copy. So the agency's ledger file (:mod:`safeswap.releases.ledger`) has a second table with what
+every masked file went through, and the file that was masked is looked up before it is masked again or released. It is
+found by any of three names:
+
+* its bytes: the file itself, wherever it was moved;
+* its records in any order, whatever the format, and whatever the columns are called;
+* one of the columns that were changed, in the order of its records, whatever happened to the other columns.
+
+A name is a keyed digest, and the steps (method, attributes, whether they may be released) are sealed, so the register
+holds no value, no path and nothing readable. Without the key it shows how many tables and changed columns there were.
+
+What was masked is entered together with what it was before, and the first entry of a name stays: a masking that
+restores the original does not turn the original into a masked file.
+
+A part of the records is not recognised, nor a table that was sorted and changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from safeswap.arrays.keyed import derive
+from safeswap.files.parquet import open_parquet
+from safeswap.model.columns import same_memory
+from safeswap.model.ledger import Words, hash_values
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata, PastStep
+from safeswap.on_disk.job import Announcement
+from safeswap.releases.ledger import LedgerFile
+
+Past: TypeAlias = tuple[PastStep, ...]
+
+_FEWEST_CHANGES = 20  # a column whose value changes less often from record to record may occur in any file
+_SEALED_SIZE = 1024  # sealed steps are padded to multiples of this: their length tells nothing
+
+
+class Register(Protocol):
+    """A store of steps by name."""
+
+    @property
+    def secret(self) -> bytes:
+        """The secret of the names."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was entered yet."""
+
+    def read(self, names: Sequence[bytes]) -> list[Past]:
+        """Return the steps of the names that are known, in the order in which they were entered."""
+
+    def write(self, entries: Mapping[bytes, Past]) -> None:
+        """Add entries durably, except those whose name is known."""
+
+
+class TableNames(NamedTuple):
+    """A table, the sum of the words of each record, and the names of its columns."""
+
+    table: pa.Table
+    rows: Words
+    columns: Mapping[str, list[bytes]]
+
+
+@dataclass(frozen=True)
+class FileRegister:
+    """The register in an agency's ledger file; a table that is looked up and then entered is hashed once."""
+
+    ledger: LedgerFile
+    first: list[TableNames] = field(default_factory=list, repr=False)
+
+    @property
+    def secret(self) -> bytes:
+        """The secret of the names."""
+        return derive(self.ledger.secret, "register names")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no ledger yet; reading does not create one."""
+        return not self.ledger.path.exists()
+
+    def read(self, names: Sequence[bytes]) -> list[Past]:
+        """Return the steps of the names that are known, in the order in which they were entered."""
+        return [_load_steps(content) for content in self.ledger.read_maskings(names)]
+
+    def write(self, entries: Mapping[bytes, Past]) -> None:
+        """Add entries durably, except those whose name is known."""
+        self.ledger.write_maskings({name: _dump_steps(past) for name, past in entries.items()})
+
+
+@dataclass(frozen=True)
+class MemoryRegister:
+    """A register that lasts as long as the process."""
+
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _entries: dict[bytes, Past] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was entered yet."""
+        return not self._entries
+
+    def read(self, names: Sequence[bytes]) -> list[Past]:
+        """Return the steps of the names that are known, in the order in which they were entered."""
+        wanted = set(names)
+        return [past for name, past in self._entries.items() if name in wanted]
+
+    def write(self, entries: Mapping[bytes, Past]) -> None:
+        """Add entries, except those whose name is known."""
+        for name, past in entries.items():
+            self._entries.setdefault(name, past)
+
+
+EXPORTED = MemoryRegister()
+"""What left as a dataframe: it may come back as one, without its history."""
+
+
+def find_past(data: Microdata, register: Register | None, *, digest: str = "") -> Past:
+    """Return all known steps of a file, by its content, its bytes and what was done since it was read."""
+    table = data.table if data.first is None else data.first
+    found: list[Past] = []
+    for each in (EXPORTED, *([] if register is None else [register])):
+        if not each.is_empty:
+            found += each.read([*_name_bytes(digest, each), *_name_all(table, each)])
+    return join_pasts([*found, data.past])
+
+
+def with_known_past(masked: Masked, register: Register | None, *, digest: str = "") -> Masked:
+    """Return the masking with all known steps before it; ``digest`` is that of the file that was masked."""
+    past = find_past(masked.original, register, digest=digest)
+    return masked if past == masked.original.past else replace(masked, original=replace(masked.original, past=past))
+
+
+def find_past_of_file(digest: str, register: Register) -> Past:
+    """Return the known steps of a file with these bytes."""
+    return () if register.is_empty else join_pasts(register.read(_name_bytes(digest, register)))
+
+
+def join_pasts(pasts: Iterable[Past]) -> Past:
+    """Return one history that tells all of several; what two of them have in common at their start is told once.
+
+    >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
+    >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
+    ['swap', 'pram']
+    """
+    joined: Past = ()
+    for past in pasts:
+        same = 0
+        while same < min(len(joined), len(past)) and joined[same] == past[same]:
+            same += 1
+        joined += past[same:]
+    return joined
+
+
+def enter(made: Masked | Microdata, register: Register, *, known: Register | None = None) -> None:
+    """Enter data with all that is known of their history; ``known`` is where to look it up, if elsewhere."""
+    known = register if known is None else known
+    if isinstance(made, Masked):
+        enter_masked(with_known_past(made, known), register)
+    elif made.past:
+        enter_table(replace(made, past=find_past(made, known)), register)
+
+
+def enter_masked(masked: Masked, register: Register, *, digest: str = "") -> None:
+    """Enter a masked table and the one that it was made from; ``digest`` is that of the masked file."""
+    if not masked.data.past:
+        return
+    before, after = _name_both(masked.original.table, masked.data.table, register)
+    entries = dict.fromkeys(before, masked.original.past)
+    entries |= {name: masked.data.past for name in (*after, *_name_bytes(digest, register)) if name not in entries}
+    register.write(entries)
+
+
+def enter_table(data: Microdata, register: Register) -> None:
+    """Enter a table with its history, if it has one."""
+    if data.past:
+        changed = {name for step in data.past for name in step.attributes}
+        register.write(dict.fromkeys(_name_all(data.table, register, columns=changed), data.past))
+
+
+def enter_files(masking: Announcement, register: Register) -> None:
+    """Enter files masked on disk: by bytes and by the columns that changed, which need not fit in memory."""
+    sides = ((masking.source, masking.source_digest), (masking.masked, masking.masked_digest))
+    before, after = (
+        [*_name_bytes(digest, register), *_name_columns_of(path, masking.names, register)] for path, digest in sides
+    )
+    past = () if register.is_empty else join_pasts(register.read(before))
+    entries = dict.fromkeys(before, past)
+    entries |= {name: (*past, *masking.steps) for name in after if name not in entries}
+    register.write(entries)
+
+
+def _name_bytes(digest: str, register: Register) -> list[bytes]:
+    return [_digest(register, "bytes", digest.encode())] if digest else []
+
+
+def _name_all(table: pa.Table, register: Register, *, columns: Collection[str] | None = None) -> list[bytes]:
+    """Return the names of a table and of its columns (default: all)."""
+    named = _name_table(table, register)
+    return [_name_rows(named.rows, register), *_names_of(named, named.columns if columns is None else columns)]
+
+
+def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[list[bytes], list[bytes]]:
+    """Return the names of two tables and of the columns in which they differ."""
+    one = _name_table(before, register)
+    both = [name for name in before.column_names if name in after.column_names]
+    shared = {name for name in both if same_memory(before.column(name), after.column(name))}
+    old, new = ([name for name in table.column_names if name not in shared] for table in (before, after))
+    left = one.rows - _name_table(before.select(old), register).rows
+    other = _name_table(after.select(new), register)
+    names_before = [_name_rows(one.rows, register), *_names_of(one, old)]
+    return names_before, [_name_rows(left + other.rows, register), *_names_of(other, new)]
+
+
+def _name_table(table: pa.Table, register: Register) -> TableNames:
+    """Hash a table, column by column; a register in a file keeps the first, which is looked up and then entered."""
+    kept: list[TableNames] = register.first if isinstance(register, FileRegister) else []
+    if kept and kept[0].table is table:
+        return kept[0]
+    rows, columns = np.zeros(table.num_rows, np.uint64), {}
+    for name in table.column_names:
+        words = _hash_column(table.column(name), register)
+        rows += words
+        columns[name] = _name_column([words], register)
+    named = TableNames(table, rows, columns)
+    if not kept:
+        kept.append(named)
+    return named
+
+
+def _names_of(named: TableNames, columns: Iterable[str]) -> list[bytes]:
+    return [name for column in columns for name in named.columns.get(column, ())]
+
+
+def _name_rows(rows: Words, register: Register) -> bytes:
+    """Name a table by its records in any order: sums of what each record is hashed to."""
+    words = hash_values(pa.chunked_array([rows]), derive(register.secret, "records"))
+    sums = [len(words), int(words.sum(dtype=np.uint64)), int(np.bitwise_xor.reduce(words))]
+    return _digest(register, "records", b"".join(each.to_bytes(8, "little") for each in sums))
+
+
+def _name_columns_of(path: Path, names: Sequence[str], register: Register) -> list[bytes]:
+    """Return the names of some columns of Parquet files, read in batches."""
+    files, found = open_parquet(path), []
+    for name in names:
+        if name in files.schema.names:
+            batches = (pa.chunked_array([batch.column(0)]) for _, batch in files.batches([name]))
+            found += _name_column((_hash_column(batch, register) for batch in batches), register)
+    return found
+
+
+def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
+    """Name a column by its values in order; no name if it holds too little to be told from others."""
+    digest, changes, last = hashlib.sha256(), 0, None
+    for words in batches:
+        digest.update(words.tobytes())
+        changes += int(np.count_nonzero(words[1:] != words[:-1])) + (last is not None and last != words[0])
+        last = words[-1]
+    return [_digest(register, "column", digest.digest())] if changes >= _FEWEST_CHANGES else []
+
+
+def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
+    """Return a word per record that does not depend on how a format writes the value."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
+        column = column.cast(pa.float32()).cast(pa.string())  # 0.1, not what a longer number makes of it
+    elif (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and _has_empty(column):
+        text = column.cast(pa.large_string())  # most formats know no difference between empty and missing
+        column = pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), pa.scalar(None, pa.large_string()), text)
+    return hash_values(column, derive(register.secret, "values"))
+
+
+def _has_empty(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type):
+        return any(_has_empty(pa.chunked_array([chunk.dictionary])) for chunk in column.chunks)
+    return bool(pc.any(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py())
+
+
+def _digest(register: Register, kind: str, content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=32, key=derive(register.secret, kind)).digest()
+
+
+def _dump_steps(past: Past) -> bytes:
+    text = json.dumps([asdict(step) for step in past]).encode()
+    return text + b" " * (-len(text) % _SEALED_SIZE)
+
+
+def _load_steps(content: bytes) -> Past:
+    steps: list[dict[str, Any]] = json.loads(content)
+    return tuple(PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in steps)
