@@ -281,8 +281,8 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     if few is not None:
         values, ranks = merge(few.codes)
         sides = np.split(few.spread(ranks), [before.size])
-        first, second = (np.bincount(side, minlength=values.size) for side in sides)
-        return values.astype(np.uint64), first, second
+        counts = [np.bincount(side, minlength=values.size) for side in sides]
+        return values.astype(np.uint64), counts[0], counts[1]
     parts = _partition(both)
     # Spreading is stable: in each partition the records of the first side come first.
     sizes = np.zeros(parts.found.size, np.int64)
