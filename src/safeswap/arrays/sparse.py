@@ -24,7 +24,7 @@ HALF = np.uint64(32)
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
-_FEW = 1 << 16  # with their table, this many codes fit the second-level cache
+_FEW = 1 << 15  # with their table, this many codes fit the second-level cache
 
 
 @numba.njit(cache=True, nogil=True)
