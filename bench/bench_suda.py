@@ -2,26 +2,49 @@
 
 Prints processor and wall-clock seconds on the whole file, and the ratio to pandas measured in the same run on a smaller
 one, where both find the same minimal uniques. `python bench/bench_suda.py 1000000` takes another number of records.
+`python bench/bench_suda.py 1000000 OTHER/src` also runs the version in that folder, in turns with this one.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+import safeswap
 from safeswap import datasets
 from safeswap.measures.risk.individual_risk import record_risks
 from safeswap.measures.risk.suda2 import special_uniques
 
 SMALL = 100_000
 MOST = 3
+TARGET = 0.85  # of the processor time of the other version
+CASES = (("5 keys", 1_000_000, 5), ("8 keys", 48_842, 8))
+ONE_CASE = """
+import sys, time
+from safeswap import datasets
+try:
+    from safeswap.measures.risk.suda2 import special_uniques
+except ImportError:
+    from safeswap.measures.special_uniques import special_uniques
+data = datasets.synthetic_census(int(sys.argv[1]))
+keys = data.schema.categorical[-int(sys.argv[2]):]
+spent = []
+for _ in range(8):
+    start = time.process_time()
+    found = special_uniques(data, keys, most=3)
+    spent.append(time.process_time() - start)
+print(min(spent[1:]), len(found.unique))
+"""
 
 
 def timed(job: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -44,6 +67,33 @@ def plain(frame: pd.DataFrame, most: int) -> int:
     return found
 
 
+def one_case(source: str, cache: str, records: int, keys: int) -> tuple[float, int]:
+    """Run one case in a process of its own; return its best time and the number of minimal uniques."""
+    places = {"PYTHONPATH": source, "NUMBA_CACHE_DIR": cache}
+    command = [sys.executable, "-c", ONE_CASE, str(records), str(keys)]
+    done = subprocess.run(command, env=os.environ | places, capture_output=True, text=True, check=True)
+    seconds, found = done.stdout.split()
+    return float(seconds), int(found)
+
+
+def beside(other: str) -> None:
+    """Print the ratio to the other version, both started in turns."""
+    ours = str(Path(safeswap.__file__).parents[1])
+    with tempfile.TemporaryDirectory() as folder:
+        for title, records, keys in CASES:
+            runs = [
+                [one_case(source, f"{folder}/{i}", records, keys) for i, source in enumerate((ours, other))]
+                for _ in range(3)
+            ]
+            assert all(pair[0][1] == pair[1][1] for pair in runs), "both find the same"
+            seconds = [min(pair[side][0] for pair in runs) for side in (0, 1)]
+            ratio = seconds[0] / seconds[1]
+            print(
+                f"  {title}, {records:,} records: {seconds[0]:.4f} s, the other {seconds[1]:.4f} s, "
+                f"ratio {ratio:.2f}, target <= {TARGET}: {'met' if ratio <= TARGET else 'MISSED'}"
+            )
+
+
 def main() -> None:
     records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     census = datasets.synthetic_census(records)
@@ -63,6 +113,8 @@ def main() -> None:
         theirs, _, plain_cpu = timed(lambda frame=frame: plain(frame, MOST))
         assert theirs == len(ours.unique), "both find the same"
         print(f"  {name}, {SMALL:,} records: pandas takes {plain_cpu / cpu:.0f} times as long ({plain_cpu:.1f} s)")
+    if len(sys.argv) > 2:
+        beside(sys.argv[2])
 
 
 if __name__ == "__main__":

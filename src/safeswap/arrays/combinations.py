@@ -71,23 +71,35 @@ def classes(
     cardinalities: Sequence[int],
     blanks: Sequence[int],
     weights: npt.NDArray[np.float64] | None = None,
+    ranks: Sequence[Codes] | None = None,
 ) -> Classes:
     """Return the distinct records, in ascending order of their codes.
+
+    With ``ranks``, a table per column, each code stands for its rank, which is below the cardinality. Only the
+    distinct records are translated and sorted, never the columns.
 
     >>> found = classes([np.array([1, 0, 1], np.uint8), np.array([0, 1, 0], np.uint8)], [2, 2], [9, 9])
     >>> [column.tolist() for column in found.columns], found.sizes.tolist(), found.of_record.tolist()
     ([[0, 1], [1, 0]], [1, 2], [1, 0, 1])
     """
-    codes, possible = cells.pack(columns, cardinalities)
-    of_record, number = _rank_codes(codes, possible)
-    first = np.empty(number, np.int64)
-    first[of_record[::-1]] = np.arange(codes.size - 1, -1, -1)
-    sizes = np.bincount(of_record, weights, number)
+    tables = [None] * len(columns) if ranks is None else list(ranks)
+    sizes = [cardinalities[j] if table is None else table.size for j, table in enumerate(tables)]
+    groups = sparse.group(cells.pack(columns, sizes)[0])
+    codes = [column[groups.first] for column in columns]
+    ranked = [each if table is None else table[each] for each, table in zip(codes, tables, strict=True)]
+    values, place = sparse.merge(cells.pack(ranked, cardinalities)[0])
+    first = np.full(values.size, groups.of_record.size, np.int64)
+    np.minimum.at(first, place, groups.first)
+    chosen = np.empty(values.size, np.int64)
+    chosen[place] = np.arange(place.size)
+    of_record = groups.spread(place.astype(np.uint32))
     return Classes(
-        columns=tuple(np.ascontiguousarray(column[first]) for column in columns),
+        columns=tuple(np.ascontiguousarray(column[chosen]) for column in ranked),
         cardinalities=tuple(cardinalities),
         blanks=tuple(blanks),
-        sizes=sizes if weights is not None else sizes.astype(np.int64),
+        sizes=sparse.add_up(place, groups.sizes, values.size)
+        if weights is None
+        else np.bincount(of_record, weights, values.size),
         first=first,
         of_record=of_record,
     )

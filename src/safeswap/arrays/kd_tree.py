@@ -13,8 +13,8 @@ import numpy as np
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Rows
 
-LEAF = 20
-"""A run of at most this many points is not split further."""
+LEAF = 16
+"""A run of at most this many points is not split further: a few vectors of the processor."""
 
 
 class Tree(NamedTuple):
@@ -49,6 +49,21 @@ def build(points: Floats) -> Tree:
     if number:
         _grow(points, rows, starts, ends, low, high)
     return Tree(points, rows, starts, ends, low, high)
+
+
+def leaf_blocks(tree: Tree) -> Floats:
+    """Return the points of each leaf, side by side, filled up with points at infinity to ``LEAF``.
+
+    >>> leaf_blocks(build(np.array([[0.0], [3.0]])))[0, 0, :3].tolist()
+    [0.0, 3.0, inf]
+    """
+    leaves = slice(len(tree.starts) // 2, None)
+    places = tree.starts[leaves, None] + np.arange(LEAF)
+    outside = places >= tree.ends[leaves, None]
+    places[outside] = 0
+    blocks = tree.points[places] if len(tree.points) else np.empty((*places.shape, tree.points.shape[1]))
+    blocks[outside] = np.inf
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1))
 
 
 @njit(cache=True, nogil=True)

@@ -1,8 +1,9 @@
-"""Group records by a 64-bit code when there are too many possible codes for an array: partition, then hash.
+"""Group records by a 64-bit code when there are too many possible codes for an array: hash, partition first if needed.
 
-Codes are scrambled by a bijection, spread over partitions by their top bits, and numbered inside each partition by an
-open-addressing table that fits the cache. Spreading is stable and its positions are computed beforehand, so the result
-depends neither on the number of threads nor on their timing.
+As long as few distinct codes occur, one open-addressing table per thread numbers them in a single pass. Once that table
+would outgrow the cache, codes are scrambled by a bijection, spread over partitions by their top bits, and numbered
+inside each partition. Spreading is stable and its positions are computed beforehand, and groups are merged by code, so
+the result depends neither on the number of threads nor on their timing.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
 MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits
 HALF = np.uint64(32)
-DIGIT_BITS = 11
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
 _SORTING = 8  # in NumPy, sorting costs as much as so many passes
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
+_FEW = 1 << 15  # with their table, this many codes fit the second-level cache
 
 
 @njit(cache=True, nogil=True)
@@ -70,6 +71,17 @@ def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
+def collect_numbers(codes, start, shift, cursor, places, skipped, first, out):  # type: ignore[no-untyped-def]
+    """Do as :func:`collect_run` with the places of names, numbered without gaps; find the first record of each."""
+    for i in range(codes.size):
+        part = scramble(codes[i]) >> shift
+        number = places[cursor[part]] - skipped[part]
+        cursor[part] += 1
+        out[i] = number
+        first[number] = min(first[number], start + i)
+
+
+@njit(cache=True, nogil=True)
 def number(keys, names):  # type: ignore[no-untyped-def]
     """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
     size = 2
@@ -83,20 +95,54 @@ def number(keys, names):  # type: ignore[no-untyped-def]
         slot = key & mask
         while slots[slot] != 0 and names[slots[slot] - 1] != key:
             slot = (slot + _ONE) & mask
-        if slots[slot] == 0:
-            names[found] = key
+        if slots[slot] != 0:
+            keys[i] = slots[slot] - 1
+        else:
+            names[found], keys[i] = key, found
             found += 1
             slots[slot] = found
-        keys[i] = slots[slot] - 1
-        if 2 * found > slots.size:
-            slots = np.zeros(2 * slots.size, np.int32)
-            mask = np.uint64(slots.size - 1)
-            for j in range(found):
-                slot = names[j] & mask
-                while slots[slot] != 0:
-                    slot = (slot + _ONE) & mask
-                slots[slot] = j + 1
+            if 2 * found > slots.size:
+                slots = np.zeros(2 * slots.size, np.int32)
+                mask = np.uint64(slots.size - 1)
+                for j in range(found):
+                    slot = names[j] & mask
+                    while slots[slot] != 0:
+                        slot = (slot + _ONE) & mask
+                    slots[slot] = j + 1
     return found
+
+
+@njit(cache=True, nogil=True)
+def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-def]
+    """Number the codes in order of appearance and count them; return how many there are, -1 if ``names`` is too short.
+
+    ``first`` receives the first record of each code. A slot holds a code beside its number + 1: one look at memory.
+    """
+    slots, shift = np.zeros((1 << 10, 2), codes.dtype), np.uint64(64 - 10)
+    mask, found = np.uint64(len(slots) - 1), np.uint64(0)
+    for i in range(codes.size):
+        code = codes[i]
+        slot = (np.uint64(code) * _FACTOR) >> shift
+        while slots[slot, 0] != code and slots[slot, 1] != 0:
+            slot = (slot + _ONE) & mask
+        if slots[slot, 1] != 0:  # each branch writes its own results: joined, they take several times as long
+            numbers[i] = slots[slot, 1] - _ONE
+            sizes[slots[slot, 1] - _ONE] += 1
+        else:
+            if found == names.size:
+                return np.int64(-1)
+            names[found], first[found], sizes[found], numbers[i] = code, i, 1, found
+            found += _ONE
+            slots[slot, 0], slots[slot, 1] = code, found
+            if 3 * found > len(slots):
+                slots, shift = np.zeros((2 * len(slots), 2), codes.dtype), shift - _ONE
+                mask = np.uint64(len(slots) - 1)
+                for j in range(found):
+                    slot = (np.uint64(names[j]) * _FACTOR) >> shift
+                    while slots[slot, 1] != 0:
+                        slot = (slot + _ONE) & mask
+                    slots[slot, 0], slots[slot, 1] = names[j], j + 1
+    return np.int64(found)
 
 
 @njit(cache=True, nogil=True)
@@ -143,48 +189,69 @@ def tally_codes(starts, found, first, last, first_part, last_part, places, count
             counts[places[i]] += 1
 
 
-@njit(cache=True, nogil=True)
-def sort_by_digits(codes, places, digits):  # type: ignore[no-untyped-def]
-    """Sort codes and places by code: one stable pass per digit, lowest first. Overwrites its arguments."""
-    other_codes, other_places = np.empty_like(codes), np.empty_like(places)
-    mask = np.uint64((1 << DIGIT_BITS) - 1)
-    for digit in range(digits):
-        shift = np.uint64(digit * DIGIT_BITS)
-        cursor = np.zeros((1 << DIGIT_BITS) + 1, np.int64)
-        for code in codes:
-            cursor[((code >> shift) & mask) + _ONE] += 1
-        cursor = np.cumsum(cursor)
-        for i in range(codes.size):
-            bucket = (codes[i] >> shift) & mask
-            other_codes[cursor[bucket]] = codes[i]
-            other_places[cursor[bucket]] = places[i]
-            cursor[bucket] += 1
-        codes, other_codes = other_codes, codes
-        places, other_places = other_places, places
-    return codes, places
-
-
 _INVERSE = np.uint64(pow(MULTIPLIER, -1, 1 << 64))
 _PARTITION_RECORDS = 1 << 13  # the table of a partition then fits the second-level cache
 _MOST_BITS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class _Grouped:
-    """Records by partition, in file order inside: partition p is ``starts[p]`` to ``starts[p + 1]``.
+class Groups:
+    """Records by code. A run of records has groups of its own, so one code may have a group in each run.
 
-    ``places`` has one entry per record: the position of its cell's name. The names of a partition's cells, as scrambled
-    codes, are the first ``found[p]`` entries of its stretch of ``names``.
+    ``of_record`` numbers the groups of each run from 0; run r's groups start at ``offsets[r]`` of the arrays over all
+    groups, which hold the code of a group, its first record and its number of records.
     """
 
-    codes: Codes
-    shift: np.uint64
     runs: list[tuple[int, int]]
-    cursors: Int64s  # per run of records and partition, the place of the run's first record
-    starts: Int64s
-    places: UInt64s
-    names: UInt64s
-    found: Int64s
+    offsets: list[int]
+    of_record: npt.NDArray[Any]
+    codes: Codes
+    first: Int64s
+    sizes: Int64s
+
+    def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return, for each record, the value of its group."""
+        out = np.empty(self.of_record.size, values.dtype)
+
+        def take(r: int) -> None:
+            run = slice(*self.runs[r])
+            values[self.offsets[r] : self.offsets[r + 1]].take(self.of_record[run], out=out[run], mode="clip")
+
+        run_all(take, range(len(self.runs)))
+        return out
+
+
+def group(codes: Codes) -> Groups:
+    """Group the records by code.
+
+    >>> groups = group(np.array([7, 3, 7], dtype=np.uint64))
+    >>> groups.codes.tolist(), groups.sizes.tolist(), groups.first.tolist(), groups.of_record.tolist()
+    ([7, 3], [2, 1], [0, 1], [0, 1, 0])
+    """
+    return _group_few(codes) or _group_many(codes)
+
+
+def merge(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64s]:
+    """Return the distinct keys in ascending order, and the rank of each key among them.
+
+    >>> values, ranks = merge(np.array([7, 3, 7]))
+    >>> values.tolist(), ranks.tolist()
+    ([3, 7], [1, 0, 1])
+    """
+    order = np.argsort(keys)
+    ordered = keys[order]
+    is_new = np.ones(keys.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    ranks = np.empty(keys.size, np.int64)
+    ranks[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], ranks
+
+
+def add_up(ranks: Int64s, sizes: Int64s, number: int) -> Int64s:
+    """Return the sum of the sizes at each rank."""
+    totals = np.zeros(number, np.int64)
+    np.add.at(totals, ranks, sizes)
+    return totals
 
 
 def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
@@ -197,10 +264,13 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     if not is_worth_compiling(_SORTING * codes.size):
         found, times = np.unique(codes.astype(np.uint64), return_counts=True)
         return found, times.astype(np.int64)
-    grouped = _group(codes)
-    counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
-    values, places = _sort_codes(grouped)
-    return values, counts[places].astype(np.int64)
+    few = _group_few(codes)
+    if few is not None:
+        values, ranks = merge(few.codes)
+        return values.astype(np.uint64), add_up(ranks, few.sizes, values.size)
+    parts = _partition(codes)
+    values, places = parts.sorted_names()
+    return values, parts.tally()[places].astype(np.int64)
 
 
 def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
@@ -215,15 +285,21 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
         sides = (places[: before.size], places[before.size :])
         one, other = (np.bincount(side, minlength=values.size).astype(np.int64) for side in sides)
         return values, one, other
-    grouped = _group(np.concatenate([before, after]))
+    both = np.concatenate([before, after])
+    few = _group_few(both)
+    if few is not None:
+        values, ranks = merge(few.codes)
+        sides = np.split(few.spread(ranks), [before.size])
+        counts = [np.bincount(side, minlength=values.size) for side in sides]
+        return values.astype(np.uint64), counts[0], counts[1]
+    parts = _partition(both)
     # Spreading is stable: in each partition the records of the first side come first.
-    sizes = np.zeros(grouped.found.size, np.int64)
-    partition_sizes(before, grouped.shift, sizes)
-    splits = grouped.starts[:-1] + sizes
-    first = _tally(grouped, grouped.starts[:-1], splits)
-    second = _tally(grouped, splits, grouped.starts[1:])
-    values, places = _sort_codes(grouped)
-    return values, first[places].astype(np.int64), second[places].astype(np.int64)
+    sizes = np.zeros(parts.found.size, np.int64)
+    partition_sizes(before, parts.shift, sizes)
+    splits = parts.starts[:-1] + sizes
+    values, places = parts.sorted_names()
+    first, second = parts.tally(last=splits)[places], parts.tally(first=splits)[places]
+    return values, first.astype(np.int64), second.astype(np.int64)
 
 
 def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -> Int64s:
@@ -260,11 +336,12 @@ def occurrences(codes: Codes) -> Int32s:
     if not is_worth_compiling(_SORTING * codes.size):
         _, places, times = np.unique(codes, return_inverse=True, return_counts=True)
         return times[places].astype(np.int32)
-    grouped = _group(codes)
-    counts = _tally(grouped, grouped.starts[:-1], grouped.starts[1:])
-    out = np.empty(codes.size, np.int32)
-    _restore_order(grouped, counts, out)
-    return out
+    few = _group_few(codes)
+    if few is not None:
+        values, place = merge(few.codes)
+        return few.spread(add_up(place, few.sizes, values.size).astype(np.int32)[place])
+    parts = _partition(codes)
+    return parts.restore_order(parts.tally())
 
 
 def ranks(codes: Codes) -> tuple[UInt64s, int]:
@@ -277,12 +354,15 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     if not is_worth_compiling(_SORTING * codes.size):
         values, places = np.unique(codes, return_inverse=True)
         return places.astype(np.uint64), values.size
-    grouped = _group(codes)
-    _, places = _sort_codes(grouped)
-    rank_at, out = np.empty(codes.size, np.uint64), np.empty(codes.size, np.uint64)
+    few = _group_few(codes)
+    if few is not None:
+        values, place = merge(few.codes)
+        return few.spread(place.astype(np.uint64)), values.size
+    parts = _partition(codes)
+    _, places = parts.sorted_names()
+    rank_at = np.empty(codes.size, np.uint64)
     rank_at[places] = np.arange(places.size, dtype=np.uint64)
-    _restore_order(grouped, rank_at, out)
-    return out, places.size
+    return parts.restore_order(rank_at), places.size
 
 
 def unscrambled(keys: UInt64s) -> UInt64s:
@@ -303,7 +383,100 @@ def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, in
     return [(edges[i], edges[i + 1]) for i in range(len(runs))]
 
 
-def _group(codes: Codes) -> _Grouped:
+def _group_few(codes: Codes) -> Groups | None:
+    """Group in one pass; None if there are more than a few distinct codes."""
+    words = codes if codes.itemsize >= 4 else codes.astype(np.uint32)  # each type costs a compilation
+    runs = spans(words.size)
+    room = len(runs), min(_FEW, words.size)
+    names, first, sizes = np.empty(room, words.dtype), np.empty(room, np.int64), np.empty(room, np.int64)
+    of_record, found = np.empty(words.size, np.uint16), np.zeros(len(runs), np.int64)
+
+    def number_run(r: int) -> None:
+        run = slice(*runs[r])
+        found[r] = number_few(words[run], of_record[run], names[r], first[r], sizes[r])
+        first[r] += run.start
+
+    run_all(number_run, range(len(runs)))
+    if (found < 0).any():
+        return None
+    parts = [np.concatenate([each[r, :number] for r, number in enumerate(found)]) for each in (names, first, sizes)]
+    return Groups(runs, [0, *np.cumsum(found).tolist()], of_record, *parts)
+
+
+def _group_many(codes: Codes) -> Groups:
+    parts = _partition(codes)
+    places = parts.places_of_names()
+    skipped = (parts.starts[:-1] - np.cumsum(parts.found) + parts.found).astype(np.uint64)
+    of_record = np.empty(codes.size, np.uint32)
+    first = np.full((len(parts.runs), places.size), codes.size, np.int64)
+    moving = parts.cursors.copy()
+
+    def collect(r: int) -> None:
+        run = slice(*parts.runs[r])
+        collect_numbers(codes[run], run.start, parts.shift, moving[r], parts.places, skipped, first[r], of_record[run])
+
+    run_all(collect, range(len(parts.runs)))
+    sizes = parts.tally()[places].astype(np.int64)
+    names = unscrambled(parts.names[places])
+    return Groups([(0, codes.size)], [0, places.size], of_record, names, first.min(axis=0), sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Partitions:
+    """Records by partition, in file order inside: partition p is ``starts[p]`` to ``starts[p + 1]``.
+
+    ``places`` has one entry per record: the position of its cell's name. The names of a partition's cells, as scrambled
+    codes, are the first ``found[p]`` entries of its stretch of ``names``.
+    """
+
+    codes: Codes
+    shift: np.uint64
+    runs: list[tuple[int, int]]
+    cursors: Int64s  # per run of records and partition, the place of the run's first record
+    starts: Int64s
+    places: UInt64s
+    names: UInt64s
+    found: Int64s
+
+    def places_of_names(self) -> Int64s:
+        """Return the place of each name, by partition."""
+        within = np.arange(self.found.sum()) - np.repeat(np.cumsum(self.found) - self.found, self.found)
+        places: Int64s = np.repeat(self.starts[:-1], self.found) + within
+        return places
+
+    def sorted_names(self) -> tuple[UInt64s, Int64s]:
+        """Return the distinct codes in ascending order, and the places of their names."""
+        places = self.places_of_names()
+        codes = unscrambled(self.names[places])
+        order = np.argsort(codes)
+        return codes[order], places[order]
+
+    def tally(self, first: Int64s | None = None, last: Int64s | None = None) -> Int32s:
+        """Count, at the place of each name, its records from ``first[p]`` to ``last[p]`` of its partition."""
+        counts = np.empty(self.places.size, np.int32)
+        first = self.starts[:-1] if first is None else first
+        last = self.starts[1:] if last is None else last
+        run_all(
+            lambda s: tally_codes(self.starts, self.found, first, last, s[0], s[1], self.places, counts),
+            stretches(self.starts, self.runs),
+        )
+        return counts
+
+    def restore_order(self, at_place: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return each record's value, in file order; overwrites ``places``."""
+        # Looked up in partition order, where the values of a partition are close together, then moved to file order.
+        run_all(lambda run: look_up(self.places[slice(*run)], at_place), self.runs)
+        out, moving = np.empty(self.codes.size, at_place.dtype), self.cursors.copy()
+
+        def bring(r: int) -> None:
+            run = slice(*self.runs[r])
+            collect_run(self.codes[run], self.shift, moving[r], self.places, out[run])
+
+        run_all(bring, range(len(self.runs)))
+        return out
+
+
+def _partition(codes: Codes) -> _Partitions:
     bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
     shift, runs = np.uint64(64 - bits), spans(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
@@ -315,38 +488,4 @@ def _group(codes: Codes) -> _Grouped:
     names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
     parts = stretches(starts, runs)
     run_all(lambda s: number_partitions(starts, s[0], s[1], keys, names, found), parts)
-    return _Grouped(codes, shift, runs, cursors, starts, keys, names, found)
-
-
-def _tally(grouped: _Grouped, first: Int64s, last: Int64s) -> Int32s:
-    """Count, at the place of each name, its records from ``first[p]`` to ``last[p]`` of its partition."""
-    counts = np.empty(grouped.places.size, np.int32)
-    run_all(
-        lambda s: tally_codes(grouped.starts, grouped.found, first, last, s[0], s[1], grouped.places, counts),
-        stretches(grouped.starts, grouped.runs),
-    )
-    return counts
-
-
-def _sort_codes(grouped: _Grouped) -> tuple[UInt64s, Int64s]:
-    """Return the distinct codes in ascending order, and the places of their names."""
-    found = grouped.found
-    within = np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
-    places = np.repeat(grouped.starts[:-1], found) + within
-    codes = unscrambled(grouped.names[places])
-    digits = -(-int(codes.max(initial=0)).bit_length() // DIGIT_BITS)
-    ordered: tuple[UInt64s, Int64s] = sort_by_digits(codes, places, digits)
-    return ordered
-
-
-def _restore_order(grouped: _Grouped, at_place: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """Write each record's value to ``out`` in file order; overwrites ``grouped.places``."""
-    # Looked up in partition order, where the values of a partition are close together, then moved to file order.
-    run_all(lambda run: look_up(grouped.places[slice(*run)], at_place), grouped.runs)
-    moving = grouped.cursors.copy()
-
-    def bring(r: int) -> None:
-        run = slice(*grouped.runs[r])
-        collect_run(grouped.codes[run], grouped.shift, moving[r], grouped.places, out[run])
-
-    run_all(bring, range(len(grouped.runs)))
+    return _Partitions(codes, shift, runs, cursors, starts, keys, names, found)

@@ -13,7 +13,7 @@ from safeswap.arrays.combinations import Classes, classes
 from safeswap.arrays.types import Codes, Int64s
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import InputError, SpecError
-from safeswap.model.columns import missing_codes, numbers, ranked
+from safeswap.model.columns import missing_codes, numbers, rank_of_code
 from safeswap.model.combination import MOST_KEYS, Missing
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind
@@ -35,23 +35,19 @@ def key_classes(data: Microdata, names: tuple[str, ...], *, missing: Missing, we
     >>> key_classes(data, ("Sex",), missing="own").sizes.tolist()
     [1, 1, 1, 1]
     """
-    keys = [_key(data, name, unite=missing != "own") for name in names]
+    tables = [_rank_table(data, name, unite=missing != "own") for name in names]
+    blanks = [len(data.coded(name).levels) for name in names]
     weights = None if weight is None else _weights(data, weight)
-    return classes(
-        [codes for codes, _ in keys], [blank + 1 for _, blank in keys], [blank for _, blank in keys], weights
-    )
+    return classes(data.coded_columns(names)[0], [blank + 1 for blank in blanks], blanks, weights, tables)
 
 
-def _key(data: Microdata, name: str, *, unite: bool) -> tuple[Codes, int]:
-    """Return the column as ranks of its values, and the code of a blank, which is above them all."""
-    codes, _ = ranked(data, name)
-    coded = data.coded(name)
-    blank = len(coded.levels)
-    dtype = smallest_code_type(blank + 1)
-    stated = missing_codes(data, name)
-    if not (unite and stated[:blank].any()):
-        return codes.astype(dtype, copy=False), blank
-    return np.where(stated[coded.codes], dtype.type(blank), codes.astype(dtype, copy=False)), blank
+def _rank_table(data: Microdata, name: str, *, unite: bool) -> Codes:
+    """Return the rank of each code of the column; that of a blank is above them all."""
+    ranks = rank_of_code(data, name)
+    if unite:
+        missing = missing_codes(data, name)
+        ranks = np.where(np.append(missing, True)[: ranks.size], ranks.size - 1, ranks)
+    return ranks.astype(smallest_code_type(ranks.size))
 
 
 def _weights(data: Microdata, name: str) -> npt.NDArray[np.float64]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from safeswap.arrays import keyed
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.kd_tree import Tree, build, furthest_corner, nearest_corner, squared
+from safeswap.arrays.kd_tree import LEAF, Tree, build, leaf_blocks, nearest_corner, squared
 from safeswap.arrays.threads import run_all, spans
 from safeswap.arrays.types import Counts, Floats, Rows
 
@@ -35,7 +35,8 @@ def counts_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
     squares = np.ascontiguousarray(radii, dtype=np.float64)[own.rows] ** 2
     found = np.zeros(len(queries), dtype=np.int64)
     groups = len(own.starts) // 2, len(own.starts)  # the leaves of the queries' own tree
-    run_all(lambda span: _count(tree, own, squares, *span, found), _split_runs(*groups, len(queries)))
+    blocks = leaf_blocks(tree), leaf_blocks(own)
+    run_all(lambda span: _count(tree, own, *blocks, squares, *span, found), _split_runs(*groups, len(queries)))
     return _in_file_order(found, own.rows)
 
 
@@ -71,51 +72,92 @@ def _in_file_order(values: npt.NDArray[Any], order: Rows) -> npt.NDArray[Any]:
 
 
 @njit(cache=True, nogil=True)
-def _count(tree: Tree, own: Tree, squares: Floats, first: int, last: int, found: Counts) -> None:
+def _count(
+    tree: Tree, own: Tree, points: Floats, queries: Floats, squares: Floats, first: int, last: int, found: Counts
+) -> None:
     """Process queries in groups of neighbours: a node inside, or outside, for the whole group is tested once."""
-    points, starts, ends, low, high = tree.points, tree.starts, tree.ends, tree.low, tree.high
-    queries, own_low, own_high = own.points, own.low, own.high
+    starts, ends, low, high = tree.starts, tree.ends, tree.low, tree.high
     inner = (len(starts) - 1) // 2
     stack = np.empty(_DEPTH, dtype=np.int64)
+    near, far, apart = np.empty(LEAF), np.empty(LEAF), np.empty(LEAF)
     for group in range(first, last):
         start, end = own.starts[group], own.ends[group]
+        block = queries[group - (len(own.starts) // 2)]
+        limits, counts = squares[start:end], found[start:end]
         least, most = np.inf, 0.0
-        for q in range(start, end):
-            least, most = min(least, squares[q]), max(most, squares[q])
+        for limit in limits:
+            least, most = min(least, limit), max(most, limit)
         for_all = 0
         stack[0] = 0
         height = 1
         while height:
             height -= 1
             node = stack[height]
-            near, far = 0.0, 0.0
-            for j in range(low.shape[1]):
-                gap = max(0.0, low[node, j] - own_high[group, j], own_low[group, j] - high[node, j])
-                reach = max(own_high[group, j] - low[node, j], high[node, j] - own_low[group, j])
-                near += gap * gap
-                far += reach * reach
-            if near >= most:
+            nearest, furthest = _box_bounds(own.low[group], own.high[group], low[node], high[node])
+            if nearest >= most:
                 continue
-            if far < least:
+            if furthest < least:
                 for_all += ends[node] - starts[node]
             elif node < inner:
                 stack[height] = 2 * node + 1
                 stack[height + 1] = 2 * node + 2
                 height += 2
             else:
-                for q in range(start, end):
-                    limit = squares[q]
-                    if nearest_corner(queries, q, low, high, node) >= limit:
+                _corner_bounds(block, low[node], high[node], near, far)
+                for q in range(len(limits)):
+                    if near[q] >= limits[q]:
                         continue
-                    if furthest_corner(queries, q, low, high, node) < limit:
-                        found[q] += ends[node] - starts[node]
-                        continue
-                    total = 0
-                    for i in range(starts[node], ends[node]):
-                        total += squared(queries, q, points, i) < limit
-                    found[q] += total
-        for q in range(start, end):
-            found[q] += for_all
+                    if far[q] < limits[q]:
+                        counts[q] += ends[node] - starts[node]
+                    else:
+                        counts[q] += _count_in_leaf(points[node - inner], block, q, limits[q], apart)
+        counts += for_all
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _box_bounds(own_low, own_high, low, high):  # type: ignore[no-untyped-def]
+    """Return bounds on the squared distance between any two points of two boxes."""
+    near, far = 0.0, 0.0
+    for j in range(low.size):
+        gap = max(0.0, low[j] - own_high[j], own_low[j] - high[j])
+        reach = max(own_high[j] - low[j], high[j] - own_low[j])
+        near += gap * gap
+        far += reach * reach
+    return near, far
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _corner_bounds(block, low, high, near, far):  # type: ignore[no-untyped-def]
+    """Bound the squared distance of each query of a leaf to the points of a box, as the corners of the box do.
+
+    Rounding is monotone, so no point of the box seems nearer or further. A loop of fixed length runs in vectors.
+    """
+    near[:] = 0.0
+    far[:] = 0.0
+    for j in range(low.size):
+        for q in range(near.size):
+            below, above = low[j] - block[j, q], block[j, q] - high[j]
+            gap = max(below, above, 0.0)
+            reach = max(-below, -above)
+            near[q] += gap * gap
+            far[q] += reach * reach
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count_in_leaf(leaf, block, q, limit, apart):  # type: ignore[no-untyped-def]
+    """Count the points of a leaf nearer than the limit, with the sums of :func:`squared`, to the bit."""
+    last = leaf.shape[0] - 1
+    apart[:] = 0.0
+    for j in range(last):
+        value = block[j, q]
+        for i in range(apart.size):
+            step = value - leaf[j, i]
+            apart[i] += step * step
+    total, value = 0, block[last, q]
+    for i in range(apart.size):
+        step = value - leaf[last, i]
+        total += apart[i] + step * step < limit
+    return total
 
 
 @njit(cache=True, nogil=True)

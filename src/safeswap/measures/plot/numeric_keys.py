@@ -134,7 +134,7 @@ def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
     ranks, known = _ranks(released), _ranks(archive)
     correct, shared = [], []
     for row in largest:
-        apart = np.abs(known - ranks[row]).sum(axis=1)
+        apart = sum(np.abs(theirs - own[row]) for theirs, own in zip(known, ranks, strict=True))
         nearest = np.flatnonzero(apart == apart.min())
         shared.append(len(nearest))
         correct.append(len(nearest) == 1 and bool(nearest[0] == partners[row]))
@@ -147,13 +147,18 @@ def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
     )
 
 
-def _ranks(points: Floats) -> npt.NDArray[np.int64]:
-    """Return ranks, with 1 for the largest."""
-    columns = []
-    for j in range(points.shape[1]):
-        ordered = np.sort(-points[:, j])
-        columns.append(np.searchsorted(ordered, -points[:, j]) + 1)
-    return np.stack(columns, axis=1)
+def _ranks(points: Floats) -> list[npt.NDArray[np.int64]]:
+    """Return the ranks by each key, with 1 for the largest."""
+    return [_ranks_from_top(np.ascontiguousarray(values)) for values in points.T]
+
+
+def _ranks_from_top(values: Floats) -> npt.NDArray[np.int64]:
+    order = np.argsort(-values)
+    ordered = values[order]
+    is_new = np.append(True, ordered[1:] != ordered[:-1])
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[order] = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] + 1
+    return ranks
 
 
 EXACT_UP_TO = 20_000
@@ -212,7 +217,10 @@ def confidentiality_plot(
     found = _link_records(
         original, released, archive, asked, scale=cast("Scale", scale), distance=cast("Distance", distance)
     )
-    delta, error, pairs = _delta(found, alpha, secret=secret, exact_up_to=how.exact_up_to)
+    sample = None
+    if len(found.released) * len(found.archive) > how.exact_up_to**2:
+        sample = np.sort(np.sqrt(_sample_squares(found, secret)))
+    delta, error, pairs = _delta(found, alpha, sample)
     tree = kd_tree.build(found.archive)
     across = _count_neighbours(tree, found, delta)
     _, least, ties = neighbours.nearest(tree, found.released)
@@ -234,7 +242,7 @@ def confidentiality_plot(
         threshold=delta,
         threshold_error=error,
         settings={"alpha": alpha, "scale": scale, "distance": distance, "pairs": pairs, "exact": error is None},
-        densities=_densities(found, own_z, delta, secret=secret, exact=error is None) if how.densities else None,
+        densities=_densities(found, own_z, delta, sample) if how.densities else None,
         rank_links=rank_links(found.by_rank, units=how.largest_units) if how.largest_units else None,
         notes=found.notes,
         points=_points(found, placed, everyone),
@@ -301,7 +309,7 @@ def _link_records(
         )
     place = np.full(len(known) + 1, -1, dtype=np.int64)  # the last entry, at index −1, is for absent records
     place[there] = np.arange(len(there))
-    metric_y, metric_x = y[rows] @ turned, truth[rows] @ turned
+    metric_y, metric_x = _transform(y[rows], turned), _transform(truth[rows], turned)
     scales = (metric_y**2).sum(axis=1) if distance == "relative" else np.ones(len(rows))
     notes = [
         how,
@@ -315,7 +323,7 @@ def _link_records(
         notes.append(f"{vectors} on this scale: any change is infinite.")
     return _Linked(
         released=metric_y,
-        archive=a[there] @ turned,
+        archive=_transform(a[there], turned),
         scales=scales,
         partners=place[to_archive[rows]],
         perturbation=_perturbation(metric_y, metric_x, relative=distance == "relative"),
@@ -327,6 +335,12 @@ def _link_records(
         notes=tuple(note for note in notes if note),
         labels=record_labels(known).take(pa.array(there)),
     )
+
+
+def _transform(points: Floats, matrix: Floats) -> Floats:
+    """Return the points times the matrix; a unit matrix only takes the sign from zeros."""
+    is_unit = np.array_equal(matrix, np.eye(len(matrix)))
+    return np.asarray(points + 0.0 if is_unit else points @ matrix)
 
 
 def _left_out_note(number: int, which: str) -> str:
@@ -348,8 +362,8 @@ def _number_rows(data: Microdata, rows: Rows) -> Rows:
     return order.prefix(identity[rows], PUBLIC_KEY, 1.0)
 
 
-def _delta(found: _Linked, alpha: float, *, secret: bytes, exact_up_to: int) -> tuple[float, float | None, int]:
-    """Return δ, its standard error if it was estimated, and the number of pairs used."""
+def _delta(found: _Linked, alpha: float, sample: Floats | None) -> tuple[float, float | None, int]:
+    """Return δ, its standard error if it was estimated from a sorted sample of z, and the number of pairs used."""
     number = len(found.released) * len(found.archive) - int(np.count_nonzero(found.partners >= 0))
     if not number:
         raise InputError(
@@ -357,14 +371,13 @@ def _delta(found: _Linked, alpha: float, *, secret: bytes, exact_up_to: int) -> 
             code="too-few-records",
             hint="give files of at least two records",
         )
-    given = (found.released, found.archive, found.scales, found.partners)
-    if len(found.released) * len(found.archive) <= exact_up_to**2:
+    if sample is None:
+        given = (found.released, found.archive, found.scales, found.partners)
         return pair_distances.exact_quantile(*given, alpha), None, number
-    z = np.sort(np.sqrt(_sample_squares(found, secret)))
     # Woodruff 1952: the quantiles at one standard error of the share to either side.
-    error = np.sqrt(alpha * (1 - alpha) / len(z))
-    low, delta, high = np.quantile(z, np.clip([alpha - error, alpha, alpha + error], 0, 1))
-    return float(delta), float((high - low) / 2), len(z)
+    error = np.sqrt(alpha * (1 - alpha) / len(sample))
+    low, delta, high = np.quantile(sample, np.clip([alpha - error, alpha, alpha + error], 0, 1))
+    return float(delta), float((high - low) / 2), len(sample)
 
 
 def _sample_squares(found: _Linked, secret: bytes) -> Floats:
@@ -394,18 +407,17 @@ def _is_within(squares: Floats, found: _Linked, delta: float) -> npt.NDArray[np.
     return np.where(zero, (squares == 0) & (delta > 0), squares < (delta * np.sqrt(found.scales)) ** 2)
 
 
-def _densities(found: _Linked, own_z: Floats, delta: float, *, secret: bytes, exact: bool) -> pa.Table | None:
+def _densities(found: _Linked, own_z: Floats, delta: float, sample: Floats | None) -> pa.Table | None:
     """Return m(z) and u(z) in equal steps; the last row is open and holds everything beyond."""
     own = own_z[np.isfinite(own_z)]
     upto = max(4 * delta, float(np.quantile(own, 0.99)) if len(own) else 0.0)
     if not (upto > 0 and np.isfinite(upto)):
         return None
     edges = np.linspace(0.0, upto, _BINS + 1)
-    given = (found.released, found.archive, found.scales, found.partners)
-    if exact:
-        apart = pair_distances.density_counts(*given, edges)
+    if sample is None:
+        apart = pair_distances.density_counts(found.released, found.archive, found.scales, found.partners, edges)
     else:
-        apart = _histogram(np.sqrt(_sample_squares(found, secret)), edges)
+        apart = _histogram(sample, edges)
     together = _histogram(own_z[~np.isnan(own_z)], edges)
     step = upto / _BINS
     share = [counts / max(1, counts.sum()) for counts in (together, apart)]

@@ -1,0 +1,48 @@
+"""Groups and classes against NumPy's sort, with few and many codes, in one run and in two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from safeswap.arrays import sparse, threads
+from safeswap.arrays.combinations import classes
+
+
+@pytest.mark.parametrize("levels", [1, 300, 40_000, 1 << 40])
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_groups_hold_the_records_of_one_code(levels: int, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_most_threads", lambda: 2)
+    codes = np.random.default_rng(levels).integers(0, min(levels, np.iinfo(dtype).max), 300_000).astype(dtype)
+    values, first, inverse, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    groups = sparse.group(codes)
+    np.testing.assert_array_equal(groups.spread(groups.codes), codes)
+    np.testing.assert_array_equal(codes[groups.first], groups.codes)
+    found, place = sparse.merge(groups.codes)
+    np.testing.assert_array_equal(found, values)
+    np.testing.assert_array_equal(sparse.add_up(place, groups.sizes, len(values)), counts)
+    firsts = np.full(len(values), len(codes))
+    np.minimum.at(firsts, place, groups.first)
+    np.testing.assert_array_equal(firsts, first)
+    np.testing.assert_array_equal(sparse.ranks(codes)[0], inverse)
+    np.testing.assert_array_equal(sparse.occurrences(codes), counts[inverse])
+    for found_counts, side in zip(sparse.joint(codes, codes[:1000])[1:], (codes, codes[:1000]), strict=True):
+        np.testing.assert_array_equal(found_counts, np.bincount(np.searchsorted(values, side), minlength=len(values)))
+
+
+@pytest.mark.parametrize("levels", [4, 500])
+def test_classes_by_ranks_are_those_of_the_ranked_columns(levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    columns = [rng.integers(0, levels, 300_000).astype(np.uint16) for _ in range(2)]
+    # Two codes share the last rank, as missing values do.
+    tables = [np.append(rng.permutation(levels - 1), levels - 2).astype(np.uint16) for _ in columns]
+    weights = rng.integers(1, 9, 300_000).astype(np.float64)
+    found = classes(columns, [levels - 1] * 2, [levels - 2] * 2, weights, tables)
+    ranked = np.stack([table[column] for table, column in zip(tables, columns, strict=True)], axis=1)
+    rows, first, inverse = np.unique(ranked, axis=0, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(np.stack(found.columns, axis=1), rows)
+    np.testing.assert_array_equal(found.of_record, inverse.ravel())
+    np.testing.assert_array_equal(found.first, first)
+    np.testing.assert_array_equal(found.sizes, np.bincount(inverse.ravel(), weights))
+    plain = classes(columns, [levels - 1] * 2, [levels - 2] * 2, None, tables)
+    np.testing.assert_array_equal(plain.sizes, np.bincount(inverse.ravel()))
