@@ -23,6 +23,7 @@ MOST_DECIMALS = 9
 """A column with more decimals than this in any value is not rounded."""
 
 _EXACT = 2.0**53
+_FEW = 1_000
 
 
 def finite_numbers(data: Microdata, name: str) -> Floats:
@@ -60,10 +61,13 @@ def decimals_of(values: Floats) -> int | None:
     (1, 0, None)
     """
     known = values[~np.isnan(values)]
+    largest = max(known.max(initial=0.0), -known.min(initial=0.0))
+    few = known[:_FEW]
     for decimals in range(MOST_DECIMALS + 1):
-        if decimals and np.abs(known).max(initial=0.0) * 10.0**decimals >= _EXACT:
+        if decimals and largest * 10.0**decimals >= _EXACT:
             return None
-        if (np.round(known, decimals) == known).all():
+        # Most columns show in their first values how many decimals they need at least.
+        if all((np.round(some, decimals) == some).all() for some in (few, known)):
             return decimals
     return None
 
