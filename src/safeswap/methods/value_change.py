@@ -94,8 +94,7 @@ def refuse_extreme(name: str, values: Floats) -> None:
 
 def refuse_constant(name: str, values: Floats) -> None:
     """Refuse an attribute without any variation."""
-    known = values[~np.isnan(values)]
-    if not len(known) or (known == known[0]).all():
+    if not np.fmin.reduce(values, initial=np.inf) < np.fmax.reduce(values, initial=-np.inf):
         raise InfeasibleError(
             f"{name!r} has the same value in every record, or none: there is nothing to mask it with",
             code="constant-attribute",
