@@ -69,12 +69,12 @@ def covariance(points: Floats) -> Floats:
     [[2.0, 4.0], [4.0, 8.0]]
     """
     number, sides = points.shape
-    centred = points - np.array([mean(points[:, j]) for j in range(sides)])
+    centred = [values - mean(values) for values in points.T]
     found = np.zeros((sides, sides))
     if number > 1:
         for i in range(sides):
             for j in range(i + 1):
-                found[i, j] = found[j, i] = exact_sum(centred[:, i] * centred[:, j]) / (number - 1)
+                found[i, j] = found[j, i] = exact_sum(centred[i] * centred[j]) / (number - 1)
     return found
 
 

@@ -79,8 +79,8 @@ def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> l
 
 def refuse_extreme(name: str, values: Floats) -> None:
     """Refuse an attribute whose squares, or their sum, exceed the range of double precision."""
-    known = values[~np.isnan(values)]
-    largest, spread = np.abs(known).max(), np.ptp(known / 2)
+    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
+    largest, spread = max(-low, high), high / 2 - low / 2
     if largest > _LARGEST or spread < 1 / _LARGEST:
         what = "values beyond" if largest > _LARGEST else "values that differ by less than"
         raise InputError(

@@ -285,9 +285,10 @@ def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa
     """
     if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
         column = unify_dictionaries(column)
-    order = np.argsort(rows, kind="stable")
-    ascending = rows[order]
-    values = values.take(pa.array(order))
+    ascending = rows
+    if not (rows[1:] > rows[:-1]).all():
+        order = np.argsort(rows, kind="stable")
+        ascending, values = rows[order], values.take(pa.array(order))
     if not pa.types.is_dictionary(column.type) and values.type != column.type:
         values = values.cast(column.type)
     chunks, start = [], 0

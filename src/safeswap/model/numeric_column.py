@@ -120,20 +120,22 @@ def write_numbers(
     rows = np.flatnonzero(known & ((rounded != before) if written is None else ((rounded != before) | written)))
     if not len(rows):
         return Change(column=column, replacement=None)
-    made, same_type = _cast_like(column.type, rounded[rows])
+    everywhere = len(rows) == len(column)
+    made, same_type = _cast_like(column.type, rounded if everywhere else rounded[rows])
     if same_type:
-        old = column.take(pa.array(rows)).combine_chunks()
+        old = (column if everywhere else column.take(pa.array(rows))).combine_chunks()
         differs = different(*(bitwise(pa.chunked_array([side])) for side in (old, made)))
-        rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
+        if not differs.all():
+            rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
         if not len(rows):
             return Change(column=column, replacement=None)
         replaced = Replacement(attribute=name, rows=rows, before=old)
         return Change(column=replace_rows(column, rows, made), replacement=replaced)
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
-    everywhere = np.arange(len(column), dtype=np.int64)
+    every_row = np.arange(len(column), dtype=np.int64)
     plain = replace_rows(_decode(column).cast(made.type, safe=False), rows, made)
-    return Change(column=plain, replacement=Replacement(attribute=name, rows=everywhere, before=whole))
+    return Change(column=plain, replacement=Replacement(attribute=name, rows=every_row, before=whole))
 
 
 def ordered_numbers(data: Microdata, name: str) -> Floats:
@@ -160,9 +162,17 @@ def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Ch
     """
     if len(rows) == len(column):
         return pa.chunked_array([values])
+    if not column.null_count and not values.null_count and _is_plain_number(column.type):
+        changed = np.concatenate([chunk.to_numpy() for chunk in column.chunks])
+        changed[rows] = values.to_numpy()
+        return pa.chunked_array([pa.array(changed, type=column.type)])
     source = np.arange(len(column), dtype=np.int64)
     source[rows] = len(column) + np.arange(len(rows))
     return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
+
+
+def _is_plain_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:

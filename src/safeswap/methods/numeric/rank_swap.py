@@ -92,10 +92,10 @@ def _order_keys(values: Floats) -> Words:
     for scale in _SCALES:
         are_whole, keys = _scale_values(values, scale)
         if are_whole:
-            return keys - keys.min()
+            return np.asarray(keys - keys.min())
     bits = (values + 0.0).view(np.int64)  # −0.0 becomes 0.0
     signed = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-    return signed.view(np.uint64) - np.uint64(int(signed.min()) % 2**64)
+    return np.asarray(signed.view(np.uint64) - np.uint64(int(signed.min()) % 2**64))
 
 
 @njit(cache=True, nogil=True)
@@ -132,7 +132,7 @@ def _unpack(packed: Words, row_bits: int, keys: Words, words: Words) -> tuple[Ro
     for i in range(len(packed)):
         if packed[i] >> shift != packed[start] >> shift:
             start = i
-        row = np.int64(packed[i] & mask)
+        row = int(packed[i] & mask)
         j = i
         if i - start < _LONG_RUN:
             while j > start and _comes_before(row, order[j - 1], keys, words):
@@ -251,7 +251,7 @@ def _find_nth_bit(word: np.uint64, n: np.uint64) -> np.uint64:
     byte = (((((n * _BYTES) | _TOP_BITS) - up_to) & _TOP_BITS) >> np.uint64(7)) * _BYTES >> np.uint64(56)
     shift = np.uint64(8) * byte
     n -= ((up_to << np.uint64(8)) >> shift) & np.uint64(255)
-    return shift + _NTH_BIT[(word >> shift) & np.uint64(255), n]
+    return np.uint64(shift + _NTH_BIT[(word >> shift) & np.uint64(255), n])
 
 
 class RankSwap:
