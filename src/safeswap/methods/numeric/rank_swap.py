@@ -180,6 +180,9 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     number = len(keys)
     tree, levels = _build_tree((number + 63) // 64)
     bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
+    draws = np.empty(number, dtype=np.uint64)
+    for i in range(number):  # beforehand, when loads from all over memory need not wait for each other
+        draws[i] = words[rows[i], 1] >> _HALF
     pairs = np.empty((number // 2, 2), dtype=np.int64)
     made = 0
     behind, end = 0, 0  # partners are free positions from the one to before the other
@@ -196,7 +199,7 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
         if free == 0 or not _has_bit(bits, i):
             continue
         # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
-        drawn = int(((words[rows[i], 1] >> _HALF) * np.uint64(free)) >> _HALF)
+        drawn = int((draws[i] * np.uint64(free)) >> _HALF)
         pairs[made, 0], pairs[made, 1] = rows[i], rows[_take_nth(tree, levels, bits, below + drawn)]
         free -= 1
         made += 1
