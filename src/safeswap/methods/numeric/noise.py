@@ -132,16 +132,19 @@ def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
 
     Variances are over all known values of an attribute, correlations over the complete records.
     """
-    known = [values[~np.isnan(values)] for values in columns]
-    deviations = np.array([moments.standard_deviation(values) for values in known])
     correlation = np.eye(len(columns))
+    missing = np.logical_or.reduce([np.isnan(values) for values in columns])
+    deviations = None
     if spec.kind == "correlated":
-        missing = np.logical_or.reduce([np.isnan(values) for values in columns])
-        complete = moments.covariance(np.array([values[~missing] for values in columns]).T)
+        points = np.array([values[~missing] for values in columns] if missing.any() else columns)
+        complete = moments.covariance(points.T)
         scale = np.sqrt(np.diag(complete))
         if (scale > 0).all():
             correlation = complete / np.outer(scale, scale)
             np.fill_diagonal(correlation, 1.0)
+        deviations = None if missing.any() else scale
+    if deviations is None:
+        deviations = np.array([moments.standard_deviation(values[~np.isnan(values)]) for values in columns])
     return np.asarray(spec.size**2 * correlation * np.outer(deviations, deviations))
 
 

@@ -165,8 +165,12 @@ class _Counted:
         if is_missing[:-1].any() or data.coded(name).has_missing:
             known = ~is_missing[ranks]
             ranks, numbers = ranks[known], numbers[known]
-        cells, counts = _count(numbers * len(levels) + ranks, strata.size * len(levels))
-        sizes = np.bincount(numbers, minlength=strata.size)
+        if strata.size == 1:
+            sizes = np.array([len(ranks)])
+            cells, counts = _count(ranks, len(levels))
+        else:
+            sizes = np.bincount(numbers, minlength=strata.size)
+            cells, counts = _count(numbers * len(levels) + ranks, strata.size * len(levels))
         return cls(
             strata=strata,
             levels=levels,
