@@ -213,7 +213,15 @@ def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
     >>> words.shape, words[1].tolist() == record_words(np.array([1]), bytes(32))[0].tolist()
     ((3, 2), True)
     """
-    return encrypt(integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64), key)
+    if identity.ndim == 2:
+        return encrypt(identity.view(np.uint64), key)
+    out = np.empty(len(identity) * _BLOCK + _BLOCK, dtype=np.uint8)
+    cipher = _cipher(key)
+    for start in range(0, len(identity), _CHUNK):
+        blocks = integer_blocks(identity[start : start + _CHUNK].view(np.int64))
+        end = start + len(blocks)
+        cipher.update_into(blocks.view(np.uint8).reshape(-1), out[start * _BLOCK : (end + 1) * _BLOCK])
+    return out[:-_BLOCK].view(np.uint64).reshape(-1, 2)
 
 
 def uniforms(words: Words) -> Floats:

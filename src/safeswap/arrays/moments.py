@@ -1,7 +1,7 @@
 """Means and covariances that do not depend on the order of the records, to the last bit.
 
-Sums are exact and rounded once (Shewchuk 1997, as in ``math.fsum``). Sums in file order would differ in the last
-digits for another row order, and so would the release.
+Sums are exact and rounded once, as in ``math.fsum``. Sums in file order would differ in the last digits for another row
+order, and so would the release.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 from math import fsum
 
 import numpy as np
+from numba import njit
 
-from safeswap.arrays.types import Floats
+from safeswap.arrays.types import Floats, Int64s
+
+_WORTH_COMPILING = 10_000
+_HALF = 26  # of a mantissa's 53 bits: 2³⁶ of either half fit a 64-bit sum
 
 
 def mean(values: Floats) -> float:
@@ -19,7 +23,43 @@ def mean(values: Floats) -> float:
     >>> mean(np.array([1e100, 1.0, -1e100, 3.0]))
     1.0
     """
-    return fsum(values.tolist()) / len(values) if len(values) else 0.0
+    return exact_sum(values) / len(values) if len(values) else 0.0
+
+
+def exact_sum(values: Floats) -> float:
+    """Return the sum, rounded once: as ``math.fsum``, many times as fast.
+
+    >>> exact_sum(np.tile([1e100, 0.1, -1e100], 10_000)) == fsum([0.1] * 10_000)
+    True
+    """
+    if len(values) < _WORTH_COMPILING:
+        return fsum(values.tolist())
+    halves = np.zeros((2, 2048), dtype=np.int64)
+    if not _add_mantissas(np.ascontiguousarray(values, dtype=np.float64).view(np.int64), halves):
+        return fsum(values.tolist())  # for its rules on infinite values
+    # The sum is a whole multiple of the smallest double, 2⁻¹⁰⁷⁴; Python divides whole numbers exactly and rounds once.
+    used = np.flatnonzero(halves.any(axis=0)).tolist()
+    total = sum(((int(halves[1, e]) << _HALF) + int(halves[0, e])) << (e - 1) for e in used)
+    return total / (1 << 1074)
+
+
+@njit(cache=True, nogil=True)
+def _add_mantissas(bits: Int64s, halves: Int64s) -> bool:
+    """Sum the mantissas of each exponent, in two halves; return False if a number is infinite or NaN."""
+    for word in bits:
+        exponent = (word >> 52) & 2047
+        mantissa = word & ((1 << 52) - 1)
+        if exponent == 2047:
+            return False
+        if exponent:
+            mantissa |= 1 << 52
+        else:
+            exponent = 1
+        if word < 0:
+            mantissa = -mantissa
+        halves[0, exponent] += mantissa & ((1 << _HALF) - 1)
+        halves[1, exponent] += mantissa >> _HALF
+    return True
 
 
 def covariance(points: Floats) -> Floats:
@@ -29,12 +69,12 @@ def covariance(points: Floats) -> Floats:
     [[2.0, 4.0], [4.0, 8.0]]
     """
     number, sides = points.shape
-    centred = points - np.array([mean(points[:, j]) for j in range(sides)])
+    centred = [values - mean(values) for values in points.T]
     found = np.zeros((sides, sides))
     if number > 1:
         for i in range(sides):
             for j in range(i + 1):
-                found[i, j] = found[j, i] = fsum((centred[:, i] * centred[:, j]).tolist()) / (number - 1)
+                found[i, j] = found[j, i] = exact_sum(centred[i] * centred[j]) / (number - 1)
     return found
 
 

@@ -253,16 +253,17 @@ class MemoryTable:
 
 
 def exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
-    """Exchange values within each pair; all other columns are shared with the input."""
+    """Exchange values within each pair; all other columns are shared with the input. Codes are kept where known."""
     columns: dict[str, pa.ChunkedArray] = {}
     coded: dict[str, Coded] = {}
 
     def move(name: str) -> None:
         columns[name] = _exchange_values(data.table.column(name), pairs)
-        before = data.coded(name)
-        codes = before.codes.copy()
-        pairing.exchange(codes, pairs)
-        coded[name] = Coded(codes, before.levels, before.has_missing)
+        before = data.cached_codes(name)
+        if before is not None:
+            codes = before.codes.copy()
+            pairing.exchange(codes, pairs)
+            coded[name] = Coded(codes, before.levels, before.has_missing)
 
     run_all(move, attributes)
     return data.with_columns({name: columns[name] for name in attributes}, coded)

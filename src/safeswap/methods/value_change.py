@@ -44,9 +44,9 @@ class ValuePlan(Plan):
     text: str = ""
 
     @classmethod
-    def of(cls, spec: MaskSpec, data: Microdata, number: int, text: str) -> ValuePlan:
+    def of(cls, spec: MaskSpec, records: int, number: int, text: str) -> ValuePlan:
         """Return the plan to change this many records, or exchange this many pairs, which is always feasible."""
-        return cls(method=spec.method, records=len(data), asked=number, feasible=number, text=text)
+        return cls(method=spec.method, records=records, asked=number, feasible=number, text=text)
 
     @property
     def sentence(self) -> str:
@@ -83,8 +83,8 @@ def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> l
 
 def refuse_extreme(name: str, values: Floats) -> None:
     """Refuse an attribute whose squares, or their sum, exceed the range of double precision."""
-    known = values[~np.isnan(values)]
-    largest, spread = np.abs(known).max(), np.ptp(known / 2)
+    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
+    largest, spread = max(-low, high), high / 2 - low / 2
     if largest > _LARGEST or spread < 1 / _LARGEST:
         what = "values beyond" if largest > _LARGEST else "values that differ by less than"
         raise InputError(
@@ -98,8 +98,7 @@ def refuse_extreme(name: str, values: Floats) -> None:
 
 def refuse_constant(name: str, values: Floats) -> None:
     """Refuse an attribute without any variation."""
-    known = values[~np.isnan(values)]
-    if not len(known) or (known == known[0]).all():
+    if not np.fmin.reduce(values, initial=np.inf) < np.fmax.reduce(values, initial=-np.inf):
         raise InfeasibleError(
             f"{name!r} has the same value in every record, or none: there is nothing to mask it with",
             code="constant-attribute",

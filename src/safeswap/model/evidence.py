@@ -8,12 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
 from safeswap.model.audit import Audit, Exchange, undo
-from safeswap.model.columns import aligned_columns, as_codes, bitwise, different, means_bits, same_memory
+from safeswap.model.columns import aligned_columns, as_codes, bitwise, different, means_bits, number_cells, same_memory
 from safeswap.model.microdata import Microdata
 
 
@@ -186,14 +185,17 @@ class Evidence:
     def count_moved_cells(self, names: Names) -> int:
         """Count the cells that have another count than before.
 
-        Only records that changed can change a count, so only those are counted, before with +1 and after with −1.
+        Only records that changed can change a count, so only those are counted.
         """
         if all(self.changed(name) is None for name in names):
             return 0
-        columns = {f"c{i}": np.concatenate(self.codes(name)) for i, name in enumerate(names)}
-        sign = np.repeat(np.array([1, -1], dtype=np.int8), len(self.rows))
-        counts = pa.table({**columns, "sign": sign}).group_by(list(columns)).aggregate([("sign", "sum")])
-        return int(pc.sum(pc.not_equal(counts["sign_sum"], 0)).as_py() or 0)
+        if len(names) == 1:
+            before, after = (np.sort(codes) for codes in self.codes(names[0]))
+            if np.array_equal(before, after):
+                return 0
+        cells = number_cells([np.concatenate(self.codes(name)) for name in names])
+        before, after = (np.bincount(side, minlength=int(cells.max(initial=0)) + 1) for side in np.split(cells, 2))
+        return int(np.count_nonzero(before != after))
 
     def count_repeated(self, stage: int) -> int:
         """Count the places in the pairs that go to a record that has one already."""

@@ -100,6 +100,11 @@ class Microdata:
         return self._coded[name]
 
     @checked
+    def cached_codes(self, name: str) -> Coded | None:
+        """Return the codes of the column if they were computed before."""
+        return self._coded.get(name)
+
+    @checked
     def coded_columns(self, names: Sequence[str]) -> tuple[list[Codes], list[int]]:
         """Return codes and cardinalities of several columns, in the form that kernels take."""
         columns = [self.coded(name) for name in names]

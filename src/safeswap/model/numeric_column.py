@@ -23,6 +23,7 @@ MOST_DECIMALS = 9
 """A column with more decimals than this in any value is not rounded."""
 
 _EXACT = 2.0**53
+_FEW = 1_000
 
 
 def finite_numbers(data: Microdata, name: str) -> Floats:
@@ -60,10 +61,13 @@ def decimals_of(values: Floats) -> int | None:
     (1, 0, None)
     """
     known = values[~np.isnan(values)]
+    largest = max(known.max(initial=0.0), -known.min(initial=0.0))
+    few = known[:_FEW]
     for decimals in range(MOST_DECIMALS + 1):
-        if decimals and np.abs(known).max(initial=0.0) * 10.0**decimals >= _EXACT:
+        if decimals and largest * 10.0**decimals >= _EXACT:
             return None
-        if (np.round(known, decimals) == known).all():
+        # Most columns show in their first values how many decimals they need at least.
+        if all((np.round(some, decimals) == some).all() for some in (few, known)):
             return decimals
     return None
 
@@ -116,11 +120,13 @@ def write_numbers(
     rows = np.flatnonzero(known & ((rounded != before) if written is None else ((rounded != before) | written)))
     if not len(rows):
         return Change(column=column, replacement=None)
-    made, same_type = _cast_like(column.type, rounded[rows])
+    everywhere = len(rows) == len(column)
+    made, same_type = _cast_like(column.type, rounded if everywhere else rounded[rows])
     if same_type:
-        old = column.take(pa.array(rows)).combine_chunks()
+        old = (column if everywhere else column.take(pa.array(rows))).combine_chunks()
         differs = different(*(bitwise(pa.chunked_array([side])) for side in (old, made)))
-        rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
+        if not differs.all():
+            rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
         if not len(rows):
             return Change(column=column, replacement=None)
         replaced = Replacement(attribute=name, rows=rows, before=old)
@@ -156,9 +162,17 @@ def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Ch
     """
     if len(rows) == len(column):
         return pa.chunked_array([values])
+    if not column.null_count and not values.null_count and _is_plain_number(column.type):
+        changed = np.concatenate([chunk.to_numpy() for chunk in column.chunks])
+        changed[rows] = values.to_numpy()
+        return pa.chunked_array([pa.array(changed, type=column.type)])
     source = np.arange(len(column), dtype=np.int64)
     source[rows] = len(column) + np.arange(len(rows))
     return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
+
+
+def _is_plain_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:

@@ -6,7 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.methods.numeric.rank_swap import pairs_within, rank_order
+from safeswap.methods.numeric import rank_swap
+from safeswap.methods.numeric.rank_swap import rank_order
+
+
+def pairs_within(values: np.ndarray, draws: np.ndarray, window: int) -> np.ndarray:
+    """Pairs of positions: the rows are those of the values, in their order."""
+    words = np.stack([np.zeros_like(draws), draws], axis=1)
+    keys = np.unique(values, return_inverse=True)[1].astype(np.uint64)
+    return rank_swap.pairs_within(keys, np.arange(len(values)), words, window)
 
 
 def by_hand(values: list[float], draws: list[int], window: int) -> list[list[int]]:
@@ -33,11 +41,32 @@ def test_pairs_are_those_of_the_rule_on_a_list(values, window, seed):
     assert found == by_hand(values, [int(d) for d in draws], window)
 
 
-@given(st.lists(st.sampled_from([-1.0, 0.0, 2.5]), max_size=40), st.integers(0, 2**32 - 1))
-def test_equal_values_stand_in_the_order_of_their_draws(values, seed):
-    words = np.random.default_rng(seed).integers(0, 2**64, (len(values), 2), dtype=np.uint64)
+VALUES = {
+    "whole": [-1.0, 0.0, 3.0],
+    "one_decimal": [-1.0, 0.0, 2.5, 1e9],
+    "bits": [-1 / 3, 0.0, -0.0, 2 / 3, 1e300, -1e300, 5e-324],
+    "large": [2.0**53, 2.0**53 + 2, -(2.0**60)],
+}
+
+
+@given(
+    st.sampled_from(sorted(VALUES)).flatmap(lambda name: st.lists(st.sampled_from(VALUES[name]), max_size=150)),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 2**64]),
+)
+def test_equal_values_stand_in_the_order_of_their_draws(values, seed, most):
+    words = np.random.default_rng(seed).integers(0, most, (len(values), 2), dtype=np.uint64)
+    words[:, 1] = np.random.default_rng(seed).permutation(len(values))
     order = rank_order(np.array(values), words).tolist()
     assert order == sorted(range(len(values)), key=lambda i: (values[i], int(words[i, 0]), int(words[i, 1])))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=60), st.booleans(), st.integers(0, 2**32 - 1))
+def test_keys_are_equal_where_values_are(values, are_rounded, seed):
+    numbers = np.array([*values, *values[::2]]).round(1) if are_rounded else np.array([*values, *values[::2]])
+    words = np.random.default_rng(seed).integers(0, 2**64, (len(numbers), 2), dtype=np.uint64)
+    order, keys = rank_swap.rank_values(numbers, words)
+    assert ((keys[1:] == keys[:-1]) == (numbers[order][1:] == numbers[order][:-1])).all()
 
 
 def test_every_place_of_the_window_is_drawn_as_often():

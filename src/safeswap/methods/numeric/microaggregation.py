@@ -14,9 +14,10 @@ from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.kd_tree import build, furthest_corner, nearest_corner, squared
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Floats, Rows
+from safeswap.arrays.types import Floats, Rows, Words
 from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays
+from safeswap.methods.numeric.rank_swap import rank_order
 from safeswap.methods.numeric.spec import MicroaggregationSpec
 from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_step
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
@@ -245,7 +246,10 @@ class Microaggregation:
 
     def plan(self, data: Microdata, spec: MicroaggregationSpec) -> ValuePlan:
         """Count the records with values to group; refuse fewer than k."""
-        columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
+        return self._plan(dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True)), spec)
+
+    def _plan(self, columns: dict[str, Floats], spec: MicroaggregationSpec) -> ValuePlan:
+        records = len(columns[spec.attributes[0]])
         sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
         if min(sizes) < spec.k:
             raise InfeasibleError(
@@ -257,23 +261,21 @@ class Microaggregation:
                 feasible=min(sizes),
             )
         some = max(sizes) if spec.k > 1 else 0
-        left = len(data) - min(sizes)
+        left = records - min(sizes)
         staying = several(left, "record with a missing value stays", "records with a missing value stay")
         rest = f"; {staying} unchanged" if left else ""
         text = f"{several(some, 'record')} in groups of at least {spec.k:,}{rest}"
-        return ValuePlan.of(spec, data, some, text)
+        return ValuePlan.of(spec, records, some, text)
 
     def apply(self, data: Microdata, spec: MicroaggregationSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Group the records and write the group means."""
-        plan = self.plan(data, spec)
         columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
+        plan = self._plan(columns, spec)
         changes: dict[str, Change] = {}
         for names in _blocks(spec) if spec.k > 1 else ():
             words = record_words(data, key, self.name, "+".join(names), replicate=replicate)
             rows = _complete_rows(columns, names)
-            # Sort by values and identifiers, so that the order of the file does not matter.
-            by_words = (words[rows, 1], words[rows, 0])
-            rows = rows[np.lexsort((*by_words, *(columns[name][rows] for name in reversed(names))))]
+            rows = rows[_order_records([columns[name][rows] for name in names], words[rows])]
             groups = _group_records([columns[name][rows] for name in names], spec)
             written = np.zeros(len(data), dtype=np.bool_)
             written[rows] = True
@@ -308,6 +310,13 @@ def _blocks(spec: MicroaggregationSpec) -> list[Names]:
 
 def _complete_rows(columns: dict[str, Floats], names: Names) -> Rows:
     return np.flatnonzero(~np.isnan([columns[name] for name in names]).any(axis=0))
+
+
+def _order_records(columns: list[Floats], words: Words) -> Rows:
+    """Return the order by values and draws, so that the order of the file does not matter."""
+    if len(columns) == 1:
+        return rank_order(columns[0], words)
+    return np.lexsort((words[:, 1], words[:, 0], *reversed(columns)))
 
 
 def _group_records(columns: list[Floats], spec: MicroaggregationSpec) -> Rows:

@@ -31,6 +31,9 @@ from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, w
 from safeswap.model.schema import Schema
 from safeswap.model.text import several
 
+_PRODUCTS = 1 << 14
+"""Multiplications at a time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Added:
@@ -53,10 +56,14 @@ class Noise(ValueChangingMethod):
 
     def plan(self, data: Microdata, spec: NoiseSpec) -> ValuePlan:
         """Count the records with a value to which noise is added."""
-        columns = numeric_columns(data, spec.attributes)
-        some = int(np.count_nonzero(~np.isnan(columns).all(axis=0))) if spec.size else 0
+        return self._plan(numeric_columns(data, spec.attributes), spec)
+
+    def _plan(self, columns: list[Floats], spec: NoiseSpec) -> ValuePlan:
+        records = len(columns[0])
+        missing = np.logical_and.reduce([np.isnan(values) for values in columns])
+        some = records - int(np.count_nonzero(missing)) if spec.size else 0
         text = f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}"
-        return ValuePlan.of(spec, data, some, text)
+        return ValuePlan.of(spec, records, some, text)
 
     def columns(self, schema: Schema, spec: NoiseSpec) -> Columns:
         """Return the attributes: noise depends on nothing else."""
@@ -71,7 +78,7 @@ class Noise(ValueChangingMethod):
             for j, (name, values) in enumerate(zip(spec.attributes, columns, strict=True)):
                 places = decimals_of(values) if spec.decimals is None else spec.decimals
                 added[name] = _Added(weights=tuple(root[:, j].tolist()), places=places)
-        return FileFacts(plan=self.plan(data, spec), schema=data.schema, by_attribute=added)
+        return FileFacts(plan=self._plan(columns, spec), schema=data.schema, by_attribute=added)
 
     def changes(self, batch: Microdata, facts: FileFacts, spec: NoiseSpec, draws: Draws) -> Mapping[str, Change]:
         """Draw one deviate per record and attribute, mix and scale them, add and round."""
@@ -120,25 +127,35 @@ def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
 
     Variances are over all known values of an attribute, correlations over the complete records.
     """
-    deviations = np.array([moments.standard_deviation(values[~np.isnan(values)]) for values in columns])
     correlation = np.eye(len(columns))
+    missing = np.logical_or.reduce([np.isnan(values) for values in columns])
+    deviations = None
     if spec.kind == "correlated":
-        points = np.stack(columns, axis=1)
-        complete = moments.covariance(points[~np.isnan(points).any(axis=1)])
+        points = np.array([values[~missing] for values in columns] if missing.any() else columns)
+        complete = moments.covariance(points.T)
         scale = np.sqrt(np.diag(complete))
         if (scale > 0).all():
             correlation = complete / np.outer(scale, scale)
             np.fill_diagonal(correlation, 1.0)
+        deviations = None if missing.any() else scale
+    if deviations is None:
+        deviations = np.array([moments.standard_deviation(values[~np.isnan(values)]) for values in columns])
     return np.asarray(spec.size**2 * correlation * np.outer(deviations, deviations))
 
 
 def _mix(deviates: Floats, root: Floats) -> Floats:
     """Return the product, in which a record has the same bits in every batch.
 
-    A product with a single row is summed in another order than one with several, so that row is doubled.
+    A product with a single row is summed in another order than one with several, so that row is doubled. Products of
+    few rows at a time run on one thread: on several they would mostly wait for each other.
     """
     rows = deviates if len(deviates) > 1 else np.repeat(deviates, 2, axis=0)
-    return np.asarray(rows @ root)[: len(deviates)]
+    mixed = np.empty_like(rows)
+    step = max(2, _PRODUCTS // root.size)
+    starts = [*range(0, len(rows) - 1, step)]
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        np.matmul(rows[start:end], root, out=mixed[start:end])
+    return mixed[: len(deviates)]
 
 
 def _matrix_root(covariance: Floats) -> Floats:

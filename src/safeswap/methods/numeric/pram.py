@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 
-from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Words
 from safeswap.errors import SpecError
@@ -31,6 +31,9 @@ from safeswap.model.numeric_column import Change
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.text import several
+
+_WORTH_SORTING = 8
+"""With more possible cells than this per record, those that occur are found by sorting."""
 
 
 class Pram(ValueChangingMethod):
@@ -57,14 +60,13 @@ class Pram(ValueChangingMethod):
         strata = _Strata.of(data, spec.within)
         counted = {name: _Counted.of(data, name, strata) for name in spec.attributes}
         expected = sum(each.expect_changes(spec.keep) for each in counted.values())
-        known = [~missing_codes(data, name)[data.coded(name).codes] for name in spec.attributes]
-        some = int(np.count_nonzero(np.any(known, axis=0))) if spec.keep < 1 else 0
+        some = _count_known(data, spec.attributes) if spec.keep < 1 else 0
         names = ", ".join(spec.attributes)
         text = (
             f"about {several(round(expected), f'value of {names} changes', f'values of {names} change')}; "
             "expected margins do not"
         )
-        plan = ValuePlan.of(spec, data, some, text)
+        plan = ValuePlan.of(spec, len(data), some, text)
         return FileFacts(plan=plan, schema=data.schema, by_attribute=counted if spec.keep < 1 else {})
 
     def changes(self, batch: Microdata, facts: FileFacts, spec: PramSpec, draws: Draws) -> Mapping[str, Change]:
@@ -95,6 +97,15 @@ def _check(data: Microdata, spec: PramSpec) -> None:
             )
 
 
+def _count_known(data: Microdata, names: Names) -> int:
+    """Count the records with a known value of any of the attributes."""
+    flags = {name: missing_codes(data, name) for name in names}
+    if not all(each.any() for each in flags.values()):
+        return len(data)
+    missing = np.logical_and.reduce([each[data.coded(name).codes] for name, each in flags.items()])
+    return len(data) - int(np.count_nonzero(missing))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Strata:
     """The combinations of ``within`` that occur, numbered in ascending order of the places of their values.
@@ -117,6 +128,11 @@ class _Strata:
             found.append(np.unique(numbers))
             numbers = np.searchsorted(found[-1], numbers)
         return cls(names=names, levels=levels, found=tuple(found))
+
+    @property
+    def size(self) -> int:
+        """The number of combinations."""
+        return len(self.found[-1]) if self.found else 1
 
     def number(self, batch: Microdata) -> Int64s:
         """Return the number of each record's combination."""
@@ -143,9 +159,15 @@ class _Counted:
         is_missing = np.ones(len(levels) + 1, dtype=np.bool_)
         is_missing[rank_of_code(data, name)[: len(levels)]] = missing_codes(data, name)[: len(levels)]
         ranks, numbers = _places(data, name, levels), strata.number(data)
-        known = ~is_missing[ranks]
-        cells, counts = np.unique(numbers[known] * len(levels) + ranks[known], return_counts=True)
-        sizes = np.bincount(numbers[known], minlength=int(numbers.max(initial=0)) + 1)
+        if is_missing[:-1].any() or data.coded(name).has_missing:
+            known = ~is_missing[ranks]
+            ranks, numbers = ranks[known], numbers[known]
+        if strata.size == 1:
+            sizes = np.array([len(ranks)])
+            cells, counts = _count(ranks, len(levels))
+        else:
+            sizes = np.bincount(numbers, minlength=strata.size)
+            cells, counts = _count(numbers * len(levels) + ranks, strata.size * len(levels))
         return cls(
             strata=strata,
             levels=levels,
@@ -162,24 +184,48 @@ class _Counted:
         return float((1 - keep) * (counts - counts.astype(np.float64) ** 2 / sizes).sum())
 
 
+def _count(cells: Int64s, most: int) -> tuple[Int64s, Int64s]:
+    """Return the cells that occur among ``most`` possible ones, in ascending order, and their counts."""
+    if most > _WORTH_SORTING * max(len(cells), 1):
+        found, counts = np.unique(cells, return_counts=True)
+        return found, counts
+    all_counts = np.bincount(cells)
+    found = np.flatnonzero(all_counts)
+    return found, all_counts[found]
+
+
 def _redraw(batch: Microdata, name: str, spec: PramSpec, counted: _Counted, words: Words) -> Change:
     """Redraw values: each from a uniform position in its stratum, sorted by value."""
     ranks = _places(batch, name, counted.levels)
-    rows = np.flatnonzero(~counted.is_missing[ranks])
-    strata = counted.strata.number(batch)[rows]
-    redrawn = keyed.uniforms(words[rows, 0]) >= spec.keep
-    sizes = counted.starts[strata + 1] - counted.starts[strata]
-    leading = words[rows, 1] >> np.uint64(32)
-    offset = ((leading * sizes.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-    new = counted.ranks[np.searchsorted(counted.ends, counted.starts[strata] + offset, side="right")]
-    changed = redrawn & (new != ranks[rows])
+    tables = (counted.is_missing, counted.ranks, counted.ends, counted.starts)
+    where, new = _draw_ranks(ranks, counted.strata.number(batch), words, spec.keep, tables)
     column = batch.table.column(name)
-    if not changed.any():
+    if not len(where):
         return Change(column=column, replacement=None)
-    where = rows[changed]
     before = column.take(pa.array(where)).combine_chunks()
-    made = replaced_column(column, where, counted.levels.take(pa.array(new[changed])))
+    made = replaced_column(column, where, counted.levels.take(pa.array(new)))
     return Change(column=made, replacement=Replacement(attribute=name, rows=where, before=before))
+
+
+@njit(cache=True, nogil=True)
+def _draw_ranks(
+    ranks: Int64s, strata: Int64s, words: Words, keep: float, tables: tuple[Flags, Int64s, Int64s, Int64s]
+) -> tuple[Int64s, Int64s]:
+    """Return the rows whose value changes, and the ranks of the new values."""
+    is_missing, cell_ranks, ends, starts = tables
+    rows, new = np.empty(len(ranks), dtype=np.int64), np.empty(len(ranks), dtype=np.int64)
+    found = 0
+    for i in range(len(ranks)):
+        uniform = (float(words[i, 0] >> np.uint64(12)) + 0.5) * 2.0**-52  # as in keyed.uniforms
+        if uniform < keep or is_missing[ranks[i]]:
+            continue
+        first, last = starts[strata[i]], starts[strata[i] + 1]
+        offset = ((words[i, 1] >> np.uint64(32)) * np.uint64(last - first)) >> np.uint64(32)
+        rank = cell_ranks[np.searchsorted(ends, first + np.int64(offset), side="right")]
+        if rank != ranks[i]:
+            rows[found], new[found] = i, rank
+            found += 1
+    return rows[:found].copy(), new[:found].copy()
 
 
 def _places(batch: Microdata, name: str, levels: pa.Array) -> Int64s:

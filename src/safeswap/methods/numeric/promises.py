@@ -25,7 +25,7 @@ import pyarrow as pa
 from safeswap.arrays import moments
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
-from safeswap.model.columns import decode_dictionary, different
+from safeswap.model.columns import as_codes, bitwise, decode_dictionary, different, number_cells
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
@@ -130,10 +130,10 @@ class GroupsOfAtLeast(AttributesPromise):
 
     def problem(self, evidence: Evidence) -> str:
         """Report the number of groups that are too small, without records with a missing value."""
-        complete = _complete_rows(evidence.before, self.attributes)
-        table = pa.table({f"c{i}": evidence.after.table.column(name) for i, name in enumerate(self.attributes)})
-        counts = table.filter(pa.array(complete)).group_by(table.column_names).aggregate([([], "count_all")])
-        small = int(np.count_nonzero(counts["count_all"].to_numpy() < self.k))
+        complete = pa.array(_complete_rows(evidence.before, self.attributes))
+        after = (bitwise(evidence.after.table.column(name).filter(complete)) for name in self.attributes)
+        counts = np.bincount(number_cells([as_codes(column, column)[0] for column in after]))
+        small = int(np.count_nonzero((counts > 0) & (counts < self.k)))
         by = " and ".join(self.attributes)
         found = several(small, f"group by {by} has", f"groups by {by} have")
         return f"{found} fewer than {several(self.k, 'record')}" if small else ""

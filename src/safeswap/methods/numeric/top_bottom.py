@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from safeswap.arrays import moments
-from safeswap.arrays.types import Floats
+from safeswap.arrays.types import Flags, Floats
 from safeswap.methods.exchange import Columns
 from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
 from safeswap.methods.numeric.spec import TopBottomSpec
@@ -28,6 +28,7 @@ from safeswap.methods.value_change import (
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
+from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
 from safeswap.model.text import several
 
@@ -42,15 +43,14 @@ class TopBottom(ValueChangingMethod):
         "Willenborg & de Waal 2001, Elements of Statistical Disclosure Control, Lecture Notes in Statistics 155",
     )
 
-    def plan(self, data: Microdata, spec: TopBottomSpec) -> ValuePlan:
+    def plan(self, data: Microdata, spec: TopBottomSpec) -> Plan:
         """Count the records beyond a bound."""
-        beyond = np.zeros(len(data), dtype=np.bool_)
-        for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
-            ends = _Ends.of(name, values, spec)
-            beyond |= (values < ends.low) | (values > ends.high)
+        return self.facts(data, spec).plan
+
+    def _plan(self, beyond: Flags, spec: TopBottomSpec) -> ValuePlan:
         cut = int(np.count_nonzero(beyond))
         text = f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off"
-        return ValuePlan.of(spec, data, cut, text)
+        return ValuePlan.of(spec, len(beyond), cut, text)
 
     def columns(self, schema: Schema, spec: TopBottomSpec) -> Columns:
         """Return the attributes: bounds depend on nothing else."""
@@ -59,12 +59,15 @@ class TopBottom(ValueChangingMethod):
     def facts(self, data: Microdata, spec: TopBottomSpec) -> FileFacts:
         """Return the bounds of each attribute, what replaces the values beyond them, and the decimals."""
         cuts: dict[str, _Cut] = {}
+        beyond = np.zeros(len(data), dtype=np.bool_)
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
             ends = _Ends.of(name, values, spec)
             places = _decimal_places(values, ends, spec)
-            is_cut = bool(((values < ends.low) | (values > ends.high)).any())
-            cuts[name] = _Cut(ends=ends, places=decimals_of(values) if places is None else places, is_cut=is_cut)
-        return FileFacts(plan=self.plan(data, spec), schema=data.schema, by_attribute=cuts)
+            is_beyond = (values < ends.low) | (values > ends.high)
+            places = decimals_of(values) if places is None else places
+            cuts[name] = _Cut(ends=ends, places=places, is_cut=bool(is_beyond.any()))
+            beyond |= is_beyond
+        return FileFacts(plan=self._plan(beyond, spec), schema=data.schema, by_attribute=cuts)
 
     def changes(self, batch: Microdata, facts: FileFacts, spec: TopBottomSpec, draws: Draws) -> Mapping[str, Change]:
         """Replace the values beyond the bounds."""

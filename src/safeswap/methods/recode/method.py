@@ -350,7 +350,7 @@ def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
     number = int(np.count_nonzero(changed))
     steps = several(len(spec.steps), "step changes", "steps change")
     text = f"{steps} a value in {several(number, 'record')}"
-    return ValuePlan.of(spec, data, number, text)
+    return ValuePlan.of(spec, len(data), number, text)
 
 
 def _change(data: Microdata, after: Microdata, name: str) -> Change:
