@@ -36,20 +36,22 @@ class Released:
     values: pa.Array | pa.ChunkedArray
 
 
-def released_column(attribute: Attribute, column: pa.ChunkedArray, index: pa.Array) -> Released:
+def released_column(data: Microdata, name: str, index: pa.Array) -> Released:
     """Return rows ``index`` of a column, and its description restricted to the values that occur.
 
     >>> sex = pa.chunked_array([pa.DictionaryArray.from_arrays([2, 0, 2], ["m", "unused", "f"])])
-    >>> released = released_column(Attribute(name="Sex", labels={"unused": "?", "f": "female"}), sex, pa.array([0, 1]))
+    >>> schema = Schema(attributes=(Attribute(name="Sex", labels={"unused": "?", "f": "female"}),))
+    >>> released = released_column(Microdata(pa.table({"Sex": sex}), schema), "Sex", pa.array([0, 1]))
     >>> released.attribute.levels, released.attribute.labels
     (('f', 'm'), {'f': 'female'})
     >>> released.values.dictionary.to_pylist(), released.values.indices.to_pylist()
     (['f', 'm'], [0, 1])
     """
-    column = _plain_column(attribute.name, column)
+    attribute, stored = data.schema[name], data.table.column(name)
+    column = _plain_column(name, stored)
     kind = column.type
     if _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
-        coded = code_column(column)
+        coded = data.coded(name) if stored.type == kind else code_column(column)
         levels, order = _canonical_levels(attribute, coded)
         return Released(_restrict_attribute(attribute, levels), _recode(coded, order, levels, index))
     taken = column.take(index)
@@ -235,8 +237,7 @@ def prepare_release(
     rows = _row_order(data, key, context)
     index = pa.array(rows)
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        released = partial(_release_column, index=index, key=key, context=context)
-        columns = list(threads.map(released, (data.schema[n] for n in names), (data.table.column(n) for n in names)))
+        columns = list(threads.map(partial(_release_column, data, index=index, key=key, context=context), names))
     table = pa.table([c.values for c in columns], names=list(names))
     schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
     return Release(table=table, schema=schema, facts=facts), rows
@@ -260,9 +261,8 @@ def _row_order(data: Microdata, key: Key, context: Sequence[str | int]) -> Integ
     return keyed_order(names_of(column, _derive_key(key, "mac")), _derive_key(key, "row-order", *context))
 
 
-def _release_column(
-    attribute: Attribute, column: pa.ChunkedArray, *, index: pa.Array, key: Key, context: Sequence[str | int]
-) -> Released:
+def _release_column(data: Microdata, name: str, *, index: pa.Array, key: Key, context: Sequence[str | int]) -> Released:
+    attribute, column = data.schema[name], data.table.column(name)
     if attribute.kind is Kind.IDENTIFIER:
         return Released(
             _without_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
@@ -270,7 +270,7 @@ def _release_column(
     if attribute.kind is Kind.HOUSEHOLD:
         derived = _derive_key(key, "new-identifiers", attribute.name, *context)
         return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
-    return released_column(attribute, column, index)
+    return released_column(data, name, index)
 
 
 def _renumber(column: pa.ChunkedArray, key: bytes, mac_key: bytes) -> pa.Array:
