@@ -46,7 +46,8 @@ for start in range(0, {records}, {chunk}):
     table = pa.table(columns)
     size += table.nbytes
     if writer is None:
-        as_text = csv.CSVWriter({csv!r}, table.schema, write_options=csv.WriteOptions(quoting_style="needed"))
+        plain = csv.WriteOptions(quoting_style="none", quoting_header="none")
+        as_text = csv.CSVWriter({csv!r}, table.schema, write_options=plain)
         writer = parquet.ParquetWriter({parquet!r}, table.schema)
     as_text.write_table(table)
     writer.write_table(table)
