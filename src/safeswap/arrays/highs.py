@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from safeswap.arrays.types import Floats
 
@@ -54,6 +53,7 @@ def solve(
 
     ``start`` holds initial values, NaN where they are unknown. ``settings`` are options of HiGHS.
 
+    >>> from scipy import sparse
     >>> matrix = sparse.csr_array(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]))
     >>> ones = np.ones(3)
     >>> cover = Programme(costs=ones, upper=ones, matrix=matrix, low=np.ones(2), high=np.full(2, np.inf))
@@ -123,6 +123,7 @@ def _solve_empty(programme: Programme) -> Solved:
 
 def _build_model(programme: Programme, *, whole: bool = True) -> Any:
     import highspy
+    from scipy import sparse
 
     model = highspy.HighsLp()
     columns = sparse.csc_array(programme.matrix)

@@ -89,7 +89,8 @@ def quoting_of(text: Text, dialect: Dialect) -> Quoting:
     >>> quoting_of(Text(file=Path("toy.csv"), content=b'a,b\\n"x"y,z\\n'), Dialect())
     <Quoting.UNUSUAL: 'unusual'>
     """
-    if not dialect.quote:
+    # Most files have no quote at all, which is seen at once.
+    if not dialect.quote or not any(dialect.quote.encode() in chunk for chunk in text.chunks()):
         return Quoting.ABSENT
     quote = ord(dialect.quote)
     ends = np.zeros(256, dtype=np.bool_)
@@ -102,9 +103,7 @@ def quoting_of(text: Text, dialect: Dialect) -> Quoting:
         if not ends[window[np.where(opening, at - 1, at + 1)]].all():
             return Quoting.UNUSUAL
         number += at.size
-    if number % 2:
-        return Quoting.UNUSUAL
-    return Quoting.PLAIN if number else Quoting.ABSENT
+    return Quoting.UNUSUAL if number % 2 else Quoting.PLAIN
 
 
 def _iter_windows(text: Text) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:

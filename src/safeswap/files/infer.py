@@ -23,7 +23,6 @@ the schema file.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.identifiers import Lines, is_unique, missing_positions, positions_of, positions_told
@@ -241,24 +241,31 @@ def _collect_facts(coded: Coded, records: int) -> _Facts:
     marks: tuple[str, ...] = ()
     codes = False
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        texts = [text for text in levels.to_pylist() if text not in MISSING_MARKS]
-        marks = tuple(sorted(text for text in levels.to_pylist() if text in MISSING_MARKS and text))
-        numbers = [float(text) for text in texts if _NUMBER.fullmatch(text)]
-        is_number = bool(texts) and len(numbers) == len(texts)
-        codes = any(_CODE.fullmatch(text) for text in texts)
+        is_mark = pc.is_in(levels, pa.array(MISSING_MARKS, type=kind))
+        marks = tuple(sorted(filter(None, levels.filter(is_mark).to_pylist())))
+        texts = levels.filter(pc.invert(is_mark))
+        found = _filter_matches(texts, _NUMBER).to_pylist()
+        numbers = np.fromiter(map(float, found), np.float64, len(found))
+        is_number = 0 < len(texts) == len(numbers)
+        codes = len(_filter_matches(texts, _CODE)) > 0
     else:
         is_number = _is_numeric(kind)
-        numbers = [float(v) for v in levels.to_pylist()] if is_number else []
+        numbers = np.array([float(value) for value in levels.to_pylist()] if is_number else [])
     return _Facts(
         distinct=len(levels),
-        constant=len(set(numbers)) == 1,
+        constant=len(np.unique(numbers)) == 1,
         repeat=2 * len(levels) <= records,
         numbers=is_number,
-        fractions=any(math.isfinite(value) and not value.is_integer() for value in numbers),
+        fractions=bool((np.isfinite(numbers) & (numbers != np.floor(numbers))).any()),
         codes=codes,
-        least=min(numbers, default=0.0),
+        least=float(min(numbers, default=0.0)),
         marks=marks,
     )
+
+
+def _filter_matches(texts: pa.Array, pattern: re.Pattern[str]) -> pa.Array:
+    """Return the texts that match a pattern as a whole, without a loop in Python."""
+    return texts.filter(pc.match_substring_regex(texts, f"^(?:{pattern.pattern})$"))
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

@@ -233,6 +233,8 @@ def _whole_numbers(values: pa.ChunkedArray) -> Numbers | None:
 
 def _parse_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
     """Parse texts as numbers, else by their digits; null for a mark without digits."""
+    if _are_quantities(levels):
+        raise pa.ArrowInvalid("fractions")
     digits = pc.replace_substring_regex(levels, r"[^0-9]", "")
     if distinct_count(digits) < distinct_count(levels):
         raise pa.ArrowInvalid("two texts have the same digits")
@@ -245,6 +247,16 @@ def _parse_texts(levels: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowInvalid:
         return pc.if_else(marks, None, digits).cast(pa.int64())
     return pc.if_else(marks, None, digits if _are_digits(texts) else quantities).cast(pa.int64())
+
+
+def _are_quantities(texts: pa.ChunkedArray) -> bool:
+    """Return whether all texts are numbers, some with fractions; much faster than to look at their digits."""
+    try:
+        numbers = texts.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        return False
+    finite = numbers[np.isfinite(numbers)]
+    return bool((finite != np.floor(finite)).any())
 
 
 def _are_digits(texts: pa.ChunkedArray) -> bool:

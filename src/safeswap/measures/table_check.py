@@ -14,17 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy import sparse
 
 from safeswap.arrays import highs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Int64s
 from safeswap.model.table import CountTable, Programme, check_tolerance, long_table
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Sum = tuple[int, int, int]
 """The array numbers of the parts and of their sum, and the axis of the parts that is summed over."""
@@ -158,6 +160,8 @@ def _build_equations(
     lower: Sequence[Int64s], sums: Sequence[Sum], starts: Int64s, low: Int64s, number: Int64s
 ) -> tuple[sparse.csr_matrix, Int64s]:
     """Return every sum that contains an open figure as a row: parts − whole = the known terms of both."""
+    from scipy import sparse  # slow to import, and most commands check no table
+
     rows, columns, signs, sides, first = [], [], [], [], 0
     for parts, whole, axis in sums:
         places = starts[parts] + np.arange(lower[parts].size).reshape(lower[parts].shape)

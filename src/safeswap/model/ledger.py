@@ -42,6 +42,7 @@ from safeswap.arrays.sketch import (
 from safeswap.arrays.threads import run_all
 from safeswap.errors import InputError
 from safeswap.model.audit import Audit
+from safeswap.model.columns import same_memory
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, unify_dictionaries
 from safeswap.model.schema import Kind
@@ -73,20 +74,58 @@ def sketch_content(data: Microdata, secret: bytes, *, drop: Sequence[str] = ()) 
     3
     """
     key = derive(secret, "ledger values")
+    samples = _sample_content(data, key, drop)
+    return sketch_words(_hash_content(data, list(samples), key), list(samples.values()))
+
+
+def sketch_release(
+    original: Microdata, released: Microdata, secret: bytes, *, drop: Sequence[str] = ()
+) -> tuple[Sketch, Sketch]:
+    """Sketch two files, the second without some columns; a column that they share is hashed once."""
+    key = derive(secret, "ledger values")
+    before, after = _sample_content(original, key, ()), _sample_content(released, key, drop)
+    words = _hash_content(original, list(before), key)
+    first = sketch_words(words, list(before.values()))
+    if list(before) != list(after) or len(original) != len(released):
+        return first, sketch_words(_hash_content(released, list(after), key), list(after.values()))
+    for place, name in enumerate(after):
+        if not same_memory(original.table.column(name), released.table.column(name)):
+            words[place] = _hash_column(released, name, key)
+    return first, sketch_words(words, list(after.values()))
+
+
+def _sample_content(data: Microdata, key: bytes, drop: Sequence[str]) -> dict[str, Words]:
+    """Return the columns to sketch, each with its words in a sample of the records."""
     rows = _sample_rows(len(data))
     names = [name for name in data.attributes if data.schema[name].kind not in _NOT_CONTENT and name not in drop]
-    samples = {name: hash_values(data.table.column(name).take(rows), key) for name in names}
-    content = [name for name in names if not _is_numbering(data.table.column(name), samples[name])]
-    chosen = [content[place] for place in choose_columns([samples[name] for name in content])]
-    words = np.empty((len(chosen), len(data)), dtype=np.uint64)
+    sampled = {name: data.table.column(name).take(rows) for name in names}
+    samples = {name: hash_values(column, key) for name, column in sampled.items()}
+    content = [name for name in names if not _is_numbering(data.table.column(name), sampled[name], samples[name])]
+    return {content[place]: samples[content[place]] for place in choose_columns([samples[name] for name in content])}
+
+
+def _hash_content(data: Microdata, names: Sequence[str], key: bytes) -> Words:
+    """Return a keyed word per value, ``words[column, record]``."""
+    words = np.empty((len(names), len(data)), dtype=np.uint64)
 
     def fill(columns: range) -> None:
         for column in columns:
-            words[column] = hash_values(data.table.column(chosen[column]), key)
+            words[column] = _hash_column(data, names[column], key)
 
-    threads = min(os.cpu_count() or 1, max(len(chosen), 1)) if len(data) > SAMPLE else 1
-    run_all(fill, [range(first, len(chosen), threads) for first in range(threads)])
-    return sketch_words(words, [samples[name] for name in chosen])
+    threads = min(os.cpu_count() or 1, max(len(names), 1)) if len(data) > SAMPLE else 1
+    run_all(fill, [range(first, len(names), threads) for first in range(threads)])
+    return words
+
+
+def _hash_column(data: Microdata, name: str, key: bytes) -> Words:
+    """Return a keyed word per record, by the codes of a column of text."""
+    column = data.table.column(name)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return hash_values(column, key)
+    coded = data.coded(name)
+    levels = np.append(_hash_levels(coded.levels, key), _hash_numbers(np.array([np.nan]), key))
+    words: Words = levels[coded.codes]
+    return words
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
@@ -94,15 +133,30 @@ def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
     identifier = data.schema.identifier
     words = np.empty(0, np.uint64)
     if identifier is not None:
-        words = np.unique(hash_values(data.table.column(identifier.name), derive(secret, "ledger identifiers")))
+        column, key = data.table.column(identifier.name), derive(secret, "ledger identifiers")
+        # Hardly any identifier occurs twice, so coding them first would only add work.
+        hashed = (_hash_texts if pa.types.is_string(column.type) else hash_values)(column, key)
+        words = _lowest(hashed, _IDENTIFIERS + 1)
     ceiling = words[_IDENTIFIERS] if len(words) > _IDENTIFIERS else np.uint64(2**64 - 1)
     return words[:_IDENTIFIERS], np.array([ceiling], np.uint64)
 
 
-def digest_in_order(column: pa.ChunkedArray, secret: bytes) -> str:
-    """Return a keyed digest of a column's values in the order of the records."""
-    key = derive(secret, "ledger order")
-    return hashlib.sha256(key + hash_values(column, key).tobytes()).hexdigest()
+def _lowest(words: Words, number: int) -> Words:
+    """Return the lowest distinct words in ascending order, at least ``number`` of them if there are as many.
+
+    >>> _lowest(np.array([9, 3, 3, 7] * 3, np.uint64), 2).tolist()
+    [3, 7, 9]
+    """
+    if len(words) > 4 * number:
+        found = np.unique(np.partition(words, 2 * number)[: 2 * number])
+        if len(found) >= number:
+            return found
+    return np.unique(words)
+
+
+def _digest(words: Words, key: bytes) -> str:
+    """Return a keyed digest of a column's words, in the order of the records."""
+    return hashlib.sha256(key + words.tobytes()).hexdigest()
 
 
 def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
@@ -142,7 +196,11 @@ def _is_mostly_distinct(text: pa.ChunkedArray) -> bool:
 def _hash_levels(levels: pa.Array, key: bytes) -> Words:
     if pa.types.is_integer(levels.type) or pa.types.is_floating(levels.type):
         return _hash_numbers(_as_floats(pa.chunked_array([levels])), key)
-    text = pc.utf8_trim_whitespace(_as_text(pa.chunked_array([levels])).combine_chunks())
+    return _hash_texts(pa.chunked_array([levels]), key)
+
+
+def _hash_texts(column: pa.ChunkedArray, key: bytes) -> Words:
+    text = pc.utf8_trim_whitespace(_as_text(column).combine_chunks())
     numbers = _parse(text)
     words = _hash_numbers(numbers, key)
     wordy = np.isnan(numbers) & text.is_valid().to_numpy(zero_copy_only=False)
@@ -194,12 +252,12 @@ def _sample_rows(records: int) -> npt.NDArray[Any]:
     return np.sort(np.random.default_rng(0).choice(records, SAMPLE, replace=False))
 
 
-def _is_numbering(column: pa.ChunkedArray, sample: Words) -> bool:
+def _is_numbering(column: pa.ChunkedArray, sampled: pa.ChunkedArray, sample: Words) -> bool:
     """Return whether a column only numbers the records, or groups of them: 1, 2, 3, … in whatever order."""
     if len(np.unique(sample)) < min(_DISTINCT_IN_SAMPLE, _FILLED * len(sample)):
         return False
-    numbers = _known_numbers(column)
-    if numbers is None or not len(numbers) or bool((numbers != np.floor(numbers)).any()):
+    numbers = _whole_numbers(column) if _whole_numbers(sampled) is not None else None
+    if numbers is None or not len(numbers):
         return False
     first = numbers.min()
     span = numbers.max() - first + 1
@@ -208,6 +266,12 @@ def _is_numbering(column: pa.ChunkedArray, sample: Words) -> bool:
     there = np.zeros(int(span), dtype=np.bool_)
     there[(numbers - first).astype(np.int64)] = True
     return bool(np.count_nonzero(there) > _FILLED * span)
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
+    """Return the numbers of a column, or None if some values are not whole numbers."""
+    numbers = _known_numbers(column)
+    return None if numbers is None or bool((numbers != np.floor(numbers)).any()) else numbers
 
 
 def _known_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:
@@ -360,10 +424,11 @@ class Likeness:
 def make_entry(masked: Masked, secret: bytes, *, drop: Sequence[str] = (), original: Microdata | None = None) -> Entry:
     """Return the entry of a release that has no name yet; ``original`` is the file before any recipe, if any."""
     first = masked.original if original is None else original
+    before, after = sketch_release(first, masked.data, secret, drop=drop)
     return Entry(
         release="",
-        original=sketch_content(first, secret),
-        released=sketch_content(masked.data, secret, drop=drop),
+        original=before,
+        released=after,
         identifiers=sketch_identifiers(first, secret),
         columns=digest_columns(masked.original, changed_attributes(masked.audit), secret),
     )
@@ -377,7 +442,8 @@ def changed_attributes(audit: Audit) -> tuple[str, ...]:
 
 def digest_columns(data: Microdata, names: Sequence[str], secret: bytes) -> dict[str, str]:
     """Return keyed digests of columns, in the order of the records."""
-    return {name: digest_in_order(data.table.column(name), secret) for name in names if name in data.attributes}
+    key = derive(secret, "ledger order")
+    return {name: _digest(_hash_column(data, name, key), key) for name in names if name in data.attributes}
 
 
 def compare(now: Entry, earlier: Entry, *, alarm_share: float = ALARM_SHARE) -> Likeness:

@@ -111,6 +111,19 @@ class Microdata:
         return [c.codes for c in columns], [c.cardinality for c in columns]
 
     @checked
+    def share_codes(self, other: Microdata, names: Sequence[str]) -> None:
+        """Use the codes that another file has of columns that are the same in both."""
+        self._coded.update({name: other._coded[name] for name in names if name in other._coded})
+
+    @checked
+    def count_distinct(self, name: str) -> int:
+        """Count the values of a column that occur, missing excluded."""
+        coded = self.coded(name)
+        seen = np.zeros(len(coded.levels) + 1, dtype=np.bool_)
+        seen[coded.codes] = True
+        return int(np.count_nonzero(seen[:-1]))
+
+    @checked
     def is_constant(self, name: str) -> bool:
         """Return whether all records have the same value; unused levels do not matter."""
         codes = self.coded(name).codes

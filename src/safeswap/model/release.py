@@ -36,20 +36,29 @@ class Released:
     values: pa.Array | pa.ChunkedArray
 
 
-def released_column(attribute: Attribute, column: pa.ChunkedArray, index: pa.Array) -> Released:
+def released_column(data: Microdata, name: str, index: pa.Array, *, as_codes: bool = True) -> Released:
     """Return rows ``index`` of a column, and its description restricted to the values that occur.
 
+    Text is coded, its levels in schema order or else sorted. Without ``as_codes``, more levels than a description lists
+    are not worth sorting, and stay text.
+
     >>> sex = pa.chunked_array([pa.DictionaryArray.from_arrays([2, 0, 2], ["m", "unused", "f"])])
-    >>> released = released_column(Attribute(name="Sex", labels={"unused": "?", "f": "female"}), sex, pa.array([0, 1]))
+    >>> schema = Schema(attributes=(Attribute(name="Sex", labels={"unused": "?", "f": "female"}),))
+    >>> released = released_column(Microdata(pa.table({"Sex": sex}), schema), "Sex", pa.array([0, 1]))
     >>> released.attribute.levels, released.attribute.labels
     (('f', 'm'), {'f': 'female'})
     >>> released.values.dictionary.to_pylist(), released.values.indices.to_pylist()
     (['f', 'm'], [0, 1])
     """
-    column = _plain_column(attribute.name, column)
+    attribute, stored = data.schema[name], data.table.column(name)
+    column = _plain_column(name, stored)
     kind = column.type
     if _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
-        coded = code_column(column)
+        coded = data.coded(name) if stored.type == kind else code_column(column)
+        described = attribute.labels or attribute.missing or attribute.levels
+        if not as_codes and stored.type == kind and not described and data.count_distinct(name) > MOST_LISTED:
+            text = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
+            return Released(_restrict_attribute(attribute, coded.levels), text.take(index))
         levels, order = _canonical_levels(attribute, coded)
         return Released(_restrict_attribute(attribute, levels), _recode(coded, order, levels, index))
     taken = column.take(index)
@@ -217,12 +226,14 @@ def prepare_release(
     context: Sequence[str | int] = (),
     identifiers: Identifiers = "new",
     drop: Sequence[str] = (),
+    as_codes: bool = True,
 ) -> tuple[Release, Integers]:
     """Return the public part of a masked file, and (confidential) the original row of each released one.
 
     Rows are in an order drawn with the key. Record identifiers number the rows of that order, or are dropped;
     household identifiers become numbers drawn with the key, the same for all members. Categories are those that
-    occur, in schema order or else sorted. Anything else in the file is dropped.
+    occur, in schema order or else sorted. Anything else in the file is dropped. Without
+    ``as_codes``, for a file that stores no levels, text with very many of them stays text.
 
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
     >>> data = Microdata(pa.table({"id": [901, 902, 903], "Sex": ["m", "f", "m"]}), schema)
@@ -235,8 +246,8 @@ def prepare_release(
     rows = _row_order(data, key, context)
     index = pa.array(rows)
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        released = partial(_release_column, index=index, key=key, context=context)
-        columns = list(threads.map(released, (data.schema[n] for n in names), (data.table.column(n) for n in names)))
+        released = partial(_release_column, data, index=index, key=key, context=context, as_codes=as_codes)
+        columns = list(threads.map(released, names))
     table = pa.table([c.values for c in columns], names=list(names))
     schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
     return Release(table=table, schema=schema, facts=facts), rows
@@ -261,8 +272,9 @@ def _row_order(data: Microdata, key: Key, context: Sequence[str | int]) -> Integ
 
 
 def _release_column(
-    attribute: Attribute, column: pa.ChunkedArray, *, index: pa.Array, key: Key, context: Sequence[str | int]
+    data: Microdata, name: str, *, index: pa.Array, key: Key, context: Sequence[str | int], as_codes: bool
 ) -> Released:
+    attribute, column = data.schema[name], data.table.column(name)
     if attribute.kind is Kind.IDENTIFIER:
         return Released(
             _without_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
@@ -270,7 +282,7 @@ def _release_column(
     if attribute.kind is Kind.HOUSEHOLD:
         derived = _derive_key(key, "new-identifiers", attribute.name, *context)
         return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
-    return released_column(attribute, column, index)
+    return released_column(data, name, index, as_codes=as_codes)
 
 
 def _renumber(column: pa.ChunkedArray, key: bytes, mac_key: bytes) -> pa.Array:

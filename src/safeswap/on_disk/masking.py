@@ -273,8 +273,17 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, as_text: 
                     hint="let swap write the masked file as Parquet",
                     column=name,
                 ) from None
-        columns[name] = column
+        columns[name] = _shared(before.table.column(name), column)
     return Microdata(pa.table(columns), described)
+
+
+def _shared(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column before if nothing in it has changed: one copy is held, and verified and coded once."""
+    from safeswap.model.columns import aligned_columns, different
+
+    if len(before) != len(after) or _value_type(before.type) != _value_type(after.type):
+        return after
+    return after if different(*aligned_columns(before, after)).any() else before
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

@@ -107,7 +107,12 @@ class Linkage:
     @cached_property
     def _distinct(self) -> dict[str, int]:
         names = [name for name in self.names if self._kind(name) is not Kind.IDENTIFIER]
-        return {name: distinct_count(self.masked.original.table.column(name)) for name in names}
+        return {name: self._count_distinct(name) for name in names}
+
+    def _count_distinct(self, name: str) -> int:
+        column = self.masked.original.table.column(name)
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        return distinct_count(column) if is_number else self.masked.original.count_distinct(name)
 
     @property
     def _records(self) -> int:

@@ -146,10 +146,17 @@ def check_and_write(
         findings = _verify_promises(masked, invariants)
         linkage = Linkage(masked, names)
         checks = (*_check_masked(linkage, terms), *refuse_if_any(linkage.remarks()))
+        masked.data.share_codes(masked.original, [name for name in names if name not in linkage.changed])
         facts = _public_facts(linkage, invariants, terms)
         context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
         release, rows = prepare_release(
-            masked.data, key=key, facts=facts, context=context, identifiers=terms.identifiers, drop=terms.drop
+            masked.data,
+            key=key,
+            facts=facts,
+            context=context,
+            identifiers=terms.identifiers,
+            drop=terms.drop,
+            as_codes=terms.data_format != "csv",
         )
         pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from safeswap.files.labelled import Labelled
 from safeswap.files.manifest import Manifest, check_files, damaged, read_manifest
-from safeswap.model.release import Release
+from safeswap.model.release import MOST_LISTED, Release
 from safeswap.model.text import several
 from safeswap.releases.public_data import Stored, as_stored
 from safeswap.releases.scan_data import (
@@ -207,7 +207,14 @@ def scan_bundle(directory: Path, release: Release) -> tuple[Remark, ...]:
     expected = as_stored(release, manifest.data_format)
     if list(expected.column_names) != [c["name"] for c in read_dictionary(directory)["columns"]]:
         return (refusal("foreign-column", "the dictionary does not have the released columns", file="dictionary.json"),)
-    return _scan_files(directory, manifest, {each.name: each.type for each in expected.schema}, expected)
+    types = dict(zip(expected.column_names, map(_read_type, expected.columns), strict=True))
+    return _scan_files(directory, manifest, types, expected)
+
+
+def _read_type(column: pa.ChunkedArray) -> pa.DataType:
+    """Return the type in which a column is read back: one with many levels as text, which need not be hashed."""
+    is_coded = pa.types.is_dictionary(column.type) and column.num_chunks
+    return pa.string() if is_coded and len(column.chunk(0).dictionary) > MOST_LISTED else column.type
 
 
 def verify_bundle(directory: str | os.PathLike[str]) -> Verification:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -195,7 +196,8 @@ def _are_bounds(bounds: Any, column: pa.ChunkedArray) -> bool:
     return bool(bounds.min == found["min"] and bounds.max == found["max"])
 
 
-_MAY_BE_FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"
+_STARTS = np.isin(np.arange(256), [text.encode()[0] for text in "=+-@\t\r\n＝＋－＠"])
+"""The bytes with which a formula may begin."""
 
 
 @dataclass(kw_only=True)
@@ -286,18 +288,34 @@ def _texts(column: pa.ChunkedArray) -> set[str]:
 
 
 def _formula_cells(column: pa.ChunkedArray) -> int:
-    if pa.types.is_dictionary(column.type):
-        return sum(_formula_cells_of_dictionary(chunk) for chunk in column.chunks)
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return 0
-    suspects = column.filter(pc.match_substring_regex(column, _MAY_BE_FORMULA))
-    return sum(is_formula(text) for text in suspects.to_pylist())
+    return sum(_count_formulas(chunk) for chunk in column.chunks)
 
 
-def _formula_cells_of_dictionary(chunk: pa.DictionaryArray) -> int:
-    if not pa.types.is_string(chunk.dictionary.type):
-        return 0
-    suspects = [code for code, text in enumerate(chunk.dictionary.to_pylist()) if text and is_formula(text)]
-    if not suspects:
-        return 0
-    return int(pc.sum(pc.is_in(chunk.indices, pa.array(suspects, type=chunk.indices.type))).as_py() or 0)
+def _count_formulas(chunk: pa.Array) -> int:
+    if not isinstance(chunk, pa.DictionaryArray):
+        return len(_formula_places(chunk))
+    found = _formula_places(chunk.dictionary)
+    return int(pc.sum(pc.is_in(chunk.indices, pa.array(found, type=chunk.indices.type))).as_py() or 0) if found else 0
+
+
+def _formula_places(texts: pa.Array) -> list[int]:
+    """Return the places of the texts that are formulas; almost all others are ruled out by their first byte."""
+    suspects = np.flatnonzero(_STARTS[_first_bytes(texts)])
+    if not len(suspects):
+        return []
+    known = pc.match_substring_regex(texts.take(suspects), f"^(?:{_NUMBER.pattern})$")
+    unknown = suspects[~pc.fill_null(known, fill_value=True).to_numpy(zero_copy_only=False)]
+    return [place for place in unknown.tolist() if is_formula(texts[place].as_py())]
+
+
+def _first_bytes(texts: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the first byte of each text; where there is none, 0 or that of another text."""
+    _, offsets, content = texts.buffers()
+    if content is None or not content.size:
+        return np.zeros(len(texts), dtype=np.uint8)
+    width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    starts = np.frombuffer(offsets, dtype=width)[texts.offset : texts.offset + len(texts)]
+    return np.frombuffer(content, dtype=np.uint8).take(starts, mode="clip")

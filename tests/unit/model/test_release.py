@@ -193,3 +193,24 @@ def test_equal_shortened_draws_are_put_in_order_by_the_whole_ones(monkeypatch):
     names = np.arange(1000)
     shuffled = np.random.default_rng(1).permutation(1000)
     assert (shuffled[keyed_order(shuffled, bytes(32))] == names[keyed_order(names, bytes(32))]).all()
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_very_many_texts_leave_as_they_are_whether_coded_or_not(coded: bool):
+    texts = pa.array([None if n % 7 == 0 else f"note {n % 13_000}" for n in range(20_000)])
+    few = pa.array([f"level {n % 3}" for n in range(20_000)])
+    data = toy({"note": texts.dictionary_encode() if coded else texts, "few": few})
+    (with_codes, rows), (without, same_rows) = prepare(data), prepare(data, as_codes=False)
+    assert rows.tolist() == same_rows.tolist()
+    assert without.table.to_pydict() == with_codes.table.to_pydict() == data.table.take(pa.array(rows)).to_pydict()
+    assert without.schema == with_codes.schema
+    assert [pa.types.is_dictionary(kind) for kind in without.table.schema.types] == [False, True]
+
+
+def test_codes_are_shared_by_files_with_the_same_columns():
+    one, other = (toy({"a": ["x", "y", None], "b": ["u", "u", "v"]}) for _ in range(2))
+    one.coded("a")
+    other.share_codes(one, ["a", "b"])
+    assert other.coded("a") is one.coded("a")
+    assert other.coded("b") is not one.coded("b")
+    assert [one.count_distinct(name) for name in "ab"] == [2, 2]

@@ -1,6 +1,7 @@
 """Bundles with something in them that should not be there, each with a manifest that fits: only a look can tell."""
 
 import json
+import random
 from pathlib import Path
 
 import pandas as pd
@@ -12,9 +13,12 @@ from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
 from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
+from safeswap.model.release import PublicFacts, Release
+from safeswap.model.schema import Attribute, Schema
 from safeswap.releases.bundle import write_bundle
 from safeswap.releases.public_data import _remove_time
 from safeswap.releases.scan import scan_bundle, verify_bundle
+from safeswap.releases.scan_data import _formula_cells
 from safeswap.reports.public import dictionary_csv, dictionary_json
 
 
@@ -236,3 +240,53 @@ def test_remarks_name_no_value(release, tmp_path):
     path.write_text(path.read_text().replace("town 3", "secret-place", 1).replace("white", "=secret()", 1))
     resum(directory)
     assert "secret" not in " ".join(remark.message for remark in scan_bundle(directory, release))
+
+
+CELLS = [
+    "",
+    "-",
+    "=1+1",
+    "-5",
+    "-5.2e-3",
+    "+1,000%",
+    "@SUM(A1)",
+    "a=b",
+    "\tx",
+    "＝1",
+    "é",
+    "-٣",
+    "7",
+    None,
+    "\r\n",
+    "ﾀ",
+]
+
+
+def is_run_by_spreadsheet(text: str | None) -> bool:
+    if text is None or len(text) < 2 or text[0] not in "=+-@\t\r\n＝＋－＠":
+        return False
+    digits = text.lstrip("+-").rstrip("%").replace(",", "").replace(".", "").replace("e-", "").replace("e", "")
+    return not digits.isdecimal()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_formulas_are_counted_in_texts_of_any_type(kind: pa.DataType) -> None:
+    rng = random.Random(7)
+    for _ in range(50):
+        cells = rng.choices(CELLS, k=rng.randrange(40))
+        column = pa.chunked_array([pa.array(["=hidden", *cells], type=kind)[1:], pa.array(cells, type=kind)])
+        assert _formula_cells(column) == 2 * sum(map(is_run_by_spreadsheet, cells))
+
+
+@pytest.mark.parametrize("change", [(b"n07777", b"n07778"), (b"n00000\n", b"\n")])
+def test_a_changed_value_is_found_among_very_many(tmp_path: Path, change: tuple[bytes, bytes]) -> None:
+    texts = pa.array([f"n{number:05d}" for number in range(12_000)])
+    column = pa.DictionaryArray.from_arrays(pa.array(range(12_000), type=pa.int16()), texts)
+    table = pa.table({"k": pa.array(range(12_000)), "note": column})
+    schema = Schema(attributes=(Attribute(name="k", kind="numeric"), Attribute(name="note")))
+    release = Release(table=table, schema=schema, facts=PublicFacts(method="none", records=len(table)))
+    directory = written(release, tmp_path, "csv")
+    assert inside(directory, release) == set()
+    path = directory / "data.csv"
+    path.write_bytes(path.read_bytes().replace(*change))
+    assert "foreign-value" in inside(directory, release)
