@@ -45,7 +45,7 @@ def census_jobs(folder: Path, records: int) -> Jobs:
     from safeswap import workflow
 
     described: dict[str, Any] = {}
-    exec(DESCRIBED, described)  # noqa: S102  (our own text: the schema, as the benchmark of files has it)
+    exec(DESCRIBED, described)
     table = parquet.read_table(folder / f"census-{records}.parquet")
 
     def data() -> ss.Microdata:
@@ -97,7 +97,7 @@ def file_jobs(folder: Path, records: int) -> Jobs:
     from safeswap import workflow
 
     described: dict[str, Any] = {}
-    exec(DESCRIBED, described)  # noqa: S102  (as above)
+    exec(DESCRIBED, described)
     stated = {"schema": described["schema"], "insecure_seed": 1, "memory_limit": "2GB", "measures": MEASURES}
     repaired = {**json.loads(METHODS["swap"]), "pairing": "repaired"}
     methods = {name: json.loads(spec) for name, spec in METHODS.items()} | {"swap, repaired": repaired}
