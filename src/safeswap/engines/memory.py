@@ -202,7 +202,8 @@ class MemoryTable:
 
     def distinct(self, names: Names) -> Int64s:
         """Return the distinct combinations of some columns."""
-        return np.unique(np.stack([self._columns[name].astype(np.int64) for name in names], axis=1), axis=0)
+        some = np.unique(self._pack(names), return_index=True)[1]
+        return np.stack([self._columns[name][some].astype(np.int64) for name in names], axis=1)
 
     def pairs(self, first: str, partner: str, order: Names) -> Rows:
         """Pair each row in which ``first`` is 1 with its partner."""
