@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays import matching
+from safeswap.arrays import cells, matching, sparse
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Int64s, Integers, UInt64s
@@ -91,6 +92,15 @@ class Cells:
     def column(self, name: str) -> Int64s:
         """Return the codes of one attribute."""
         return self.codes[:, self.names.index(name)]
+
+    def margin(self, names: Names) -> Cells:
+        """Return the counts by some of the attributes."""
+        codes = np.stack([self.column(name) for name in names], axis=1)
+        number = dense(codes)
+        counts = np.bincount(number, weights=self.counts).astype(np.int64)
+        some = np.empty(len(counts), dtype=np.int64)
+        some[number] = np.arange(len(number))
+        return Cells(names=names, codes=codes[some], counts=counts, values=self.values.select(list(names)).take(some))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,7 +361,11 @@ def dense(labels: Int64s) -> Int64s:
     >>> dense(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
     [1, 0, 1]
     """
-    if not labels.shape[1]:
+    if not labels.size:
         return np.zeros(len(labels), dtype=np.int64)
-    numbers: Int64s = np.unique(labels, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-    return numbers
+    least = labels.min(axis=0)
+    sizes = [int(most) - int(low) + 1 for most, low in zip(labels.max(axis=0), least, strict=True)]
+    if prod(sizes) > cells.MOST_CELLS:
+        return np.unique(labels, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+    packed, _ = cells.pack([(column - low).view(np.uint64) for column, low in zip(labels.T, least, strict=True)], sizes)
+    return sparse.ranks(packed.astype(np.uint64))[0].view(np.int64)

@@ -15,7 +15,7 @@ from safeswap.arrays import cells, keyed, matching, order, pairing
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.threads import run_all
-from safeswap.arrays.types import Codes, Counts, Identity, Int64s, Integers, Rows, UInt32s, Words
+from safeswap.arrays.types import Codes, Counts, Flags, Identity, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
     DRAW,
     KEEP,
@@ -121,7 +121,7 @@ class MemoryRecords:
     ) -> MemoryTable:
         """Load the draws and the codes of some attributes."""
         if among is not None:
-            rows = np.flatnonzero(among.flags(self.data.coded_columns(among.names)[0]))
+            rows = np.flatnonzero(_flag_cells(among, *self.data.coded_columns(among.names)))
             draws = keyed.draws(order.as_blocks(self.identity[rows]), key)
             kept = _kept_rows(draws, keep)
             rows, draws = rows[kept], draws[kept]
@@ -202,7 +202,8 @@ class MemoryTable:
 
     def distinct(self, names: Names) -> Int64s:
         """Return the distinct combinations of some columns."""
-        return np.unique(np.stack([self._columns[name].astype(np.int64) for name in names], axis=1), axis=0)
+        some = np.unique(self._pack(names), return_index=True)[1]
+        return np.stack([self._columns[name][some].astype(np.int64) for name in names], axis=1)
 
     def pairs(self, first: str, partner: str, order: Names) -> Rows:
         """Pair each row in which ``first`` is 1 with its partner."""
@@ -267,6 +268,14 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
 
     run_all(move, attributes)
     return data.with_columns({name: columns[name] for name in attributes}, coded)
+
+
+def _flag_cells(among: CellSet, columns: Sequence[Codes], sizes: Sequence[int]) -> Flags:
+    """Flag the records of some cells; one packed number is found sooner than a combination."""
+    if prod(sizes) > cells.MOST_CELLS:
+        return among.flags(columns)
+    packed = np.ravel_multi_index(tuple(among.rows.T), tuple(sizes))
+    return CellSet(("packed",), packed.reshape(-1, 1)).flags([cells.pack(columns, sizes)[0]])
 
 
 def _kept_rows(draws: Words, keep: Ends | None) -> Rows:

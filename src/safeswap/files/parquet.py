@@ -252,8 +252,8 @@ def part_batches(
             yield batch.select(list(names))
 
 
-def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> ParquetFiles:
-    """Open a Parquet file or a directory of them; only footers are read.
+def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS, is_own: bool = False) -> ParquetFiles:
+    """Open a Parquet file or a directory of them; only footers and, unless we wrote it, page headers are read.
 
     In a directory all files that end in ``.parquet`` are used, also in subdirectories, in the order of their names,
     except those that begin with a dot or an underscore. All must have the same columns.
@@ -267,7 +267,7 @@ def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Parq
     (3, [0, 2])
     """
     root = Path(source)
-    opened = [_open_part(path, limits) for path in _paths(root)]
+    opened = [_open_part(path, limits, is_own=is_own) for path in _paths(root)]
     schema = opened[0][1]
     for part, other, _ in opened[1:]:
         if not other.equals(schema):
@@ -316,7 +316,7 @@ def _is_hidden(path: Path) -> bool:
     return any(name.startswith((".", "_")) for name in path.parts)
 
 
-def _open_part(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[str]]:
+def _open_part(path: Path, limits: Limits, *, is_own: bool) -> tuple[Part, pa.Schema, frozenset[str]]:
     from pyarrow import parquet
 
     if format_of(path) is not PARQUET:
@@ -332,7 +332,8 @@ def _open_part(path: Path, limits: Limits) -> tuple[Part, pa.Schema, frozenset[s
         groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
         part = Part(path=path, groups=groups, stamp=_stamp(path))
         dictionaries = frozenset(dictionary_columns(footer)) & set(schema.names)
-        check_pages(path, footer, limits=limits, dictionaries=dictionaries, in_memory=False)
+        if not is_own:  # our own pages come from our writer, or from a source that has been checked
+            check_pages(path, footer, limits=limits, dictionaries=dictionaries, in_memory=False)
         return part, schema, dictionaries
 
 

@@ -72,15 +72,17 @@ class _Reader:
         return value
 
     def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
+        byte = self.data[self.at]
+        self.at += 1
+        value, shift = byte & 0x7F, 7
+        while byte >= 0x80:
             if shift > 63:
                 raise ValueError("a number is too long")
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value
 
     def zigzag(self) -> int:
         value = self.varint()
@@ -105,20 +107,21 @@ class _Reader:
         return fields
 
     def value(self, kind: int, depth: int) -> Any:  # noqa: PLR0911  (one line per type)
-        if kind in (TRUE, FALSE, BYTE):
-            return self.byte()
-        if kind in (I16, I32, I64):
-            return self.zigzag()
-        if kind == DOUBLE:
-            return self.take(8)
+        if I16 <= kind <= I64:  # the most frequent first
+            number = self.varint()
+            return (number >> 1) ^ -(number & 1)
         if kind == BINARY:
             return self.take(self.varint())
-        if kind in (LIST, SET):
-            return self.elements(depth)
-        if kind == MAP:
-            return self.pairs(depth)
         if kind == STRUCT:
             return self.struct(depth + 1)
+        if kind in (LIST, SET):
+            return self.elements(depth)
+        if kind in (TRUE, FALSE, BYTE):
+            return self.byte()
+        if kind == DOUBLE:
+            return self.take(8)
+        if kind == MAP:
+            return self.pairs(depth)
         raise ValueError("a type is unknown")
 
     def elements(self, depth: int) -> tuple[int, list[Any]]:

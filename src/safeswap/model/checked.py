@@ -129,9 +129,9 @@ def _check_argument(function: Callable[..., Any], name: str, value: Any, hint: A
 
 def _convert(value: Any, hint: Any) -> Any:
     """Return the value if it is of the type, numbers as Python's own; raise ``_MisfitError`` otherwise."""
+    if hint is Any or hint is object or (type(value) is hint and (hint is not str or value.isascii())):
+        return value  # the usual case first: internal calls pass through here too
     origin = get_origin(hint)
-    if hint is Any or hint is object:
-        return value
     if origin in _FORMS:
         return _FORMS[origin](value, get_args(hint))
     if hint in _NUMBERS:

@@ -107,7 +107,7 @@ class DuckDBFile(RewrittenFile):
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on both files, read back from disk."""
-        evidence = DuckDBEvidence(self, open_parquet(part), promises)
+        evidence = DuckDBEvidence(self, open_parquet(part, is_own=True), promises)
         try:
             return check_promises(promises, evidence, self.name)
         finally:

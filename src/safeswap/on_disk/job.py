@@ -161,7 +161,7 @@ class RewrittenOutput(Output):
     def find_damaged(self, part: Path) -> list[str]:
         """Return the columns that were to be copied and are not as they were."""
         others = [name for name in self.files.schema.names if name not in self.names]
-        result = open_parquet(part)
+        result = open_parquet(part, is_own=True)
         same = [each.groups for each in result.parts] == [each.groups for each in self.files.parts]
         if not (same and result.schema.equals(self.written_schema or self.files.schema)):
             return others

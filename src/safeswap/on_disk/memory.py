@@ -154,7 +154,7 @@ class MemoryFile(RewrittenFile):
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on the data read back from disk."""
-        written = open_parquet(part)
+        written = open_parquet(part, is_own=True)
         with ThreadPoolExecutor(pa.cpu_count()) as threads:
             columns = dict(zip(self.names, threads.map(lambda n: self._read_back(written, n), self.names), strict=True))
         after = self.before.with_columns(columns, {})

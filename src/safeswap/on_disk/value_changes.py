@@ -170,7 +170,7 @@ class ChangedFile(RewrittenOutput):
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on the columns and the record, both read back from disk."""
-        written = open_parquet(part)
+        written = open_parquet(part, is_own=True)
         columns = {name: written.table([name]).column(0) for name in self.names}
         after = Microdata(self.before.with_columns(columns, {}).table, self.facts.schema)
         return verify(promises, before=self.before, after=after, audit=self._audit())

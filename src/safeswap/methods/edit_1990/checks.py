@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from safeswap.arrays import sparse
 from safeswap.arrays.cell_set import CellSet
@@ -91,32 +92,57 @@ def check_records(records: Records, spec: Edit1990Spec) -> Areas:
     """
     schema = records.schema
     _check_kinds(schema, spec)
-    names = tuple(dict.fromkeys((*spec.geography, *spec.keys)))
-    levels = tuple(pairwise(spec.geography)) if spec.geography_codes == "unique" else ()
-    within, block = spec.area(spec.within_level), spec.area(spec.geography[-1])
-    both = tuple(dict.fromkeys((*within, *spec.area(spec.across_level))))
-    by_block = (block,) if spec.small_block_rate is not None else ()
-    counted = records.count(*((name,) for name in names), *levels, both, *by_block)
-    singles = dict(zip(names, counted, strict=False))
-    _check_complete(lambda name: _count_missing(singles[name], schema), spec)
+    # One count by the whole geography: those by a level are margins of it, and much smaller than the file.
+    keys = tuple(name for name in spec.keys if name not in spec.geography)
+    blocks, *by_key = records.count(spec.geography, *((name,) for name in keys))
+    levels = _margins(blocks, spec.geography)
+    counted = {**levels, **dict(zip(keys, by_key, strict=True))}
+    _check_complete(lambda name: _count_missing(counted[name], name, schema), spec)
     for attribute in schema.iter_kind(Kind.HOUSEHOLD):
         if not records.is_unique(attribute.name):
             raise _household_repeats(attribute.name)
-    for (coarse, fine), cells in zip(levels, counted[len(names) :], strict=False):
-        if areas := int(np.count_nonzero(np.unique(cells.column(fine), return_counts=True)[1] > 1)):
-            raise not_nested(coarse, fine, areas)
-    single, households = _count_single(counted[len(names) + len(levels)], within)
+    if spec.geography_codes == "unique":
+        for coarse, fine in pairwise(spec.geography):
+            if areas := _count_straddling(levels[fine], coarse, fine):
+                raise not_nested(coarse, fine, areas)
+    single, households = _count_single(levels[spec.across_level], spec.area(spec.within_level))
     if spec.rate or spec.small_block_rate:
         _refuse_single(single, households, spec)
-    small = counted[-1].codes[counted[-1].counts < spec.small_block_units] if by_block else np.zeros((0, 1), np.int64)
     if records.held is not None:
         _check_identity(records.held)
-    return Areas(CellSet(block if by_block else (), small), single)
+    return Areas(_find_small_blocks(blocks, spec), single)
 
 
-def _count_missing(cells: Cells, schema: Schema) -> int:
-    (name,) = cells.names
-    values = Microdata(cells.values, Schema(attributes=(schema[name],)))
+def _margins(blocks: Cells, geography: Names) -> dict[str, Cells]:
+    """Return the counts by each level and all above it, each made from the next finer one."""
+    levels = {geography[-1]: blocks}
+    for place in range(len(geography) - 1, 0, -1):
+        levels[geography[place - 1]] = levels[geography[place]].margin(geography[:place])
+    return levels
+
+
+def _count_straddling(cells: Cells, coarse: str, fine: str) -> int:
+    """Count the areas of a level that lie in several of the level above."""
+    areas = np.sort(cells.column(fine))
+    if not (areas[1:] == areas[:-1]).any():
+        return 0
+    pairs = np.unique(np.stack([cells.column(fine), cells.column(coarse)], axis=1), axis=0)
+    return int(np.count_nonzero(np.unique(pairs[:, 0], return_counts=True)[1] > 1))
+
+
+def _find_small_blocks(blocks: Cells, spec: Edit1990Spec) -> CellSet:
+    if spec.small_block_rate is None:
+        return CellSet((), np.zeros((0, 1), np.int64))
+    names = spec.area(spec.geography[-1])
+    small = blocks.select(blocks.counts < spec.small_block_units)
+    return CellSet(names, np.stack([small.column(name) for name in names], axis=1))
+
+
+def _count_missing(cells: Cells, name: str, schema: Schema) -> int:
+    column = cells.values.column(name)
+    if not schema[name].missing and not column.null_count and not pa.types.is_floating(column.type):
+        return 0  # as usual: the names of a country's blocks need not be looked at
+    values = Microdata(cells.values.select([name]), Schema(attributes=(schema[name],)))
     flags = missing_codes(values, name)
     return int(cells.counts[flags[values.coded(name).codes]].sum())
 
