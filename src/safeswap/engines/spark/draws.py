@@ -202,7 +202,8 @@ def value_codes(column: pa.Array, key: bytes) -> Int64s:
     levels, indices = _levels(column)
     words = keyed.encrypt(column_blocks(levels, key), key)
     codes = np.append(np.ascontiguousarray(words[:, 0]).view(np.int64), np.int64(0))
-    return codes[indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    found: Int64s = codes[indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return found
 
 
 def _levels(column: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -226,25 +227,25 @@ class TableDraw:
     among: CellSet | None
     derive: Derivation | None
 
-    def __call__(self, numbers: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
         words = self.draw.words(columns[0])
-        rows = np.arange(len(words)) if self.keep is None else _at_ends(words[:, 0], self.keep)
-        taken = [column.take(pa.array(rows)) for column in columns[1:]]
+        chosen = np.arange(len(words)) if self.keep is None else _at_ends(words[:, 0], self.keep)
+        taken = [column.take(pa.array(chosen)) for column in columns[1:]]
         codes = dict(zip(self.names, self.draw.codes(taken), strict=True))
         if self.among is not None:
             flags = self.among.flags([codes[name] for name in self.among.names])
-            rows, codes = rows[flags], {name: column[flags] for name, column in codes.items()}
+            chosen, codes = chosen[flags], {name: column[flags] for name, column in codes.items()}
         added: dict[str, Any] = {}
         if self.derive is not None:
-            added = dict(self.derive(np.ascontiguousarray(words[rows, 0]), codes))
-            flags = np.asarray(added.pop(KEEP, np.ones(len(rows))), dtype=np.bool_)
-            rows = rows[flags]
+            added = dict(self.derive(np.ascontiguousarray(words[chosen, 0]), codes))
+            flags = np.asarray(added.pop(KEEP, np.ones(len(chosen))), dtype=np.bool_)
+            chosen = chosen[flags]
             codes, added = ({n: column[flags] for n, column in part.items()} for part in (codes, added))
             added = {name: added[name] for name in self.derive.adds if name != KEEP}
         values = [np.asarray(column).astype(np.int64) for column in (*codes.values(), *added.values())]
-        signed = [_as_signed(words[rows, word]) for word in (0, 1)]
-        return _batch(["i", "h", "l"], [numbers[rows], *signed], values, "c")
+        signed = [_as_signed(words[chosen, word]) for word in (0, 1)]
+        return _batch(["i", "h", "l"], [rows[chosen], *signed], values, "c")
 
 
 @dataclass(frozen=True, eq=False)
