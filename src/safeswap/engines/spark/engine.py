@@ -65,8 +65,7 @@ class SparkRecords:
 
     name: ClassVar[str] = "spark"
     lacks: ClassVar[Mapping[Need, str]] = {
-        Need.POSITIONS: "records in Spark have no positions, so they are known by an identifier",
-        Need.ROW_ORDER: "records in Spark have no order",
+        Need.POSITIONS: "it draws by an identifier, which stays with its record if the files are cut otherwise",
         Need.WHOLE_FILE: "no machine of a cluster holds the whole file",
         Need.VALUE_CHANGES: "it checks what pairs of records promise, not what new values do",
         Need.RECORDS: "it counts cells where the records are",
