@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.conformance.on_files import rows_of
 from tests.engines.spark_runs import check, dealt, expected, masked, session_on, shuffled
 from tests.engines.specs import SCHEMA, census, spec_of, write_parts
 
@@ -80,7 +81,7 @@ def test_two_workers_give_the_records_and_totals_of_the_reference(name: str, clu
     told = [before[stage.pairs].tolist() for stage in audit.exchanges]
     assert told == [own[stage.pairs].tolist() for stage in stages]
     assert masked_table["HHID"].equals(source["HHID"])
-    assert undo(Microdata(masked_table, SCHEMA), audit).table.cast(source.schema).equals(source)
+    assert rows_of(undo(Microdata(masked_table, SCHEMA), audit).table) == rows_of(source)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit", "census", "masked"]
 
 

@@ -192,8 +192,8 @@ def value_codes(column: pa.Array, key: bytes) -> Int64s:
 
     Two values share a word once in 10¹⁹ pairs; verification codes them anew, under another key.
 
-    >>> codes = value_codes(pa.array(["a", "b", None, "a"]), bytes(32))
-    >>> codes[0] == codes[3] != codes[1], int(codes[2])
+    >>> one, two, none, again = value_codes(pa.array(["a", "b", None, "a"]), bytes(32)).tolist()
+    >>> one == again != two, none
     (True, 0)
     """
     from safeswap.arrays import keyed
