@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from tests.conformance.on_files import rows_of
 from tests.engines.spark_runs import check, dealt, expected, masked, session_on, shuffled
 from tests.engines.specs import SCHEMA, census, spec_of, write_parts
 
 from safeswap import workflow
 from safeswap.errors import EngineError, InputError
+from safeswap.files.parquet import open_parquet
+from safeswap.model.audit import undo
+from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.on_disk import run
+from safeswap.on_disk.audit_record import read_audit
 
 if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
@@ -71,10 +75,13 @@ def test_two_workers_give_the_records_and_totals_of_the_reference(name: str, clu
         result = masked(shuffled(tmp_path, files), spec_of(name), cluster)
     check(tmp_path, result, name)
     stages = expected(name).audit.exchanges
-    pairs = [pq.read_table(path).sort_by("k") for path in sorted(result.audit.glob("pairs-*"))]
-    own = census()["HHID"].to_numpy()
-    told = [list(zip(table["id_a"].to_pylist(), table["id_b"].to_pylist(), strict=True)) for table in pairs]
-    assert told == [[tuple(own[pair].tolist()) for pair in stage.pairs] for stage in stages]
+    source, masked_table = (open_parquet(tmp_path / name).table(SCHEMA.names) for name in ("census", "masked"))
+    own, before = census()["HHID"].to_numpy(), source["HHID"].to_numpy()
+    audit = read_audit(result.audit)
+    told = [before[stage.pairs].tolist() for stage in audit.exchanges]
+    assert told == [own[stage.pairs].tolist() for stage in stages]
+    assert masked_table["HHID"].equals(source["HHID"])
+    assert rows_of(undo(Microdata(masked_table, SCHEMA), audit).table) == rows_of(source)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit", "census", "masked"]
 
 

@@ -20,12 +20,11 @@ from tests.plug_in import install_trade
 from safeswap import registry
 from safeswap.arrays import keyed
 from safeswap.engines.base import DRAW
-from safeswap.engines.spark.engine import SparkTable
+from safeswap.engines.spark.engine import SparkRecords, SparkTable
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.base import Method
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
-from safeswap.on_disk.spark import load_records
 
 if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
@@ -49,14 +48,13 @@ def session() -> Iterator[Any]:
 def test_every_operation_gives_what_plain_python_gives(seed: int, records: int, session: Any, tmp_path: Path) -> None:
     data = make_data(seed, records, identified=True)
     pq.write_table(data.table, tmp_path / "data.parquet", row_group_size=25)
-    found = load_records(session, open_parquet(tmp_path / "data.parquet"), data.schema)
+    found = SparkRecords(session, open_parquet(tmp_path / "data.parquet"), data.schema)
     found.prepare(identity_key=keyed.derive(KEY.secret, "identity"), work=tmp_path)
-    row = {value: place for place, value in enumerate(data.table["id"].to_pylist())}
 
     def rows_of(pairs: Any) -> list[list[int]]:
         listed = pairs.frame.orderBy("k").select("k", "a.i", "b.i").collect()
         assert [place for place, _, _ in listed] == list(range(1, len(listed) + 1))
-        return [[row[a], row[b]] for _, a, b in listed]
+        return [[a, b] for _, a, b in listed]
 
     try:
         check_every_operation(data, found, rows_of)
@@ -82,7 +80,7 @@ def test_equal_first_words_are_ordered_by_the_second(session: Any, tmp_path: Pat
     """Draws are made in processes where the cipher cannot be patched: here tied ones are given."""
     data = make_data(3, 60, identified=True)
     pq.write_table(data.table, tmp_path / "data.parquet")
-    records = load_records(session, open_parquet(tmp_path / "data.parquet"), data.schema)
+    records = SparkRecords(session, open_parquet(tmp_path / "data.parquet"), data.schema)
     records.prepare(identity_key=bytes(32), work=tmp_path)
     second = np.random.default_rng(3).permutation(60).tolist()
     rows = [(own, own % 3 - 1, second[own], own % 4, 0) for own in range(60)]

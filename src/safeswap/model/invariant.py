@@ -151,13 +151,6 @@ class SameRows(PairPromise):
 
 
 @dataclass(frozen=True)
-class SameRecords(SameRows):
-    """The masked file has the same records and identifiers; an engine without an order of records keeps none."""
-
-    sentence = "The number of records and their identifiers are unchanged."
-
-
-@dataclass(frozen=True)
 class UntouchedColumns(AttributesPromise, PairPromise):
     """Values and missing values of these columns are the same in every record, to the bit."""
 

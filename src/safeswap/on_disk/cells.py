@@ -238,9 +238,9 @@ def count_in_spark(
     threads: int | None = None,
 ) -> CountedCells:
     """Count the cells with a Spark cluster; records correspond by identifier."""
-    from safeswap.engines.spark.checks import compare_cells
+    from safeswap.engines.spark.checks import SparkFrame, compare_cells
     from safeswap.on_disk.engines import check_need, find_engine
-    from safeswap.on_disk.spark import load_records, spark_session
+    from safeswap.on_disk.spark import spark_session
 
     first, second = open_parquet(before), open_parquet(after)
     schema = described_files(first, **reading)
@@ -249,9 +249,7 @@ def count_in_spark(
     if schema.identifier is None:
         check_need(find_engine("spark"), Need.POSITIONS)
     with spark_session(session, threads, records=len(first)) as spark:
-        found = compare_cells(
-            load_records(spark, first, schema), load_records(spark, second, schema), names, limit=limit
-        )
+        found = compare_cells(SparkFrame(spark, first, schema), SparkFrame(spark, second, schema), names, limit=limit)
     first.check_unchanged()
     second.check_unchanged()
     if found.records != len(first):

@@ -62,9 +62,9 @@ def check_supported(engine: type[OpenFile], method: Method, *, schema: Schema | 
 def check_need(engine: type[OpenFile], need: Need) -> None:
     """Refuse what an engine lacks.
 
-    >>> check_need(find_engine("spark"), Need.ROW_ORDER)
+    >>> check_need(find_engine("spark"), Need.POSITIONS)
     Traceback (most recent call last):
-    safeswap.errors.EngineError: the engine 'spark' cannot do this: records in the order of the source
+    safeswap.errors.EngineError: the engine 'spark' cannot do this: files without an identifier
     """
     if need not in engine.lacks:
         return

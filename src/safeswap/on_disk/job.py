@@ -137,35 +137,12 @@ class OpenFile(Output):
         return
 
 
-class RewrittenOutput(Output):
-    """Files that are rewritten record by record: columns are replaced, all others copied byte for byte."""
-
-    _written: tuple[Written, ...] = ()
-    written_schema: pa.Schema | None = None
-    """The types of the columns afterwards, if some of them change."""
-
-    @abstractmethod
-    def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
-        """Return the new values of some records, requested in order."""
+class RecordedOutput(Output):
+    """Masked files whose pairs are recorded by row number."""
 
     @abstractmethod
     def iter_pairs(self) -> Iterator[tuple[int, Rows]]:
         """Yield the number of an exchange and pairs of row numbers, in the order of drawing, in batches."""
-
-    def write(self, part: Path) -> None:
-        """Write all files."""
-        self._written = rewrite(
-            self.files, part, names=self.names, replacing=self, work=self.work, schema=self.written_schema
-        )
-
-    def find_damaged(self, part: Path) -> list[str]:
-        """Return the columns that were to be copied and are not as they were."""
-        others = [name for name in self.files.schema.names if name not in self.names]
-        result = open_parquet(part, is_own=True)
-        same = [each.groups for each in result.parts] == [each.groups for each in self.files.parts]
-        if not (same and result.schema.equals(self.written_schema or self.files.schema)):
-            return others
-        return unchanged(self.files, self._written, others)
 
     def describe_result(self) -> Mapping[str, Any]:
         """Return how the columns are described afterwards, if otherwise than before, for the record."""
@@ -192,6 +169,33 @@ class RewrittenOutput(Output):
         notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": reading}
         notes |= {"source_sha256": self.source_digest, **self.describe_result()}
         write_audit_json(directory, totals, self.schema, notes=notes)
+
+
+class RewrittenOutput(RecordedOutput):
+    """Files that are rewritten record by record: columns are replaced, all others copied byte for byte."""
+
+    _written: tuple[Written, ...] = ()
+    written_schema: pa.Schema | None = None
+    """The types of the columns afterwards, if some of them change."""
+
+    @abstractmethod
+    def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
+        """Return the new values of some records, requested in order."""
+
+    def write(self, part: Path) -> None:
+        """Write all files."""
+        self._written = rewrite(
+            self.files, part, names=self.names, replacing=self, work=self.work, schema=self.written_schema
+        )
+
+    def find_damaged(self, part: Path) -> list[str]:
+        """Return the columns that were to be copied and are not as they were."""
+        others = [name for name in self.files.schema.names if name not in self.names]
+        result = open_parquet(part, is_own=True)
+        same = [each.groups for each in result.parts] == [each.groups for each in self.files.parts]
+        if not (same and result.schema.equals(self.written_schema or self.files.schema)):
+            return others
+        return unchanged(self.files, self._written, others)
 
 
 class PairsDigest:

@@ -2,8 +2,10 @@
 
 ::
 
-    engine    the engine: counts by group-by, pairs by numbering, exchange by joins
-    draws     keyed draws in the workers
-    checks    checks and counts as sums over records
+    engine    the engine: counts, pairs by numbering
+    reading   pieces of the files, and how workers read them
+    draws     keyed draws, codes and counts in the workers
+    exchange  workers exchange, write and compare values
+    checks    cells of two files counted for measures
     session   a session and a Java runtime, where there is none
 """

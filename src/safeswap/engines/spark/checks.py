@@ -9,28 +9,45 @@ from typing import Any
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
-from safeswap.engines.spark.engine import SparkRecords, all_of, label
+from safeswap.engines.spark.engine import all_of
 from safeswap.engines.spilled_cells import TalliedCells, tally_kinds
+from safeswap.errors import InputError
+from safeswap.files.parquet import ParquetFiles
+from safeswap.model.schema import Schema
 
-# Checks are sums over records: no join and no collection.
 
-Print = tuple[int, int, int]
+class SparkFrame:
+    """The records of files as a Spark dataframe with internal column names."""
+
+    def __init__(self, session: Any, files: ParquetFiles, schema: Schema) -> None:
+        self.schema = schema
+        frame = session.read.parquet(*(str(part.path.absolute()) for part in files.parts if part.records)).select("*")
+        if list(frame.columns) != files.schema.names:
+            raise InputError(
+                "Spark reads other columns from the files than they declare",
+                code="files-differ",
+                hint="rewrite the files without duplicated or nested columns",
+                file=str(files.root),
+            )
+        self.frame = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
+        kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in files.schema]
+        self.arrow = pa.schema(list(zip(files.schema.names, kinds, strict=True)))
+
+    def column(self, name: str) -> str:
+        """Return the internal name of a column."""
+        return f"c{self.arrow.names.index(name)}"
 
 
-def fingerprints(frame: Any, *column_sets: Sequence[str]) -> tuple[Print, ...]:
-    """Return, per set of columns, the number of records and two order-independent sums of hashes.
+def label(column: str, kind: pa.DataType) -> Any:
+    """Return a column as a label that is equal exactly where the values are.
 
-    The sums detect faults of machines, not tampering: the hashes are public.
+    Spark equates −0.0 and 0.0; the text of a floating-point number distinguishes them and is the same for every NaN.
     """
     from pyspark.sql import functions as f
 
-    sums = [f.count("*")]
-    for columns in column_sets:
-        added, mixed = words_of([f.col(column) for column in columns])
-        sums.append(f.sum(added.cast("decimal(38,0)")))
-        sums.append(f.bit_xor(mixed))
-    records, *rest = (int(value or 0) for value in frame.agg(*sums).head())
-    return tuple((records, added, mixed) for added, mixed in zip(rest[::2], rest[1::2], strict=True))
+    if pa.types.is_floating(kind):
+        return f.col(column).cast("string")
+    return f.col(column)
 
 
 def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
@@ -39,54 +56,6 @@ def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
 
     absent = [column.isNull() for column in columns]
     return f.xxhash64(*columns, *absent), f.xxhash64(f.lit(1), *columns, *absent)
-
-
-def combine_fingerprints(*parts: tuple[Print, int]) -> Print:
-    """Combine fingerprints: each with +1 if its records are added and −1 if they are removed.
-
-    >>> combine_fingerprints(((3, 10, 6), 1), ((1, 4, 2), -1))
-    (2, 6, 4)
-    """
-    records = total = mixed = 0
-    for (number, added, xor), sign in parts:
-        records, total, mixed = records + sign * number, total + sign * added, mixed ^ xor
-    return records, total, mixed
-
-
-def count_moved_cells(before: Any, after: Any, columns: Sequence[str], kinds: Sequence[pa.DataType]) -> int:
-    """Count the cells over these columns whose count differs between the two frames."""
-    from pyspark.sql import functions as f
-
-    def counted(frame: Any, sign: int) -> Any:
-        labels = [label(column, kind).alias(column) for column, kind in zip(columns, kinds, strict=True)]
-        return frame.select(*labels, f.lit(sign).cast("long").alias("sign"))
-
-    both = counted(before, -1).unionAll(counted(after, 1)).groupBy(*columns).agg(f.sum("sign").alias("s"))
-    return int(both.where("s <> 0").count())
-
-
-def count_pairs(pairs: Any, columns: Sequence[int], *, agree: bool) -> int:
-    """Count the pairs that agree, or differ, in all of these columns."""
-    from pyspark.sql import functions as f
-
-    same = [f.col(f"a.g{j}").eqNullSafe(f.col(f"b.g{j}")) for j in columns]
-    return int(pairs.where(all_of(same if agree else [~each for each in same])).count())
-
-
-def count_compensating(
-    touched: Any, had: Sequence[str], has: Sequence[str], others: Sequence[str], *, kinds: Sequence[pa.DataType]
-) -> int:
-    """Count changed records minus the net change of the cells; ``kinds`` are the types of ``had``, then ``others``."""
-    from pyspark.sql import functions as f
-
-    wide = [*had, *has, *others]
-    types = [*kinds[: len(had)], *kinds[: len(had)], *kinds[len(had) :]]
-    labelled = touched.select(*(label(column, kind).alias(column) for column, kind in zip(wide, types, strict=True)))
-    old = labelled.select(*had, *others, f.lit(-1).cast("long").alias("sign"))
-    new = labelled.select(*has, *others, f.lit(1).cast("long").alias("sign"))
-    net = old.unionAll(new).groupBy(*had, *others).agg(f.abs(f.sum("sign")).alias("s")).agg(f.sum("s")).head()[0] or 0
-    same = all_of([f.col(one).eqNullSafe(f.col(other)) for one, other in zip(had, has, strict=True)])
-    return int(labelled.where(~same).count()) - int(net) // 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +70,7 @@ class SparkCells:
     only_numbers: bool
 
 
-def compare_cells(before: SparkRecords, after: SparkRecords, names: Names, *, limit: int) -> SparkCells:
+def compare_cells(before: SparkFrame, after: SparkFrame, names: Names, *, limit: int) -> SparkCells:
     """Count the cells of ``names`` in two files whose records correspond by their identifier."""
     from pyspark.sql import functions as f
 
@@ -132,7 +101,7 @@ def compare_cells(before: SparkRecords, after: SparkRecords, names: Names, *, li
     )
 
 
-def _side(data: SparkRecords, names: Names, prefix: str) -> Any:
+def _side(data: SparkFrame, names: Names, prefix: str) -> Any:
     """Return identifier i, the labels of ``names``, and two words each for the other columns and the other numbers."""
     from pyspark.sql import functions as f
 

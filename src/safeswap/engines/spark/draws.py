@@ -1,10 +1,10 @@
-"""Code that runs in Spark's workers: the draws of the records of an Arrow batch. It must not need the session."""
+"""Code that runs in Spark's workers: draws, codes and counts of a piece's records. It must not need the session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,96 +12,206 @@ import pyarrow as pa
 
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
+from safeswap.arrays.types import Int64s, UInt64s
 from safeswap.engines.base import KEEP, Derivation, Ends, Kernel
+from safeswap.engines.spark.reading import Batches, Piece, pack, plain, unpack, whole
 
-Batches = Iterable[pa.RecordBatch]
+
+class Step(Protocol):
+    """What a task does with a piece: it gets the row numbers, and the columns in the order asked for."""
+
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return the result."""
+        ...
 
 
-def drawing(
-    draw_key: bytes, identity_key: bytes, threshold: int, *, least: int = 0
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function on batches (identifier first) that keeps records with a draw from ``least`` to ``threshold``.
+@dataclass(frozen=True, eq=False)
+class PieceRun:
+    """Read the pieces whose numbers arrive, and run a step on each."""
 
-    The two words of the cipher text follow the identifier as columns h and l: signed numbers in the same order, as
-    Spark has no unsigned ones.
+    pieces: tuple[Piece, ...]
+    names: Names
+    step: Step
 
-    >>> batch = pa.record_batch({"i": [7, 8, 9], "v": ["a", "b", "c"]})
-    >>> (drawn,) = drawing(bytes(32), bytes(32), 2**64 - 1)([batch])
-    >>> drawn.schema.names, drawn.num_rows
-    (['i', 'h', 'l', 'v'], 3)
-    """
-
-    def draw(batches: Batches) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Run over the numbers of a partition."""
         for batch in batches:
-            words = _words(batch, draw_key, identity_key)
-            low = (words[:, 0] >= np.uint64(least)) & (words[:, 0] <= np.uint64(threshold))
-            taken = batch.take(pa.array(np.flatnonzero(low)))
-            columns = [taken.column(0), *(_as_signed(words[low, word]) for word in (0, 1)), *taken.columns[1:]]
-            first, *others = taken.schema.names
-            yield pa.RecordBatch.from_arrays(columns, names=[first, "h", "l", *others])
-
-    return draw
+            for number in batch.column(0).to_pylist():
+                piece = self.pieces[number]
+                table = piece.read(self.names)
+                rows = np.arange(piece.first, piece.first + piece.records)
+                yield self.step(rows, [whole(column) for column in table.columns])
 
 
-def make_racer(draw_key: bytes, identity_key: bytes, weight: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function on batches (identifier first) that adds arrival times, as usual and with ``weight``.
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """The draws of records by their identifier, and codes of values.
 
-    Columns usual, sooner, l and m follow the identifier; l and m, which break ties, are the words of the draw.
-
-    >>> batch = pa.record_batch({"i": [7, 8, 9], "v": ["a", "b", "c"]})
-    >>> (raced,) = make_racer(bytes(32), bytes(32), 10.0)([batch])
-    >>> raced.schema.names
-    ['i', 'usual', 'sooner', 'l', 'm', 'v']
+    Derived keys, without the one they come from: a worker cannot draw for other data or another stage.
     """
 
-    def race(batches: Batches) -> Iterator[pa.RecordBatch]:
+    key: bytes = field(repr=False)
+    identity_key: bytes = field(repr=False)
+    code_key: bytes = field(repr=False)
+
+    def words(self, own: pa.Array) -> UInt64s:
+        """Return the whole cipher text of each record."""
+        from safeswap.arrays import keyed
+        from safeswap.engines.identity import column_blocks
+
+        words: UInt64s = keyed.encrypt(column_blocks(own, self.identity_key), self.key)
+        return words
+
+    def codes(self, columns: Sequence[pa.Array]) -> list[Int64s]:
+        """Return the codes of each column."""
+        return [value_codes(column, self.code_key) for column in columns]
+
+
+@dataclass(frozen=True, eq=False)
+class LowDraws:
+    """Keep records (identifier first) with a draw up to ``most``: row i, words h and l, and codes g0, g1, …
+
+    The words are signed numbers in the same order, as Spark has no unsigned ones.
+
+    >>> step = LowDraws(Draw(bytes(32), bytes(32), bytes(32)), 2**64 - 1)
+    >>> drawn = step(np.arange(3), [pa.array([7, 8, 9]), pa.array(["a", "b", "c"])])
+    >>> drawn.schema.names, drawn.num_rows
+    (['i', 'h', 'l', 'g0'], 3)
+    """
+
+    draw: Draw
+    most: int
+
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Run on a piece."""
+        words = self.draw.words(columns[0])
+        low = np.flatnonzero(words[:, 0] <= np.uint64(self.most))
+        codes = self.draw.codes([column.take(pa.array(low)) for column in columns[1:]])
+        signed = [_as_signed(words[low, word]) for word in (0, 1)]
+        return _batch(["i", "h", "l"], [rows[low], *signed], codes, "g")
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """Add arrival times, as usual and with ``weight``, to row and codes; l and m, the words of the draw, break ties.
+
+    >>> step = Race(Draw(bytes(32), bytes(32), bytes(32)), 10.0)
+    >>> step(np.arange(2), [pa.array([7, 8]), pa.array(["a", "b"])]).schema.names
+    ['i', 'usual', 'sooner', 'l', 'm', 'g0']
+    """
+
+    draw: Draw
+    weight: float
+
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Run on a piece."""
         from safeswap.arrays import order
 
-        for batch in batches:
-            words = _words(batch, draw_key, identity_key)
-            draws = np.ascontiguousarray(words[:, 0])
-            # No time is negative, so their order as integers is the same, signed or not.
-            times = [order.sortable(order.arrivals(draws, each)).view(np.int64) for each in (1.0, weight)]
-            ties = [_as_signed(words[:, word]) for word in (0, 1)]
-            columns = [batch.column(0), *map(pa.array, times), *ties, *batch.columns[1:]]
-            first, *others = batch.schema.names
-            yield pa.RecordBatch.from_arrays(columns, names=[first, "usual", "sooner", "l", "m", *others])
-
-    return race
+        words = self.draw.words(columns[0])
+        draws = np.ascontiguousarray(words[:, 0])
+        # No time is negative, so their order as integers is the same, signed or not.
+        times = [order.sortable(order.arrivals(draws, each)).view(np.int64) for each in (1.0, self.weight)]
+        ties = [_as_signed(words[:, word]) for word in (0, 1)]
+        return _batch(["i", "usual", "sooner", "l", "m"], [rows, *times, *ties], self.draw.codes(columns[1:]), "g")
 
 
-def make_coder(key: bytes) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return a function on batches (identifier first) that adds the code of each value after the identifier.
+@dataclass(frozen=True, eq=False)
+class CellCount:
+    """Count the records of a piece by the codes of all columns, at most ``most`` cells; values are packed.
 
-    >>> batch = pa.record_batch({"i": [7, 8], "v": ["a", "a"], "w": [3, None]})
-    >>> (coded,) = make_coder(bytes(32))([batch])
-    >>> coded.schema.names, coded["w0"][0] == coded["w0"][1]
-    (['i', 'w0', 'w1', 'v', 'w'], True)
+    >>> step = CellCount(bytes(32))
+    >>> counted = step(np.arange(3), [pa.array(["a", "b", "a"])])
+    >>> counted.schema.names, sorted(counted["n"].to_pylist())
+    (['n', 'g0', 'v0'], [1, 2])
     """
 
-    def code(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            codes = [pa.array(value_codes(column, key)) for column in batch.columns[1:]]
-            first, *others = batch.schema.names
-            names = [first, *(f"w{j}" for j in range(len(codes))), *others]
-            yield pa.RecordBatch.from_arrays([batch.column(0), *codes, *batch.columns[1:]], names=names)
+    code_key: bytes = field(repr=False)
+    most: int | None = None
 
-    return code
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Run on a piece."""
+        names = [f"g{j}" for j in range(len(columns))]
+        codes = [pa.array(value_codes(column, self.code_key)) for column in columns]
+        table = pa.table([*codes, pa.array(np.arange(len(rows)))], names=[*names, "place"])
+        found = table.group_by(names, use_threads=False).aggregate([("place", "min"), ("place", "count")])
+        found = found.slice(0, self.most).combine_chunks()
+        places = whole(found.column("place_min"))
+        values = [pack(column.take(places)) for column in columns]
+        labels = [whole(found.column(name)) for name in names]
+        kept = [f"v{j}" for j in range(len(columns))]
+        counts = whole(found.column("place_count"))
+        return pa.RecordBatch.from_arrays([counts, *labels, *values], names=["n", *names, *kept])
 
 
-def value_codes(column: pa.Array, key: bytes) -> npt.NDArray[np.int64]:
+@dataclass(frozen=True, eq=False)
+class IdentifierCheck:
+    """Count missing identifiers in a piece, and see whether integers ascend, from the end of the piece before."""
+
+    pieces: tuple[Piece, ...]
+    own: str
+    missing: tuple[str, ...]
+
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Run on a piece."""
+        from safeswap.engines.identity import column_identity
+        from safeswap.files.identifiers import missing_positions
+
+        column = pa.chunked_array([columns[0]])
+        absent, ascends = len(missing_positions(column, self.missing)), False
+        if not absent:
+            identity = column_identity(column, bytes(32))  # only integers are looked at
+            if identity.ndim == 1:
+                ascends = bool((identity[1:] > identity[:-1]).all()) and self._follows(int(rows[0]), int(identity[0]))
+        names = ["absent", "ascends"]
+        return pa.RecordBatch.from_arrays([pa.array([absent]), pa.array([int(ascends)])], names=names)
+
+    def _follows(self, first: int, value: int) -> bool:
+        before = next((piece for piece in self.pieces if piece.first + piece.records == first), None)
+        if before is None:
+            return True
+        last = whole(before.read([self.own]).column(0))[-1].as_py()
+        return last is not None and int(last) < value
+
+
+@dataclass(frozen=True, eq=False)
+class IdentityBlocks:
+    """Return the blocks of the identifiers: equal where these are."""
+
+    identity_key: bytes = field(repr=False)
+
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Run on a piece."""
+        from safeswap.engines.identity import column_blocks
+
+        blocks = column_blocks(columns[0], self.identity_key)
+        return _batch(["x", "y"], [np.ascontiguousarray(blocks[:, word]).view(np.int64) for word in (0, 1)], [], "")
+
+
+def value_codes(column: pa.Array, key: bytes) -> Int64s:
     """Return a number for each value: 0 if it is missing, else a word that is random without the key.
 
-    Two values share a word once in 10¹⁹ pairs; verification compares the values themselves.
+    Two values share a word once in 10¹⁹ pairs; verification codes them anew, under another key.
+
+    >>> one, two, none, again = value_codes(pa.array(["a", "b", None, "a"]), bytes(32)).tolist()
+    >>> one == again != two, none
+    (True, 0)
     """
     from safeswap.arrays import keyed
     from safeswap.engines.identity import column_blocks
 
-    codes = np.zeros(len(column), dtype=np.int64)
-    known = np.flatnonzero(np.asarray(column.is_valid()))
-    words = keyed.encrypt(column_blocks(column.drop_null(), key), key)
-    codes[known] = np.ascontiguousarray(words[:, 0]).view(np.int64)
-    return codes
+    levels, indices = _levels(column)
+    words = keyed.encrypt(column_blocks(levels, key), key)
+    codes = np.append(np.ascontiguousarray(words[:, 0]).view(np.int64), np.int64(0))
+    found: Int64s = codes[indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _levels(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the distinct values to the bit, and which of them each record has: coding few values is cheaper."""
+    if pa.types.is_null(column.type):
+        return pa.array([], pa.string()), pa.nulls(len(column), pa.int64())
+    packed = pack(plain(column)).dictionary_encode()
+    return unpack(packed.dictionary, plain(column).type), packed.indices
 
 
 PARTNER = "p"
@@ -109,37 +219,33 @@ PARTNER = "p"
 
 @dataclass(frozen=True, eq=False)
 class TableDraw:
-    """Turn batches of identifier and values into identifier, draw, codes and derived columns."""
+    """Turn identifier and values into row, draw, codes and derived columns."""
 
     names: Names
-    draw_key: bytes = field(repr=False)
-    identity_key: bytes = field(repr=False)
-    code_key: bytes = field(repr=False)
+    draw: Draw
     keep: Ends | None
     among: CellSet | None
     derive: Derivation | None
 
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Run over the batches of a partition."""
-        for batch in batches:
-            words = _words(batch, self.draw_key, self.identity_key)
-            rows = np.arange(len(words)) if self.keep is None else _at_ends(words[:, 0], self.keep)
-            taken = batch.take(pa.array(rows))
-            codes = {n: value_codes(c, self.code_key) for n, c in zip(self.names, taken.columns[1:], strict=True)}
-            if self.among is not None:
-                flags = self.among.flags([codes[name] for name in self.among.names])
-                rows, codes = rows[flags], {name: column[flags] for name, column in codes.items()}
-            added: dict[str, Any] = {}
-            if self.derive is not None:
-                added = dict(self.derive(np.ascontiguousarray(words[rows, 0]), codes))
-                flags = np.asarray(added.pop(KEEP, np.ones(len(rows))), dtype=np.bool_)
-                rows = rows[flags]
-                codes, added = ({n: column[flags] for n, column in part.items()} for part in (codes, added))
-                added = {name: added[name] for name in self.derive.adds if name != KEEP}
-            numbers = [pa.array(column.astype(np.int64)) for column in (*codes.values(), *added.values())]
-            columns = [batch.column(0).take(pa.array(rows)), *(_as_signed(words[rows, w]) for w in (0, 1)), *numbers]
-            names = [batch.schema.names[0], "h", "l", *(f"c{j}" for j in range(len(numbers)))]
-            yield pa.RecordBatch.from_arrays(columns, names=names)
+    def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Run on a piece."""
+        words = self.draw.words(columns[0])
+        chosen = np.arange(len(words)) if self.keep is None else _at_ends(words[:, 0], self.keep)
+        taken = [column.take(pa.array(chosen)) for column in columns[1:]]
+        codes = dict(zip(self.names, self.draw.codes(taken), strict=True))
+        if self.among is not None:
+            flags = self.among.flags([codes[name] for name in self.among.names])
+            chosen, codes = chosen[flags], {name: column[flags] for name, column in codes.items()}
+        added: dict[str, Any] = {}
+        if self.derive is not None:
+            added = dict(self.derive(np.ascontiguousarray(words[chosen, 0]), codes))
+            flags = np.asarray(added.pop(KEEP, np.ones(len(chosen))), dtype=np.bool_)
+            chosen = chosen[flags]
+            codes, added = ({n: column[flags] for n, column in part.items()} for part in (codes, added))
+            added = {name: added[name] for name in self.derive.adds if name != KEEP}
+        values = [np.asarray(column).astype(np.int64) for column in (*codes.values(), *added.values())]
+        signed = [_as_signed(words[chosen, word]) for word in (0, 1)]
+        return _batch(["i", "h", "l"], [rows[chosen], *signed], values, "c")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +298,10 @@ def _at_ends(draws: npt.NDArray[np.uint64], keep: Ends) -> npt.NDArray[np.int64]
     return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
 
 
-def _words(batch: pa.RecordBatch, draw_key: bytes, identity_key: bytes) -> npt.NDArray[np.uint64]:
-    """Return the whole cipher text of each record, from its identifier, the first column."""
-    from safeswap.arrays import keyed
-    from safeswap.engines.identity import column_blocks
-
-    return keyed.encrypt(column_blocks(batch.column(0), identity_key), draw_key)
+def _as_signed(words: npt.NDArray[np.uint64]) -> Int64s:
+    return (words ^ np.uint64(1 << 63)).view(np.int64)
 
 
-def _as_signed(words: npt.NDArray[np.uint64]) -> pa.Array:
-    return pa.array((words ^ np.uint64(1 << 63)).view(np.int64))
+def _batch(first: list[str], columns: Sequence[Int64s], others: Sequence[Int64s], prefix: str) -> pa.RecordBatch:
+    names = [*first, *(f"{prefix}{j}" for j in range(len(others)))]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in (*columns, *others)], names=names)

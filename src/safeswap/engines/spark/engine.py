@@ -1,8 +1,8 @@
-"""The engine for a Spark cluster: counts by group-by, pairs by numbering, exchange by joins; nothing is collected.
+"""The engine for a Spark cluster: workers read and draw, Spark brings records together, the driver decides on counts.
 
-Each record's draw is computed in the worker that has the record, from the derived key and the identifier, so a retried
-task gives the same result. The driver sees counts of classes and of slices of draws only. Columns are called c0, c1, …
-from reading to writing.
+Each record's draw is computed in the worker that reads the record, from the derived key and the identifier, so a
+retried task gives the same result. Spark moves row numbers, draws and codes, all of them integers. The driver sees
+counts of classes and of slices of draws only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,22 @@ from safeswap.engines.base import (
     order_classes,
     repair,
 )
-from safeswap.engines.spark.draws import PARTNER, GroupRun, TableDraw, drawing, make_coder, make_racer
+from safeswap.engines.spark.draws import (
+    PARTNER,
+    CellCount,
+    Draw,
+    GroupRun,
+    IdentifierCheck,
+    IdentityBlocks,
+    LowDraws,
+    PieceRun,
+    Race,
+    Step,
+    TableDraw,
+    value_codes,
+)
+from safeswap.engines.spark.reading import cut_pieces, long_columns, packs_as_integer, unpack
+from safeswap.files.parquet import ParquetFiles
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 
@@ -46,20 +61,19 @@ _EXPONENT = 12  # bits of sign and exponent, mostly equal among times
 
 
 class SparkRecords:
-    """The records of files as a Spark dataframe with internal column names."""
+    """The records of files, read by the workers of a Spark cluster; a record is known by its row number."""
 
     name: ClassVar[str] = "spark"
     lacks: ClassVar[Mapping[Need, str]] = {
-        Need.POSITIONS: "records in Spark have no positions, so they are known by an identifier",
-        Need.ROW_ORDER: "records in Spark have no order",
+        Need.POSITIONS: "it draws by an identifier, which stays with its record if the files are cut otherwise",
         Need.WHOLE_FILE: "no machine of a cluster holds the whole file",
         Need.VALUE_CHANGES: "it checks what pairs of records promise, not what new values do",
         Need.RECORDS: "it counts cells where the records are",
     }
 
-    def __init__(self, frame: Any, schema: Schema, arrow: pa.Schema, *, number: int) -> None:
-        self.frame, self.schema, self.arrow, self._number = frame, schema, arrow, number
-        self.session = frame.sparkSession
+    def __init__(self, session: Any, files: ParquetFiles, schema: Schema) -> None:
+        self.session, self.files, self.schema = session, files, schema
+        self.pieces = cut_pieces(files)
         self._kept: list[Any] = []
         self._settled = 0
         self._code_key = secrets.token_bytes(32)
@@ -74,7 +88,7 @@ class SparkRecords:
             frame.unpersist()
 
     def __len__(self) -> int:
-        return self._number
+        return len(self.files)
 
     @property
     def attributes(self) -> Names:
@@ -88,48 +102,48 @@ class SparkRecords:
 
     @property
     def own(self) -> str:
-        """The internal name of the identifier."""
+        """The name of the identifier."""
         assert self.schema.identifier is not None  # noqa: S101  (checked before the engine is called)
-        return self.column(self.schema.identifier.name)
-
-    def column(self, name: str) -> str:
-        """Return the internal name of a column."""
-        self.schema[name]
-        return f"c{self.arrow.names.index(name)}"
+        return self.schema.identifier.name
 
     def kind(self, name: str) -> pa.DataType:
-        """Return the type of a column, as workers see it."""
-        return self.arrow.field(name).type
+        """Return the type of the values of a column: a dictionary is a way to store them."""
+        self.schema[name]
+        kind = self.files.schema.field(name).type
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
 
-    def _labels(self, names: Names) -> list[Any]:
-        """Return the labels g0, g1, … of columns v0, v1, … that hold these attributes."""
-        return [label(f"v{j}", self.kind(name)).alias(f"g{j}") for j, name in enumerate(names)]
+    def read(self, step: Step, names: Names, columns: str) -> Any:
+        """Read some columns piece by piece, one task each, and return what the step makes of them."""
+        number = len(self.pieces)
+        return self.session.range(0, number, 1, number).mapInArrow(PieceRun(self.pieces, names, step), columns)
 
-    def _through(self, function: Any, names: Names, added: Sequence[str], *, values: bool = True) -> Any:
-        """Pass identifier i and values v0, v1, … of some attributes through a function on Arrow batches.
-
-        It adds integer columns after the identifier, and may drop records; unless ``values``, it drops the values.
-        """
+    def count_absent(self, missing: Names) -> tuple[int, bool]:
+        """Count the records without an identifier, and tell whether the others ascend from record to record."""
         from pyspark.sql import functions as f
-        from pyspark.sql.types import LongType, StructField, StructType
 
-        columns = [self.own, *(self.column(name) for name in names)]
-        internal = [_OWN, *(f"v{j}" for j in range(len(names)))]
-        chosen = self.frame.select(*(f.col(c).alias(n) for c, n in zip(columns, internal, strict=True)))
-        own, *others = chosen.schema.fields
-        kept = others if values else []
-        schema = StructType([own, *(StructField(name, LongType()) for name in added), *kept])
-        return chosen.mapInArrow(function, schema)
+        step = IdentifierCheck(self.pieces, self.own, missing)
+        found = self.read(step, (self.own,), long_columns("absent", "ascends"))
+        absent, ascends = found.agg(f.sum("absent"), f.min("ascends")).head()
+        return int(absent), bool(ascends)
+
+    def count_repeated(self) -> int:
+        """Count the records that share their identifier with another."""
+        from pyspark.sql import functions as f
+
+        blocks = self.read(IdentityBlocks(self._identity_key), (self.own,), long_columns("x", "y"))
+        shared = blocks.groupBy("x", "y").count().where("count > 1")
+        return int(shared.agg(f.sum("count")).head()[0] or 0)
 
     def is_constant(self, name: str) -> bool:
         """Return True if all records have the same value of an attribute."""
-        return int(self.frame.select(label(self.column(name), self.kind(name))).distinct().limit(2).count()) < 2
+        return int(self._cells((name,), most=2).select("g0").distinct().count()) < 2
 
     def is_unique(self, name: str) -> bool:
         """Return True if every record has a value of an attribute, and no two have the same."""
-        column = self.column(name)
-        counted = self.frame.groupBy(label(column, self.kind(name)).alias("g")).count()
-        return not counted.where("g IS NULL OR count > 1").limit(1).count()
+        from pyspark.sql import functions as f
+
+        counted = self._cells((name,)).groupBy("g0").agg(f.sum("n").alias("n"))
+        return not counted.where("g0 = 0 OR n > 1").limit(1).count()
 
     def count(self, *keys: Names) -> tuple[Cells, ...]:
         """Count the records by each set of attributes; the driver gets one row per cell."""
@@ -138,11 +152,13 @@ class SparkRecords:
     def _count(self, names: Names) -> Cells:
         from pyspark.sql import functions as f
 
-        words = [f"w{j}" for j in range(len(names))]
-        coded = self._through(make_coder(self._code_key), names, words)
-        values = [f.first(f"v{j}").alias(f"v{j}") for j in range(len(names))]
-        rows = coded.groupBy(*words).agg(f.count("*"), *values).collect()
-        columns = [pa.array([row[len(names) + 1 + j] for row in rows], self.kind(name)) for j, name in enumerate(names)]
+        width = range(len(names))
+        values = [f.first(f"v{j}").alias(f"v{j}") for j in width]
+        rows = self._cells(names).groupBy(*(f"g{j}" for j in width)).agg(f.sum("n"), *values).collect()
+        packed = [
+            pa.array([row[len(names) + 1 + j] for row in rows], self._packed(name)) for j, name in enumerate(names)
+        ]
+        columns = [unpack(column, self.kind(name)) for column, name in zip(packed, names, strict=True)]
         return Cells(
             names=names,
             codes=np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(-1, len(names)),
@@ -150,17 +166,36 @@ class SparkRecords:
             values=pa.table(columns, names=list(names)),
         )
 
+    def _cells(self, names: Names, most: int | None = None) -> Any:
+        """Return the cells of each piece: codes g0, g1, …, values v0, v1, … and the number n of records."""
+        kept = [f"v{j} {'long' if packs_as_integer(self.kind(name)) else 'binary'}" for j, name in enumerate(names)]
+        columns = ", ".join([long_columns("n", *(f"g{j}" for j in range(len(names)))), *kept])
+        return self.read(CellCount(self._code_key, most), names, columns)
+
+    def _packed(self, name: str) -> pa.DataType:
+        return pa.int64() if packs_as_integer(self.kind(name)) else pa.binary()
+
     def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates."""
+        from pyspark.sql import functions as f
+
         names = _names(constraint)
-        labels = [label(self.column(name), self.kind(name)).alias(f"g{j}") for j, name in enumerate(names)]
-        rows = self.frame.groupBy(*labels).count().collect()
-        kinds = [self.kind(name) for name in names]
-        numbers = {j for j in range(len(constraint.equal), len(names)) if pa.types.is_floating(kinds[j])}
-        coded = _number_labels([row[: len(names)] for row in rows], numbers)
+        labels = [f"g{j}" for j in range(len(names))]
+        rows = self._cells(names).groupBy(*labels).agg(f.sum("n")).collect()
+        coded = _number_labels([row[: len(names)] for row in rows], self._zeros(constraint))
         counts = np.array([row[-1] for row in rows], dtype=np.int64)
         # Any order works as long as classes of a stratum are adjacent.
         return order_classes(coded, counts, [(i,) for i in range(len(rows))], constraint)[1]
+
+    def _zeros(self, constraint: Constraint) -> Zeros:
+        """Return the codes of −0.0 and 0.0 of the attributes that must differ: these two do not differ."""
+        names = _names(constraint)
+        found = {}
+        for place in range(len(constraint.equal), len(names)):
+            if pa.types.is_floating(kind := self.kind(names[place])):
+                minus, zero = value_codes(pa.array([-0.0, 0.0]).cast(kind), self._code_key).tolist()
+                found[place] = (minus, zero)
+        return found
 
     def pair(self, request: PairRequest) -> SparkPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
@@ -185,39 +220,12 @@ class SparkRecords:
         """Compute draws and codes in the workers that have the records."""
         added = () if derive is None else tuple(name for name in derive.adds if name != KEEP)
         columns = (*names, *added)
-        drawing = TableDraw(names, key, self._identity_key, self._code_key, keep, among, derive)
-        frame = self._through(drawing, names, ["h", "l", *(f"c{j}" for j in range(len(columns)))], values=False)
-        return SparkTable(self, frame, columns)
+        step = TableDraw(names, self._draw(key), keep, among, derive)
+        listed = long_columns("i", "h", "l", *(f"c{j}" for j in range(len(columns))))
+        return SparkTable(self, self.read(step, (self.own, *names), listed), columns)
 
-    def changes(self, pairs: SparkPairs, attributes: Names) -> Any:
-        """Return, per record of a pair, identifier i, its old values (o0, …) and its new ones (n0, …)."""
-        from pyspark.sql import functions as f
-
-        pairs = self.with_values(pairs, attributes)
-        places = [pairs.columns.index(name) for name in attributes]
-
-        def side(own: str, other: str) -> Any:
-            had = [f.col(f"{own}.v{p}").alias(f"o{j}") for j, p in enumerate(places)]
-            gets = [f.col(f"{other}.v{p}").alias(f"n{j}") for j, p in enumerate(places)]
-            return pairs.frame.select(f.col(f"{own}.{_OWN}").alias(_OWN), *had, *gets)
-
-        return side("a", "b").unionAll(side("b", "a"))
-
-    def with_values(self, pairs: SparkPairs, names: Names) -> SparkPairs:
-        """Return the pairs with the values of these attributes on either side, from the files if need be."""
-        from pyspark.sql import functions as f
-
-        if set(names) <= set(pairs.columns):
-            return pairs
-        values = self.frame.select(
-            f.col(self.own).alias(_OWN), *(f.col(self.column(name)).alias(f"v{j}") for j, name in enumerate(names))
-        )
-        wide = values.select("*", *self._labels(names))
-        frame = pairs.frame.select("k", f.col(f"a.{_OWN}").alias("ia"), f.col(f"b.{_OWN}").alias("ib"))
-        for side in "ab":
-            struct = wide.select(f.col(_OWN).alias(f"i{side}"), f.struct(*wide.columns).alias(side))
-            frame = frame.join(struct, f"i{side}")
-        return SparkPairs(frame=self.keep(frame.select("k", "a", "b")), number=pairs.number, columns=names)
+    def _draw(self, key: bytes) -> Draw:
+        return Draw(key, self._identity_key, self._code_key)
 
     def _walk_prefixes(self, request: PairRequest) -> tuple[Any, SparkPairs]:
         records, expected, share = len(self), request.pairs_per_record, 0.0
@@ -233,11 +241,11 @@ class SparkRecords:
             expected = (found.number + 1) / (share * records + 1)
 
     def _draw_records(self, request: PairRequest, share: float) -> Any:
-        """Return the records with a low draw: identifier i, words h and l, labels g0…, values v0…."""
+        """Return the records with a low draw: row i, words h and l, codes g0, g1, …."""
         names = _names(request.constraint)
-        threshold = min(int(share * 2.0**64), 2**64 - 1)
-        drawn = self._through(drawing(request.draw_key, self._identity_key, threshold), names, ("h", "l"))
-        return self.keep(drawn.select("*", *self._labels(names)))
+        step = LowDraws(self._draw(request.draw_key), min(int(share * 2.0**64), 2**64 - 1))
+        columns = long_columns("i", "h", "l", *(f"g{j}" for j in range(len(names))))
+        return self.keep(self.read(step, (self.own, *names), columns))
 
     def _race_records(self, request: PairRequest, targeting: Targeting) -> Any:
         """Return all records, with h and l by arrival in the race: sooner where their cell has fewer than n records."""
@@ -245,18 +253,19 @@ class SparkRecords:
 
         names, keys = _names(request.constraint), targeting.keys or self.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
-        race = make_racer(request.draw_key, self._identity_key, targeting.weight)
-        raced = self._through(race, wide, ("usual", "sooner", "l", "m")).select("*", *self._labels(wide))
+        step = Race(self._draw(request.draw_key), targeting.weight)
+        columns = long_columns("i", "usual", "sooner", "l", "m", *(f"g{j}" for j in range(len(wide))))
+        raced = self.read(step, (self.own, *wide), columns)
         places = [wide.index(key) for key in keys]
         small = (
             raced.groupBy(*(f.col(f"g{j}").alias(f"q{j}") for j in places)).count().where(f.col("count") < targeting.n)
         )
-        same = all_of([f.col(f"g{j}").eqNullSafe(f.col(f"q{j}")) for j in places])
+        same = all_of([f.col(f"g{j}") == f.col(f"q{j}") for j in places])
         sooner = f.when(f.col("count").isNotNull(), f.col("sooner")).otherwise(f.col("usual")).alias("h")
         width = range(len(names))
         # Two first words may be equal: the second one, which makes the draw unique, then decides.
-        columns = [_OWN, sooner, f.struct("l", "m").alias("l"), *(f"v{j}" for j in width), *(f"g{j}" for j in width)]
-        return self.keep(raced.join(small, same, "left").select(*columns))
+        chosen = [_OWN, sooner, f.struct("l", "m").alias("l"), *(f"g{j}" for j in width)]
+        return self.keep(raced.join(small, same, "left").select(*chosen))
 
     def _walk(self, drawn: Any, request: PairRequest, records: int) -> SparkPairs:
         from pyspark.sql import functions as f
@@ -265,14 +274,14 @@ class SparkRecords:
         strata = [f"g{j}" for j in range(len(request.constraint.equal))] if request.repair else []
         lead = _EXPONENT if request.targeting is not None else 0
         numbered = self.number_rows(drawn, strata, records, lead)
-        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))), *(f"v{j}" for j in range(len(names))))
+        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))))
         both = (
             numbered.withColumn("p", ((f.col("n") - 1) / 2).cast("long"))
             .groupBy(*strata, "p")
             .agg(f.min(record).alias("a"), f.max(record).alias("b"), f.count("*").alias("members"))
             .where("members = 2")
         )
-        pairs = both.where(_pair_condition(request.constraint, _floating_columns(drawn, request.constraint))).select(
+        pairs = both.where(_pair_condition(request.constraint, self._zeros(request.constraint))).select(
             "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
         )
         placed = self.number_rows(self.keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
@@ -299,7 +308,7 @@ class SparkRecords:
             f.col("s").alias("o_s"),
             f.coalesce(f.sum("count").over(before), f.lit(0)).alias("offset"),
         )
-        same = [f.col(g).eqNullSafe(f.col(f"o_{g}")) for g in groups] + [f.col("s") == f.col("o_s")]
+        same = [f.col(g) == f.col(f"o_{g}") for g in groups] + [f.col("s") == f.col("o_s")]
         within = f.row_number().over(Window.partitionBy(*groups, "s").orderBy("h", "l"))
         numbered = sliced.withColumn("m", within).join(offsets, all_of(same))
         return numbered.withColumn("n", f.col("m") + f.col("offset")).drop(
@@ -312,14 +321,13 @@ class SparkRecords:
 
         labels = [f"g{j}" for j in range(len(found.columns))]
         rows = drawn.groupBy(*labels).agg(f.count("*"), f.min(f.struct("h", "l"))).collect()
-        coded = _number_labels([row[: len(labels)] for row in rows], _floating_columns(drawn, request.constraint))
+        coded = _number_labels([row[: len(labels)] for row in rows], self._zeros(request.constraint))
         counts = np.array([row[-2] for row in rows], dtype=np.int64)
         order, classes = order_classes(coded, counts, [tuple(row[-1]) for row in rows], request.constraint)
         named = [(number, *rows[place][: len(labels)]) for number, place in enumerate(order.tolist())]
-        kinds = ", ".join(
-            ["q long", *(f"q{j} {drawn.schema[label].dataType.simpleString()}" for j, label in enumerate(labels))]
+        numbers = f.broadcast(
+            self.session.createDataFrame(named, long_columns("q", *(f"q{j}" for j in range(len(labels)))))
         )
-        numbers = f.broadcast(self.session.createDataFrame(named, kinds))
         members = self.keep(self._join_class(self._list_members(found), labels, numbers).select("k", _OWN, "q"))
         first = _FirstPairs(members, found.number, len(classes.counts))
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first.counts)
@@ -338,7 +346,7 @@ class SparkRecords:
     def _join_class(self, frame: Any, labels: Sequence[str], numbers: Any) -> Any:
         from pyspark.sql import functions as f
 
-        same = all_of([f.col(label).eqNullSafe(f.col(f"q{j}")) for j, label in enumerate(labels)])
+        same = all_of([f.col(label) == f.col(f"q{j}") for j, label in enumerate(labels)])
         return frame.join(numbers, same).drop(*(f"q{j}" for j in range(len(labels))))
 
     def _deal_pairs(self, decided: Repair, rest: Any, found: SparkPairs) -> SparkPairs:
@@ -352,7 +360,7 @@ class SparkRecords:
         placed = numbered.join(
             intervals, (f.col("q") == f.col("z")) & (rank >= f.col("first")) & (rank < f.col("last"))
         ).withColumn("pair", f.col("pair") + rank - f.col("first"))
-        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in width), *(f"v{j}" for j in width))
+        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in width))
         both = placed.groupBy("pair").agg(
             f.min_by(record, "side").alias("a"),
             f.max_by(record, "side").alias("b"),
@@ -386,13 +394,13 @@ class SparkRecords:
 
 
 class SparkTable:
-    """Rows of integers in Spark: identifier i, both words of the draw (h, l), and columns c0, c1, …."""
+    """Rows of integers in Spark: row number i, both words of the draw (h, l), and columns c0, c1, …."""
 
     def __init__(self, records: SparkRecords, frame: Any, columns: Names) -> None:
         self._records, self.frame, self._columns = records, frame, columns
 
     def map_groups(self, by: Names, order: Names, kernel: Kernel) -> SparkTable:
-        """Bring each group to one worker, sorted, and run the kernel there; partners are held by their identifier."""
+        """Bring each group to one worker, sorted, and run the kernel there; partners are held by their row number."""
         from pyspark.sql.types import LongType, StructField, StructType
 
         read = tuple(dict.fromkeys((*by, *kernel.needs)))
@@ -444,7 +452,7 @@ class SparkTable:
             before = f.when(all_of(here), f.lit(offset)).otherwise(before) if here else before
             offset += count
         frame = numbered.select(
-            (f.col("n") + before).alias("k"),
+            (f.col("n") + before).cast("long").alias("k"),
             f.struct(f.col(_OWN)).alias("a"),
             f.struct(f.col(PARTNER).alias(_OWN)).alias("b"),
         )
@@ -459,7 +467,7 @@ class SparkTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkPairs:
-    """Pairs as a dataframe: structs a and b (identifier i, draw h and l, labels g…, values v…), place k."""
+    """Pairs as a dataframe: structs a and b (row number i, perhaps draw h and l and codes g…), place k."""
 
     frame: Any
     number: int
@@ -469,19 +477,8 @@ class SparkPairs:
         return self.number
 
 
-def label(column: str, kind: pa.DataType) -> Any:
-    """Return a column as a label that is equal exactly where the values are.
-
-    Spark equates −0.0 and 0.0; the text of a floating-point number distinguishes them and is the same for every NaN.
-    """
-    from pyspark.sql import functions as f
-
-    if pa.types.is_floating(kind):
-        return f.col(column).cast("string")
-    return f.col(column)
-
-
-_MINUS_ZERO, _ZERO = "-0.0", "0.0"  # as Spark writes them
+Zeros = dict[int, tuple[int, int]]
+"""The codes of −0.0 and 0.0, by the place of a floating-point attribute."""
 
 
 class _FirstPairs:
@@ -526,36 +523,29 @@ def _names(constraint: Constraint) -> Names:
     return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
-def _floating_columns(drawn: Any, constraint: Constraint) -> set[int]:
-    """Return the positions of floating-point attributes among those that must differ."""
-    places = range(len(constraint.equal), len(_names(constraint)))
-    return {j for j in places if drawn.schema[f"v{j}"].dataType.simpleString() in ("double", "float")}
+def _number_labels(rows: Sequence[Sequence[int]], zeros: Zeros) -> Counts:
+    """Return codes as an array, −0.0 as 0.0 where these do not differ."""
+    labels = np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+    for place, (minus, zero) in zeros.items():
+        labels[labels[:, place] == minus, place] = zero
+    return labels
 
 
-def _number_labels(rows: Sequence[Sequence[Any]], numbers: set[int]) -> Counts:
-    """Number labels of any type, column by column; −0.0 is 0.0 in columns ``numbers``, which hold text of floats."""
-    columns = []
-    for place, column in enumerate(zip(*rows, strict=True)):
-        values = [bytes(value) if isinstance(value, bytearray) else value for value in column]
-        if place in numbers:
-            values = [_ZERO if value == _MINUS_ZERO else value for value in values]
-        codes = {value: number for number, value in enumerate(dict.fromkeys(values))}
-        columns.append([codes[value] for value in values])
-    return np.array(columns, dtype=np.int64).T
-
-
-def _pair_condition(constraint: Constraint, numbers: set[int]) -> Any:
+def _pair_condition(constraint: Constraint, zeros: Zeros) -> Any:
     """Build the condition that a pair agrees and differs as required; −0.0 does not differ from 0.0."""
     from pyspark.sql import functions as f
 
     def value(side: str, j: int) -> Any:
         column = f.col(f"{side}.g{j}")
-        return f.when(column == _MINUS_ZERO, f.lit(_ZERO)).otherwise(column) if j in numbers else column
+        if j not in zeros:
+            return column
+        minus, zero = zeros[j]
+        return f.when(column == minus, f.lit(zero)).otherwise(column)
 
     place = len(constraint.equal)
-    groups = [f.col(f"a.g{j}").eqNullSafe(f.col(f"b.g{j}")) for j in range(place)]
+    groups = [f.col(f"a.g{j}") == f.col(f"b.g{j}") for j in range(place)]
     for group in constraint.unequal:
-        same = all_of([value("a", j).eqNullSafe(value("b", j)) for j in range(place, place + len(group))])
+        same = all_of([value("a", j) == value("b", j) for j in range(place, place + len(group))])
         groups.append(~same)
         place += len(group)
     return all_of(groups)

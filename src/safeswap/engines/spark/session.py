@@ -24,6 +24,8 @@ SETTINGS = {
     # Columns of few values take little room: a part of the usual 128 MB would hold ten million records.
     "spark.sql.files.maxPartitionBytes": "16m",
 }
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Workers in Python do most of the work, so what Java would gain by optimising its code it loses by compiling it."""
 NEEDED = {"spark.sql.caseSensitive": "true", "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED"}
 """Settings required while files are masked, also in a session of the caller's."""
 
@@ -62,6 +64,8 @@ def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) 
         # Driver and workers are one process, whose heap is 1 GB by default: with some millions of records it spends its
         # time collecting garbage, and then dies.
         sizes["spark.driver.memory"] = f"{heap(_machine_memory())}m"
+        sizes["spark.driver.extraJavaOptions"] = _JAVA
+        sizes["spark.python.daemon.module"] = "safeswap.engines.spark.daemon"
     for name, value in {**SETTINGS, **sizes, **_sockets(master), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
