@@ -81,8 +81,8 @@ quick: $(INSTALLED)  ## run unit and conformance tests without the slow ones, in
 check: lint types contracts docs test  ## run everything that must pass before a change goes in
 
 .PHONY: bench
-bench: $(INSTALLED)  ## run the benchmarks; each prints a ratio
-	for benchmark in bench/bench_*.py bench/scale.py; do $(BIN)/python "$$benchmark"; done
+bench: $(INSTALLED) $(BROWSER) $(SPARK)  ## run the benchmarks and print one table of figures and targets
+	$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 
 # --- The parts of check ----------------------------------------------------------------------------------------------

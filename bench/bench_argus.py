@@ -7,10 +7,8 @@ runs a part.
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
-import time
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from goals import judge, timed
 from safeswap import datasets
 from safeswap.measures.risk.risky import risky
 from safeswap.model.microdata import Microdata
@@ -25,12 +24,6 @@ from safeswap.model.schema import Attribute, Schema
 from safeswap.workflow import mask, read
 
 LEVELS = (300, 50, 20, 12, 9, 7, 5, 2)
-
-
-def timed(job: Callable[[], Any]) -> tuple[Any, float, float]:
-    wall, processor = time.perf_counter(), time.process_time()
-    found = job()
-    return found, time.perf_counter() - wall, time.process_time() - processor
 
 
 def wide_file(records: int) -> Microdata:
@@ -81,9 +74,12 @@ def count(records: int) -> None:
         agree = [told[keys] for keys in some] == theirs
         print(
             f"{records:,} records, {kind}: {lists} combinations in {wall:.2f} s, {processor:.2f} s of processor, "
-            f"{100 * processor / lists:.2f} s per 100; pandas {100 * of_pandas / len(some):.1f} s per 100, "
-            f"ratio {of_pandas / len(some) / (processor / lists):.1f}; counts agree: {agree}; {found.sentence}"
+            f"{100 * processor / lists:.2f} s per 100; pandas {100 * of_pandas / len(some):.1f} s per 100; "
+            f"counts agree: {agree}; {found.sentence}"
         )
+        assert agree
+        ratio = processor / lists / (of_pandas / len(some))
+        judge(f"risky combinations, {kind}, beside pandas", ratio, 0.2, records=records)
 
 
 def suppress(data: Microdata, what: str, *, limit: float = 60.0, **stated: Any) -> None:
@@ -101,10 +97,14 @@ def suppress(data: Microdata, what: str, *, limit: float = 60.0, **stated: Any) 
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["count", "suppress", "million"]
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("parts", nargs="*", default=["count", "suppress", "million"])
+    options.add_argument("--records", type=int, default=1_000_000)
+    chosen = options.parse_args()
+    parts = chosen.parts
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}")
     if "count" in parts:
-        count(1_000_000)
+        count(chosen.records)
     cps = datasets.cps8d()
     for missing in ("none", "own", "any"):  # compiled once, kept in the cache
         mask(
@@ -119,7 +119,7 @@ def main() -> None:
         suppress(cps, "CPS, all of up to 4 of 8 keys, tolerance 30", missing="none", up_to=4, tolerance=30)
     if "million" in parts:
         for missing in ("none", "own", "any"):
-            suppress(survey_file(1_000_000), "10⁶ records, 8 keys", missing=missing)
+            suppress(survey_file(chosen.records), f"{chosen.records:,} records, 8 keys", missing=missing)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import safeswap as ss
+from goals import best_of, judge
 from safeswap.arrays import cells
 from safeswap.methods.edit_targeted.classes import letter_walk, sort_classes
 from safeswap.methods.edit_targeted.keyed_walk import CellLabels, DrawKeys, keyed_walk
@@ -56,16 +56,6 @@ def microdata(table: pa.Table) -> Microdata:
     return Microdata(table, Schema(name="households", attributes=attributes))
 
 
-def best_of(times: int, job: Callable[[], object]) -> float:
-    """The quickest of several runs: the machine is noisy, the work is not."""
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        job()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
 def sort_and_walk(data: Microdata) -> None:
     """From coded columns to pairs of rows: packing, sorting, draws and walk included."""
     labels = CellLabels(data, AREAS)
@@ -86,13 +76,14 @@ def sort_and_walk(data: Microdata) -> None:
         letter, drawn = best_of(3, by_letter), best_of(3, by_key)
         small = np.count_nonzero(sort_classes(data, keys).sizes < 3)
         print(f"{len(data):>12,} households, {number} keys, {small:>9,} rare combinations; argsort {plain:.3f} s")
-        print(f"{'':>14}by the letter {letter:.3f} s, ratio {letter / plain:.2f} (at most 1 wanted)")
-        print(f"{'':>14}by the key    {drawn:.3f} s, ratio {drawn / plain:.2f} (at most 1 wanted)")
+        for walk, seconds in (("letter", letter), ("key", drawn)):
+            name = f"targeted edit by {walk}, {number} keys, beside an argsort"
+            judge(name, seconds / plain, 1, records=len(data))
 
 
 def near_optimal(data: Microdata) -> None:
     seconds = best_of(2, lambda: near_optimal_order(data, KEYS, "income"))
-    print(f"near-optimal order of 8 keys, {len(data):,} records: {seconds:.2f} s, {seconds / 5:.2f} of the 5 s allowed")
+    judge("near-optimal order of 8 keys", seconds, 5, unit="s", records=len(data))
 
 
 def end_to_end(table: pa.Table, folder: Path) -> None:
@@ -112,9 +103,9 @@ def end_to_end(table: pa.Table, folder: Path) -> None:
         f"pq.write_table(masked.data.table, {str(target)!r})\n"
     )
     _process(job)  # compiled code is in the cache from here on
-    plain, whole = (best_of(2, lambda code=code: _process(code)) for code in (copy, job))
+    plain, whole = (best_of(2, lambda code=code: _process(code), time.perf_counter) for code in (copy, job))
     print(f"{table.num_rows:,} households from Parquet to Parquet {whole:.1f} s, plain pyarrow copy {plain:.1f} s")
-    print(f"  ratio {whole / plain:.2f} (at most 2.5 wanted)")
+    judge("targeted edit, Parquet to Parquet, beside a copy", whole / plain, 2.5, records=table.num_rows)
 
 
 def _process(code: str) -> None:
@@ -126,7 +117,7 @@ def main() -> None:
     ss.mask(  # compile before anything is measured
         microdata(households(1000)), {"method": "edit_targeted", "keys": KEYS}, insecure_seed=1
     )
-    for records in (size for size in ALL_SIZES if size <= most):
+    for records in [size for size in ALL_SIZES if size <= most] or [most]:
         table = households(records)
         data = microdata(table)
         for name in (*KEYS, *AREAS):

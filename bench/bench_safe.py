@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from goals import timed
 from safeswap import workflow
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
@@ -33,12 +32,6 @@ TABLES = (
     ("Origin", "Status", "Tenure"),
     ("Region", "Education", "Origin"),
 )
-
-
-def timed(job: Callable[[], Any]) -> tuple[Any, float, float]:
-    wall, processor = time.perf_counter(), time.process_time()
-    found = job()
-    return found, time.perf_counter() - wall, time.process_time() - processor
 
 
 def counts(shape: tuple[int, ...], seed: int = 1) -> np.ndarray:

@@ -21,6 +21,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from goals import judge
 from safeswap import datasets
 from safeswap.files.write import write
 from safeswap.service.client import Client
@@ -102,7 +103,7 @@ def load(stated: argparse.Namespace, address: str, secret: str, server: int, fol
     for page, p50, p95 in crowd.by_page():
         short = page.replace(project, "…").replace(study.id, "…")
         print(f"    {short}: half within {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms")
-    print(f"p95 ratio {crowd.p95 / alone.p95:.2f} (wanted: at most 3)")
+    judge(f"service, p95 with {stated.users} users beside one", crowd.p95 / alone.p95, 3)
     print(f"memory of the server {before / 2**20:.0f} → {after / 2**20:.0f} MiB, {after / before - 1:+.1%}")
 
 

@@ -7,15 +7,15 @@ machine does not count. `python bench/bench_study.py 1000000` takes another larg
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
-from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 
+from goals import best_of, judge
 from plain_numpy import PlainWay
 from safeswap import datasets
 from safeswap.model.key import Key
@@ -31,16 +31,6 @@ KEY = Key.generate()
 LEVELS = (3, 4, 5, 2, 2, 2, 3, 2)
 PAIRS = 5_000
 TARGET = 40
-
-
-def best_of(times: int, job: Callable[[], object], *, clock: Callable[[], float] = time.process_time) -> float:
-    """The quickest of several runs: the machine is noisy, the work is not."""
-    seconds = []
-    for _ in range(times):
-        start = clock()
-        job()
-        seconds.append(clock() - start)
-    return min(seconds)
 
 
 def choices(attributes: int) -> list[tuple[int, ...]]:
@@ -64,11 +54,10 @@ def check_same_figures(data: Microdata, way: PlainWay) -> None:
         assert np.allclose(study.two_way[number], tables, atol=1e-7, rtol=0)
 
 
-def candidates_per_second(data: Microdata) -> None:
+def candidates_per_second(data: Microdata, replicates: int) -> None:
     """The study on one core, ours with keyed draws, against the plain way."""
     columns, sizes = data.coded_columns(data.schema.categorical)
     check_same_figures(data, PlainWay(columns, sizes))
-    replicates = 20
     ours = 108 * replicates / best_of(5, lambda: run_study(data, StudySpec(replicates=replicates), key=KEY, threads=1))
     alone = best_of(5, lambda: run_study(data, StudySpec(), key=KEY, threads=1))
     print(f"CPS-8d, {len(data):,} records, candidates per second on one core (all measures, all 2-way tables):")
@@ -83,16 +72,19 @@ def candidates_per_second(data: Microdata) -> None:
                     way.figures(swapped, *way.draw(swapped, int(rate * way.records / 2), rng))
 
         theirs = 108 / best_of(3, plain)
-        print(f"  {title:<38} {theirs:10,.0f}   ratio {ours / theirs:5.0f} (to reach: {TARGET})")
+        print(f"  {title:<38} {theirs:10,.0f}")
+        judge(f"study, candidates per second beside {title}", ours / theirs, TARGET, wanted="at least")
 
 
-def ten_thousand(data: Microdata) -> None:
-    question = StudySpec(replicates=93)
+def ten_thousand(data: Microdata, replicates: int) -> None:
+    """The same study on one core and on all."""
+    question = StudySpec(replicates=replicates)
     load = os.getloadavg()[0]
     one = best_of(3, lambda: run_study(data, question, key=KEY, threads=1))
     every = best_of(3, lambda: run_study(data, question, key=KEY), clock=time.perf_counter)
-    print(f"10,044 candidates on {len(data):,} records: {one:.2f} s on one core;")
-    print(f"  {every:.2f} s by the clock on the wall with {os.cpu_count()} cores (load before: {load:.1f})")
+    print(f"{108 * replicates:,} candidates on {len(data):,} records: {one:.2f} s on one core;")
+    print(f"  {every:.2f} s of wall-clock time with {os.cpu_count()} cores (load before: {load:.1f})")
+    judge("study, candidates per second per core, CPS-8d", 108 * replicates / one, 11_000, unit="/s", wanted="at least")
 
 
 def generated(records: int) -> Microdata:
@@ -143,11 +135,14 @@ def costs(data: Microdata) -> tuple[float, float, float, float]:
 
 
 def main() -> None:
-    most = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("records", nargs="?", type=int, default=10_000_000, help="the largest file")
+    options.add_argument("--replicates", type=int, default=93)
+    chosen = options.parse_args()
     data = datasets.cps8d()
-    candidates_per_second(data)
-    ten_thousand(data)
-    cost_and_size([records for records in (100_000, 1_000_000, 10_000_000) if records <= most])
+    candidates_per_second(data, min(20, chosen.replicates))
+    ten_thousand(data, chosen.replicates)
+    cost_and_size([size for size in (20_000, 100_000, 1_000_000, 10_000_000) if size <= chosen.records])
 
 
 if __name__ == "__main__":

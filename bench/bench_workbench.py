@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goals import judge
 from quiet_chromium import Chromium, Page
 from safeswap import datasets
 from safeswap.files.write import write
@@ -175,6 +176,9 @@ def told(screen: str, loads: Loads) -> None:
         f" {statistics.median(blank):9.2f} s   {singly}",
         flush=True,
     )
+    judge(f"workbench, first load of {screen}", loads.first.seconds, 0.8, unit="s")
+    judge(f"workbench, repeated load of {screen}", statistics.median(blank), 0.5, unit="s")
+    judge(f"workbench, size of {screen}", loads.first.bytes_sent / 1e6, 1, unit="MB")
 
 
 def listed(load: Load, address: str) -> None:

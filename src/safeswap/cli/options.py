@@ -177,7 +177,7 @@ def reading_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How a command shows the field of a specification, where that differs from what its type implies."""
+    """Overrides for the option made from a field of a specification."""
 
     flag: str | None = None
     panel: str | None = None

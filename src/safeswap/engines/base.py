@@ -1,4 +1,4 @@
-"""What every engine offers: records that can be counted, drawn by a key and paired, and tables of integers.
+"""The engine interface: records that can be counted, drawn by a key and paired, and tables of integers.
 
 A method is written once, on these operations. Three rules make the engines agree: a column is an integer without order,
 compared for equality only; a draw is one number, unique to its record; a kernel sees whole groups and positions in its
@@ -65,7 +65,7 @@ class PairRequest:
 
 
 class Need(StrEnum):
-    """What a method or a file may require of an engine; an engine declares what it lacks."""
+    """A capability that a method or a file may require; an engine declares those it lacks."""
 
     POSITIONS = "files without an identifier"
     ROW_ORDER = "records in the order of the source"
@@ -269,7 +269,7 @@ class Move:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Drawn:
-    """What an exchanging method decided; nothing has been moved."""
+    """The decision of an exchanging method, before anything is moved."""
 
     plan: Plan
     moves: tuple[Move, ...]

@@ -66,7 +66,7 @@ class MemoryRecords:
 
     @cached_property
     def identity(self) -> Identity:
-        """What the draws are made from, one per record."""
+        """The input of the keyed draws, one per record."""
         if self._key is None:
             raise InternalError("records are drawn by a key", code="no-key")
         return record_identity(self.data, keyed.derive(self._key.secret, "identity"))

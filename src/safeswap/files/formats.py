@@ -32,7 +32,7 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """What the caller states about a text file; None where it is to be detected."""
+    """Settings of a text file stated by the caller; None means detect."""
 
     delimiter: str | None = None
     quote: str | None = None

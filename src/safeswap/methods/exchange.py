@@ -35,7 +35,7 @@ class Columns:
 
 
 class Described(Protocol):
-    """What a method needs to know of a file to state its promises: the schema, and the attributes at hand."""
+    """The facts of a file from which a method states its promises: the schema, and the attributes at hand."""
 
     @property
     def schema(self) -> Schema:

@@ -160,7 +160,7 @@ def draws_of(data: Microdata, key: Key, method: str, *, replicate: int) -> Draws
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileFacts:
-    """What the changes to a record depend on beyond the record itself, found in the whole file.
+    """File-wide facts on which the changes to single records depend.
 
     ``by_attribute`` is the method's own; ``schema`` describes the columns read, as they are afterwards; ``noted`` goes
     into the audit.

@@ -17,7 +17,7 @@ from safeswap.model.microdata import Microdata
 
 
 class PairEvidence(Protocol):
-    """What the promises of an exchange ask about the files before and after and the pairs between them.
+    """Evidence on which the promises of an exchange are checked: both files, and the pairs between them.
 
     It is told in counts, so that it can be found wherever the records are. A stage is the number of an exchange.
     """

@@ -109,7 +109,7 @@ class MaskedFile:
 
     @property
     def done(self) -> str:
-        """What was done, in plain words: pairs exchanged, or records changed."""
+        """A plain summary of the masking: pairs exchanged, or records changed."""
         unit = str(self.facts.get("unit", "pairs"))
         return f"{several(self.made, unit.removesuffix('s'))} {'exchanged' if unit == 'pairs' else 'changed'}"
 

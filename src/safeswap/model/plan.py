@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What the plan of this method states beyond that of any other, such as the number of households moved."""
+        """Facts stated by the plan of this method only, such as the number of households moved."""
         common = {each.name for each in fields(Plan)}
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in common}
 

@@ -166,7 +166,7 @@ class DuckDBEvidence:
     """The records that changed or are in some pair, with their codes before and after, in a table."""
 
     def __init__(self, opened: DuckDBFile, written: ParquetFiles, promises: Sequence[Invariant]) -> None:
-        # Coded anew: what drew the pairs must not vouch for them.
+        # Coded again: the code that drew the pairs must not vouch for them.
         self._stream, self._moves = RecordStream(opened.files, opened.stream.schema), opened.moves
         self.identifier = None if opened.schema.identifier is None else opened.schema.identifier.name
         self.attributes = opened.records.attributes

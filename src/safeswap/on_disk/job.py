@@ -32,7 +32,7 @@ from safeswap.on_disk.masking import digest_of
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to mask, how, and with which resources."""
+    """A masking job: the files, the specification, and the resources."""
 
     source: Path
     target: Path
@@ -238,7 +238,7 @@ class RewrittenFile(RewrittenOutput, OpenFile):
 
     @abstractmethod
     def check_loadable(self, read: Names, copies: int) -> None:
-        """Refuse missing or repeated identifiers, and columns of which the engine will not hold so many copies."""
+        """Refuse missing or repeated identifiers, and columns too large for the engine to hold."""
 
 
 def check_separate(drawn: Drawn, engine: str) -> None:

@@ -37,7 +37,7 @@ from safeswap.on_disk.memory import part_of
 
 
 def check_memory(files: ParquetFiles, names: Names, copies: int, limit: int) -> None:
-    """Refuse columns of which so many copies would not fit the memory limit, by an estimate from the footers."""
+    """Refuse columns whose working copies would exceed the memory limit, by an estimate from the footers."""
     needed = copies * sum(max(8 * len(files), size) for size in _stored_bytes(files, names).values())
     if needed > limit:
         raise EngineError(

@@ -1,4 +1,4 @@
-"""What a user says about a release."""
+"""The settings of a release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from safeswap.model.spec import Strict
 
 
 class ReleaseSpec(Strict):
-    """What a release looks like, and what is published about it.
+    """Settings of a release: its files, and what is published about it.
 
     >>> ReleaseSpec(title="Survey 2026").identifiers
     'new'

@@ -130,7 +130,7 @@ class QuickWay:
 
     @cached_property
     def measures(self) -> list[QuickMeasure] | None:
-        """How to read each measure off the scores; None if one of them cannot be."""
+        """The measures in the form that this fast path scores; None if one of them has no such form."""
         found = [measure for measure in self._measures if measure is not None]
         if len(found) < len(self._measures) or not candidates.fits(self.data.coded_columns(self.keys)[1]):
             return None
@@ -155,7 +155,7 @@ class QuickWay:
 
     @cached_property
     def strides(self) -> Int64s:
-        """How much a step in each attribute changes the number of a cell; 0 if the attribute forms no cells."""
+        """The stride of each attribute in the cell numbers; 0 if the attribute forms no cells."""
         return np.concatenate([self.base.strides, np.zeros(len(self.names) - len(self.keys), dtype=np.int64)])
 
     def group(self, specs: tuple[SwapSpec, ...]) -> SwapGroup:

@@ -176,7 +176,7 @@ _BINS = 80
 @checked_values
 @dataclass(frozen=True, kw_only=True)
 class NumericOptions:
-    """How records are compared by numeric keys, and how much is computed exactly."""
+    """Options for comparing records by numeric keys, and limits on exact computation."""
 
     alpha: float = 0.05
     scale: Scale | str = "log"  # an unknown word has an error of its own

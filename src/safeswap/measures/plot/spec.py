@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PlotSpec(Strict):
-    """How records are compared, and which of them count as unsafe.
+    """Parameters of a confidentiality plot: how records are compared, and which count as unsafe.
 
     >>> PlotSpec(k=10).k
     10.0

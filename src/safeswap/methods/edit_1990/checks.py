@@ -78,7 +78,7 @@ def _marked_twice(numbers: npt.NDArray[np.int64], least: int, marks: npt.NDArray
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """What counting the areas found: the small blocks, and the number of areas without any other to exchange with."""
+    """The result of counting areas: the small blocks, and the number of areas with no other to exchange with."""
 
     small_blocks: CellSet
     single: int

@@ -110,7 +110,7 @@ def _count_known(data: Microdata, names: Names) -> int:
 class _Strata:
     """The combinations of ``within`` that occur, numbered in ascending order of the places of their values.
 
-    Attributes are added one by one, and the combinations are numbered anew with each, so that numbers stay small:
+    Attributes are added one by one, and the combinations are renumbered with each, so that numbers stay small:
     ``found`` holds those that occur each time.
     """
 

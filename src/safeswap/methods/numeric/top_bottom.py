@@ -134,7 +134,7 @@ class _Ends:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cut:
-    """How one attribute is written: its ends, its decimals, and whether any record lies beyond an end."""
+    """The coding of one attribute: its ends, its decimals, and whether any record lies beyond an end."""
 
     ends: _Ends
     places: int | None

@@ -285,7 +285,7 @@ class RecodeMethod(ValueChangingMethod):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ValueMap:
-    """What each value of an attribute becomes: as many values as the file has different ones, and a missing one."""
+    """The new value of each distinct value of an attribute, and of a missing one."""
 
     before: pa.Array = field(repr=False)
     after: pa.Array = field(repr=False)

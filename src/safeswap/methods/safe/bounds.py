@@ -46,7 +46,7 @@ class Bound:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Domain:
-    """What each cell may become: 0 where that is allowed, or ``low`` to ``high``, at a cost of ``weights`` a unit.
+    """The values each cell may take: 0 where allowed, or ``low`` to ``high``, at a cost of ``weights`` per unit.
 
     ``ids`` names the line of each cell in each kept margin.
     """

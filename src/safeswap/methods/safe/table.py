@@ -56,7 +56,7 @@ class Nothing:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How thorough to be: "exact" and "auto" try to prove the optimum within ``time_limit`` seconds."""
+    """Solver settings: "exact" and "auto" try to prove the optimum within ``time_limit`` seconds."""
 
     objective: Objective = "total"
     solver: str = "auto"

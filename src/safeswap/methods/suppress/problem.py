@@ -42,7 +42,7 @@ class Problem:
 
     @cached_property
     def unit(self) -> Floats:
-        """What one record of each class adds to the size of a cell: 1, or its weight."""
+        """The contribution of one record of each class to the size of a cell: 1, or its weight."""
         return self.classes.sizes / np.maximum(self.members, 1)
 
     @cached_property

@@ -23,7 +23,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """Why a request failed, and what to do."""
+    """An error response: why the request failed, and what to do."""
 
     model_config = ConfigDict(
         json_schema_extra={

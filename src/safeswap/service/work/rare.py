@@ -112,7 +112,7 @@ _MOST_PLACES = 10**6
 _MOST_WORK = 10**9  # cells examined by complementary suppression
 _MOST_EXACT = 2  # attributes of a table that is counted on the file itself
 _MOST_DRAWN = 20  # times a record can be in the sample: more have no chance in 64 bits
-_REPLACED = 16  # one value in so many is that of another record
+_REPLACED = 16  # one in this many values is taken from another record
 
 
 class Cell(Wire):
@@ -183,7 +183,7 @@ class Sample:
 
     @cached_property
     def weights(self) -> Counts:
-        """How often each record is in the sample."""
+        """The number of times each record is in the sample."""
         terms = np.cumsum([exp(-1) / factorial(number) for number in range(_MOST_DRAWN)])
         return np.searchsorted(terms, self._words("number")[:, 0] / 2.0**64, side="right").astype(np.int64)
 

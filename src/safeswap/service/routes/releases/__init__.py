@@ -80,7 +80,7 @@ class DifferencingAnswer(Wire):
     """An earlier release with the same records or identifiers, and what a comparison would reveal."""
 
     release_id: str = Field(description="The earlier release.")
-    alarm: bool = Field(description="True if it shares so many records that a reason is needed.")
+    alarm: bool = Field(description="True if it shares enough records that a reason is needed.")
     sentence: str
     differ: int | None = Field(default=None, description="Number of records that differ, if it can be counted.")
 

@@ -1,0 +1,106 @@
+"""Run every benchmark and print one table: target, figure, verdict, and the last version's figure beside it.
+
+``python bench/run.py`` runs all of them at full size, ``--small`` with little data (the test suite does this, so that
+a benchmark cannot break unnoticed; its figures mean nothing), ``--only swap study`` those named. A figure that other
+versions are to be compared with is stored in ``last_version.json`` by ``--keep``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from goals import RESULTS
+
+HERE = Path(__file__).parent
+LAST = HERE / "last_version.json"
+SMALL: dict[str, tuple[str, ...]] = {
+    "bench_advice": ("5000",),
+    "bench_argus": ("count", "--records", "5000"),
+    "bench_cells": ("20000",),
+    "bench_draws": ("--records", "20000"),
+    "bench_edit_1990": ("20000",),
+    "bench_edit_targeted": ("20000",),
+    "bench_ledger": ("rates", "1000", "1"),
+    "bench_neighbours": ("5000",),
+    "bench_numeric": ("5000",),
+    "bench_safe": ("records", "5000"),
+    "bench_search": ("--repetitions", "1", "--records", "1000", "--budget", "40"),
+    "bench_service": ("--users", "2", "--minutes", "0.05", "--alone", "2"),
+    "bench_study": ("20000", "--replicates", "2"),
+    "bench_suda": ("5000",),
+    "bench_swap": ("20000",),
+    "bench_workbench": ("--records", "2000", "--repeats", "1", "--screens", "map"),
+    "same_bytes": ("--records", "2000", "--specs", "1"),
+    "scale": ("20000",),
+    "spark_cost": ("--records", "3000", "6000", "9000"),
+}
+"""The benchmarks and the arguments that make each of them small."""
+
+
+def run_benchmark(name: str, arguments: tuple[str, ...], results: Path) -> None:
+    """Run one benchmark as its own process; raise if it fails."""
+    command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
+    subprocess.run(command, check=True, env={**os.environ, RESULTS: str(results)})
+
+
+def read_rows(results: Path) -> list[dict[str, Any]]:
+    """Return the judged figures, in the order in which they were measured."""
+    if not results.exists():
+        return []
+    return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+
+
+def find_title(row: dict[str, Any]) -> str:
+    """Return the name under which a figure is compared between versions."""
+    return row["name"] if row["records"] is None else f"{row['name']}, {row['records']:,} records"
+
+
+def format_table(rows: list[dict[str, Any]], last: dict[str, float]) -> str:
+    """Return the rows as text, with the last version's figures where they are known."""
+    width = max([len(find_title(row)) for row in rows], default=20)
+    lines = [f"{'':{width}}  {'target':>12} {'figure':>10} {'verdict':>8} {'last version':>13}"]
+    for row in rows:
+        title, sign = find_title(row), "≤" if row["wanted"] == "at most" else "≥"
+        target = f"{sign} {row['target']:g} {row['unit']}"
+        before = f"{last[title]:13.4g}" if title in last else f"{'–':>13}"
+        lines.append(
+            f"{title:{width}}  {target:>12} {row['figure']:10.4g} {'met' if row['met'] else 'MISSED':>8} {before}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--small", action="store_true", help="use little data: shows only that they run")
+    options.add_argument("--only", nargs="+", choices=sorted(SMALL), metavar="NAME", help="run these only")
+    options.add_argument("--keep", action="store_true", help="store the figures as those of the last version")
+    chosen = options.parse_args()
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="safeswap-bench-") as folder:
+        results = Path(folder) / "results.jsonl"
+        for name in chosen.only or SMALL:
+            print(f"\n== {name}", flush=True)
+            try:
+                run_benchmark(name, SMALL[name] if chosen.small else (), results)
+            except subprocess.CalledProcessError as error:
+                failed.append(f"{name} (exit status {error.returncode})")
+        rows = read_rows(results)
+    last = json.loads(LAST.read_text(encoding="utf-8")) if LAST.exists() else {}
+    print("\n" + format_table(rows, last))
+    if chosen.keep:
+        last |= {find_title(row): row["figure"] for row in rows}
+        LAST.write_text(json.dumps(last, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    for each in failed:
+        print(f"FAILED: {each}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
