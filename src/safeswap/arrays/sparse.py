@@ -289,8 +289,7 @@ def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     few = _group_few(both)
     if few is not None:
         values, ranks = merge(few.codes)
-        sides = np.split(few.spread(ranks), [before.size])
-        counts = [np.bincount(side, minlength=values.size) for side in sides]
+        counts = [np.bincount(side, minlength=values.size) for side in np.split(few.spread(ranks), [before.size])]
         return values.astype(np.uint64), counts[0], counts[1]
     parts = _partition(both)
     # Spreading is stable: in each partition the records of the first side come first.

@@ -130,7 +130,7 @@ _SWITCHES = {
 
 def make_group(text: str, **more: Any) -> typer.Typer:
     """Return a group of commands, in the style of the program."""
-    style = {"cls": Group, "add_completion": False, "pretty_exceptions_enable": False}
+    style: dict[str, Any] = {"cls": Group, "add_completion": False, "pretty_exceptions_enable": False}
     return typer.Typer(help=text, **(style | more))
 
 

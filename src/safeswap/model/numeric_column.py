@@ -133,9 +133,9 @@ def write_numbers(
         return Change(column=replace_rows(column, rows, made), replacement=replaced)
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
-    everywhere = np.arange(len(column), dtype=np.int64)
+    every_row = np.arange(len(column), dtype=np.int64)
     plain = replace_rows(decode_dictionary(column).cast(made.type, safe=False), rows, made)
-    return Change(column=plain, replacement=Replacement(attribute=name, rows=everywhere, before=whole))
+    return Change(column=plain, replacement=Replacement(attribute=name, rows=every_row, before=whole))
 
 
 def ordered_numbers(data: Microdata, name: str) -> Floats:

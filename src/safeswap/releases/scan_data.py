@@ -317,5 +317,6 @@ def _first_bytes(texts: pa.Array) -> npt.NDArray[np.uint8]:
     if content is None or not content.size:
         return np.zeros(len(texts), dtype=np.uint8)
     width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
-    starts = np.frombuffer(offsets, dtype=width)[texts.offset : texts.offset + len(texts)]
-    return np.frombuffer(content, dtype=np.uint8).take(starts, mode="clip")
+    starts: npt.NDArray[Any] = np.frombuffer(offsets, dtype=width)[texts.offset : texts.offset + len(texts)]
+    found: npt.NDArray[np.uint8] = np.frombuffer(content, dtype=np.uint8).take(starts, mode="clip")
+    return found

@@ -134,8 +134,8 @@ def _find_small_blocks(blocks: Cells, spec: Edit1990Spec) -> CellSet:
     if spec.small_block_rate is None:
         return CellSet((), np.zeros((0, 1), np.int64))
     names = spec.area(spec.geography[-1])
-    small = blocks.select(blocks.counts < spec.small_block_units)
-    return CellSet(names, np.stack([small.column(name) for name in names], axis=1))
+    small = blocks.counts < spec.small_block_units
+    return CellSet(names, np.stack([blocks.column(name)[small] for name in names], axis=1))
 
 
 def _count_missing(cells: Cells, name: str, schema: Schema) -> int:
