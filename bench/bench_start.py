@@ -103,9 +103,9 @@ def main() -> None:
         fresh = seconds(["-m", "safeswap", *arguments], times=1, NUMBA_CACHE_DIR=str(Path(name) / "numba"))
         tell("swap of CPS-8d, nothing compiled before", fresh, 4.0)
         call = f"from safeswap.cli import main; main({arguments!r})"
-        tell("files called into by a swap of CSV", len(walk(call)["files"]), 45, "files")
+        tell("files called into by a swap of CSV", len(walk(call)["files"]), 33, "files")
     study = "import safeswap as ss; ss.study(ss.datasets.cps8d(), up_to=1, rates=[0.01], insecure_seed=1)"
-    tell("files called into by a study", len(walk(study)["files"]), 30, "files")
+    tell("files called into by a study", len(walk(study)["files"]), 20, "files")
 
 
 if __name__ == "__main__":
